@@ -11,16 +11,17 @@ import (
 )
 
 // authorizeInSession decides about a job in a session, and returns its jail. The caller must call the returned leave.
-// That the client may use the repository was decided when the session was opened.
-func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
+// That the client may use the repository was decided when the session was opened, and is decided again if the
+// configuration was read since.
+func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
 	ss, leave, err := s.sessions.Enter(r.peer, q)
 	if err != nil {
 		return nil, nil, err
 	}
-	limits, err = ss.Admit(q, limits)
+	limits, err = ss.Admit(served, q, limits)
 	if err == nil {
 		s.jobs.setRepo(r, ss.Jail().Repo().Path)
-		r.limits, r.protect = limits, s.served.Protection(ss.Jail().Repo(), q)
+		r.limits, r.protect = limits, served.Protection(ss.Jail().Repo(), q)
 		err = s.decide(r, q, ss.Jail().Repo(), ss.Profile())
 	}
 	if err != nil {
@@ -31,25 +32,25 @@ func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Lim
 }
 
 // authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.
-func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
+func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
 	if err := admit.CheckSessionless(q, s.programs.Starlark != nil); err != nil {
 		return nil, nil, err
 	}
-	repo, err := s.served.Serves(r.peer, q.Repo, q.RepoDir)
+	repo, err := served.Serves(r.peer, q.Repo, q.RepoDir)
 	if err != nil {
 		return nil, nil, err
 	}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		repo.Common = s.served.Common(r.peer, q.Common, q.CommonDir, repo)
+		repo.Common = served.Common(r.peer, q.Common, q.CommonDir, repo)
 	}
-	limits, profile, err := s.served.Clamp(repo, q, limits)
+	limits, profile, err := served.Clamp(repo, q, limits)
 	if err != nil {
 		repo.Close()
 		return nil, nil, err
 	}
 	profile = admit.ProfileOf(q, profile)
 	s.jobs.setRepo(r, repo.Path)
-	r.limits, r.protect = limits, s.served.Protection(repo, q)
+	r.limits, r.protect = limits, served.Protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
 		repo.Close()
 		return nil, nil, err
@@ -63,7 +64,8 @@ func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*ce
 
 // execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
 func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
-	limits, err := s.served.Check(r.peer, q)
+	served := s.served.Now()
+	limits, err := served.Check(r.peer, q)
 	if err != nil {
 		return wire.Result{}, err
 	}
@@ -74,7 +76,7 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 	if q.Session != "" {
 		authorize = s.authorizeInSession
 	}
-	j, leave, err := authorize(r, q, limits)
+	j, leave, err := authorize(served, r, q, limits)
 	if err != nil {
 		return wire.Result{}, err
 	}

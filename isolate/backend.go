@@ -23,6 +23,19 @@ func (b backend) Entries(peer host.Peer) []wire.Entry { return b.s.jobs.entries(
 // Denied records a request that a front-end denied.
 func (b backend) Denied(peer host.Peer, c job.Claim) error { return b.s.denied(peer, c) }
 
+// Reload reads the configuration again, for root alone, and returns notes for the operator.
+func (b backend) Reload(peer host.Peer) ([]string, error) {
+	if !peer.MayOperate() {
+		return nil, onlyRoot("make the supervisor read its configuration again")
+	}
+	done, err := b.s.Reload()
+	return done.Notes(), err
+}
+
+func onlyRoot(what string) error {
+	return &job.Refusal{Step: "request", Message: "only root may " + what, Hint: "run the command with sudo"}
+}
+
 // InstanceName returns the supervisor's instance name.
 func (b backend) InstanceName() string { return b.s.InstanceName() }
 
@@ -35,6 +48,6 @@ func (b backend) Facts() []wire.Fact {
 	for _, f := range b.s.instance.Tree.Features() {
 		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
 	}
-	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(b.s.config.openFiles(), 10)})
+	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(b.s.reloads.now.Load().openFiles(), 10)})
 	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})
 }

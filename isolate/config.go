@@ -43,6 +43,9 @@ type Config struct {
 	Slots      int             // maximum of waiting slots per jail; 0 is 16, negative none
 	MaxSlots   int             // maximum of waiting slots in all jails; 0 is 512, negative none
 	Log        *slog.Logger    // nil discards
+	// Again reads the configuration again for Reload, from the same places. It must not return fields of another supervisor:
+	// instance, state directory, programs. nil: this supervisor cannot reload.
+	Again func() (Config, error)
 
 	patience time.Duration // replaces sendPatience in tests
 	probing  time.Duration // replaces probe.DefaultPatience in tests
@@ -101,6 +104,14 @@ func (c *Config) complete() error {
 	// A request that leaves a limit open must not be refused for the default.
 	c.Defaults = c.Defaults.Or(job.Defaults()).AtMost(c.Ceilings)
 	return nil
+}
+
+// served returns the part of the configuration that says which directories are served, and with which limits.
+func (c *Config) served() admit.Config {
+	return admit.Config{
+		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Defaults: c.Defaults, Ceilings: c.Ceilings,
+		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
+	}
 }
 
 // capCeilings sets ceilings that the operator left open to what the host has.

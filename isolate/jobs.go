@@ -13,16 +13,23 @@ import (
 
 // A jobTable has the live jobs of a supervisor.
 type jobTable struct {
-	maxAll, maxPerUser int // maximum of jobs, in all and per user other than root
-	jails              *cell.Jails
+	jails *cell.Jails
 
-	mu      sync.Mutex
-	live    map[string]*run // guarded by mu: by id
-	perUser map[uint32]int  // guarded by mu
+	mu                 sync.Mutex
+	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
+	live               map[string]*run // guarded by mu: by id
+	perUser            map[uint32]int  // guarded by mu
 }
 
 func newJobTable(maxAll, maxPerUser int, jails *cell.Jails) *jobTable {
 	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}}
+}
+
+// adjust changes how many jobs there may be. Jobs that run are not ended.
+func (t *jobTable) adjust(maxAll, maxPerUser int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.maxAll, t.maxPerUser = maxAll, maxPerUser
 }
 
 // register counts a run, or refuses it if there are too many. It precedes any access to what the client named or

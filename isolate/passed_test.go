@@ -31,7 +31,7 @@ func TestReadOnlyForClient(t *testing.T) {
 	})
 	defer dir.Close()
 	for name, repo := range map[string]string{"as its own": f.repo, "by another name": "/anything"} {
-		r, err := f.s.served.Serves(host.Peer{UID: owner}, repo, dir)
+		r, err := f.s.served.Now().Serves(host.Peer{UID: owner}, repo, dir)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

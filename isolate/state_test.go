@@ -135,7 +135,7 @@ func TestStateDirIsNoRepo(t *testing.T) {
 	}
 	dir.Close()
 	for path, uid := range map[string]uint32{f.s.config.StateDir + "/users/1001": owner, f.s.config.StateDir + "/users": 0, f.s.config.StateDir: 0} {
-		if _, err := f.s.served.Serves(host.Peer{UID: uid}, path, opened(t, path)); err == nil || !strings.Contains(err.Error(), "the supervisor's own") {
+		if _, err := f.s.served.Now().Serves(host.Peer{UID: uid}, path, opened(t, path)); err == nil || !strings.Contains(err.Error(), "the supervisor's own") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -30,12 +30,13 @@ type Supervisor struct {
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
 	cells    *cell.Jails
-	served   *admit.Served
+	served   *admit.Current
 	audit    *audit.Log
 	state    *host.State
 	jobs     *jobTable
 	sessions *sessions.Manager
 	server   *serve.Server
+	reloads  *reloader
 
 	denials denialLimiter
 	subuids *host.Subordinates
@@ -93,13 +94,11 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.probes.Close)
-	s.served, err = admit.New(admit.Config{
-		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Defaults: c.Defaults, Ceilings: c.Ceilings,
-		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
-	}, s.probes)
+	served, err := admit.New(c.served(), s.probes)
 	if err != nil {
 		return nil, err
 	}
+	s.served = admit.NewCurrent(served)
 	if s.tools, err = host.HoldToolchains(s.instance.Dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
 		return nil, err
 	}
@@ -132,11 +131,12 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
+	s.reloads = newReloader(s)
 	s.server = serve.New(serve.Config{
 		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
 		MaxPerUser: c.MaxPerUser, Patience: c.patience, Log: c.Log,
 	})
-	s.served.LogRejected()
+	served.LogRejected()
 	u.Cancel()
 	s.cells.RootAhead()
 	return s, nil

@@ -1,5 +1,5 @@
-// Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, session and
-// version, and executes corral-front for every other command. corral-front is installed beside it or in the library
+// Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, reload,
+// session and version, and executes corral-front for every other command. corral-front is installed beside it or in the library
 // directory of the same release.
 package main
 
@@ -29,6 +29,7 @@ Usage:
   corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
   corral session open|exec|list|close        jails that stay open, with a layer of their own
   corral ps                                  list running jobs and open sessions
+  corral reload                              make the supervisor read its configuration again
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output
   corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
   corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
@@ -73,6 +74,8 @@ func dispatch(args []string) int {
 		code, err = runCommand(args[1:])
 	case "ps":
 		err = psCommand(args[1:])
+	case "reload":
+		err = reloadCommand(args[1:])
 	case "session":
 		code, err = sessionCommand(args[1:])
 	case "version", "--version", "-v":
@@ -105,6 +108,8 @@ func help(args []string) error {
 		return printText(runUsage)
 	case args[0] == "ps":
 		return printText(psUsage)
+	case args[0] == "reload":
+		return printText(reloadUsage)
 	case args[0] == "session":
 		return printText(sessionUsage)
 	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
@@ -137,7 +142,7 @@ func errorCode(err error) int {
 
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
-	"run", "ps", "session", "version", "help",
+	"run", "ps", "reload", "session", "version", "help",
 	"audit", "changes", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve",
 }
 

@@ -14,7 +14,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Env: []string{"SOCKET=" + serve(t).Socket},
 		Files: map[string]string{
-			"usage": usage, "usage-run": runUsage, "usage-ps": psUsage, "usage-session": sessionUsage,
+			"usage": usage, "usage-run": runUsage, "usage-ps": psUsage, "usage-reload": reloadUsage, "usage-session": sessionUsage,
 		},
 	})
 }

@@ -26,6 +26,19 @@ func (o *options) configure() error {
 	return nil
 }
 
+// again returns what the configuration and the command line say now, for the running supervisor.
+func (o *options) again() (isolate.Config, error) {
+	fresh, err := parse(o.args)
+	if err == nil {
+		err = fresh.configure()
+	}
+	if err != nil {
+		return isolate.Config{}, err
+	}
+	fresh.supervisor.Programs, fresh.supervisor.Log = o.supervisor.Programs, o.supervisor.Log
+	return fresh.supervisor, nil
+}
+
 // orNone returns -1, which means none in isolate.Config, for 0, which means the default there.
 func orNone(n int) int {
 	if n == 0 {

@@ -41,7 +41,8 @@ Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FI
   --instance NAME   name of this supervisor, unique on the machine (default main)
   --version         print the version
 
-It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host.
+It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host. SIGHUP reads the
+configuration again, as corral reload does.
 `
 
 // failure is the exit code if corrald itself fails.
@@ -63,6 +64,7 @@ type options struct {
 	images         bool // the client of an embedded supervisor may create and remove root file systems
 	version        bool
 	supervisor     isolate.Config
+	args           []string // of the command line
 }
 
 func parse(args []string) (*options, error) {
@@ -150,6 +152,7 @@ func run(args []string, stdout io.Writer) error {
 		return err
 	}
 	o.supervisor.Programs = filepath.Dir(exe)
+	o.args = args
 	if err := o.configure(); err != nil {
 		return err
 	}
@@ -169,10 +172,10 @@ func logger(quiet bool) *slog.Logger {
 }
 
 // untilStopped returns a channel that receives the signals that end this process. Call it before anything is created on
-// the host: the default action of a signal would leave that behind.
-func untilStopped() <-chan os.Signal {
+// the host: the default action of a signal would leave that behind. SIGTERM and SIGINT always end it, and those in also.
+func untilStopped(also ...os.Signal) <-chan os.Signal {
 	stopped := make(chan os.Signal, 1)
-	signal.Notify(stopped, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signal.Notify(stopped, append([]os.Signal{unix.SIGTERM, unix.SIGINT}, also...)...)
 	return stopped
 }
 
@@ -183,7 +186,7 @@ func embedded(o *options) error {
 		return err
 	}
 	o.supervisor.Instance = "embedded-" + strconv.Itoa(os.Getpid())
-	stopped := untilStopped()
+	stopped := untilStopped(unix.SIGHUP)
 	s, err := isolate.New(o.supervisor)
 	if err != nil {
 		conn.Close()
@@ -200,6 +203,13 @@ func embedded(o *options) error {
 // daemon serves the socket until a signal ends this process.
 func daemon(o *options) error {
 	stopped := untilStopped()
+	again := make(chan os.Signal, 1) // a signal that arrives while one waits is the same request
+	signal.Notify(again, unix.SIGHUP)
+	state := &notifier{log: o.supervisor.Log}
+	o.supervisor.Again = func() (isolate.Config, error) {
+		defer state.reloading()()
+		return o.again()
+	}
 	s, err := isolate.New(o.supervisor)
 	if err != nil {
 		return err
@@ -208,10 +218,15 @@ func daemon(o *options) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	state := notifyReady(o.supervisor.Log, s)
+	state.ready(s)
 	go func() {
 		<-stopped
 		l.Close()
+	}()
+	go func() {
+		for range again {
+			_, _ = s.Reload() // it logs the result
+		}
 	}()
 	o.supervisor.Log.Info("serving", "socket", l.Addr().String(), "version", version.Version)
 	err = s.Serve(l)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 
 	"corral/isolate"
 	"corral/isolate/client"
@@ -56,22 +57,30 @@ func socketOf(path string) (*net.UnixListener, error) {
 // A notifier reports the state of the service to systemd, if systemd started it (sd_notify(3)); else it does nothing.
 type notifier struct {
 	log  *slog.Logger
-	stop context.CancelFunc
+	stop context.CancelFunc // set by ready
 }
 
-// notifyReady reports that s accepts connections, and begins to answer the watchdog (WatchdogSec=) if there is one.
-func notifyReady(log *slog.Logger, s *isolate.Supervisor) *notifier {
+// ready reports that s accepts connections, and begins to answer the watchdog (WatchdogSec=) if there is one.
+func (n *notifier) ready(s *isolate.Supervisor) {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &notifier{log, stop}
+	n.stop = stop
 	n.send(sd.SdNotifyReady)
 	interval, err := sd.SdWatchdogEnabled(false)
 	switch {
 	case err != nil:
-		log.Warn("the watchdog is not answered", "error", err)
+		n.log.Warn("the watchdog is not answered", "error", err)
 	case interval > 0:
 		go n.watch(ctx, interval/2, func(ctx context.Context) error { return answers(ctx, s) })
 	}
-	return n
+}
+
+// reloading reports that the configuration is read again, and returns a function that reports the end of that. systemd 253
+// and later require the time; earlier versions ignore it.
+func (n *notifier) reloading() (done func()) {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it cannot fail
+	n.send(sd.SdNotifyReloading + fmt.Sprintf("\nMONOTONIC_USEC=%d", now.Nano()/1000))
+	return func() { n.send(sd.SdNotifyReady) }
 }
 
 // stopping reports that the service ends its jobs, and stops answering the watchdog: TimeoutStopSec= bounds the rest.

@@ -248,6 +248,10 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "isolate/operate", only: []string{"std"},
+		reason: "it decides when an operator's request is carried out, and knows nothing of jobs",
+	},
+	{
 		from: "isolate/serve", never: []string{"isolate", "store/audit"},
 		reason: "it reads what clients send: which of it runs is decided elsewhere",
 	},

@@ -37,24 +37,36 @@ func (s *Served) pinRepos() {
 
 // pinRepo opens the directory of an entry and records its inode. If want is not zero, the inode must be want.
 func (s *Served) pinRepo(r *Entry, want host.Inode) error {
-	dir, err := s.openDir(r.Path)
+	look := s.lookAt
+	if s.reloaded {
+		look = s.probeEntry
+	}
+	is, uid, err := look(r.Path)
 	if err != nil {
 		return refuseRepo(r.Path, err)
 	}
-	defer dir.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return refuseRepo(r.Path, err)
-	}
-	is := host.InodeOf(&st)
 	if want != (host.Inode{}) && is != want {
 		return refuseReplaced(r.Path)
 	}
-	if err := r.checkOwner(st.Uid); err != nil {
+	if err := r.checkOwner(uid); err != nil {
 		return err
 	}
 	s.pinned[r.Path] = is
 	return nil
+}
+
+// lookAt returns inode and owner of the directory at path.
+func (s *Served) lookAt(path string) (host.Inode, uint32, error) {
+	dir, err := s.openDir(path)
+	if err != nil {
+		return host.Inode{}, 0, err
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return host.Inode{}, 0, err
+	}
+	return host.InodeOf(&st), st.Uid, nil
 }
 
 // openDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
@@ -71,7 +83,7 @@ func (r *Entry) checkOwner(uid uint32) error {
 	return &job.Refusal{
 		Step:    "repo",
 		Message: fmt.Sprintf("%q belongs to user %d, and its entry in the configuration says user %d", r.Path, uid, *r.Owner),
-		Hint:    "find out who replaced it; if the new owner is correct, change the entry's `owner` and restart the supervisor",
+		Hint:    "find out who replaced it; if the new owner is correct, change the entry's `owner`, then: corral reload",
 	}
 }
 
@@ -89,7 +101,7 @@ func (s *Served) rejectOverlaps() {
 				s.reject(pair[0], &job.Refusal{
 					Step:    "repo",
 					Message: fmt.Sprintf("%q overlaps %q, which is served too: jobs in one could replace the other", pair[0], pair[1]),
-					Hint:    "serve only one of them, and restart the supervisor",
+					Hint:    "serve only one of them, then: corral reload",
 				})
 			}
 		}
@@ -144,7 +156,7 @@ func refuseReplaced(path string) error {
 	return &job.Refusal{
 		Step:    "repo",
 		Message: fmt.Sprintf("%q is another directory than the one the operator serves", path),
-		Hint:    "it was replaced since the supervisor was started: restart it to serve the new one",
+		Hint:    "it was replaced since the supervisor read its configuration; to serve the new one: corral reload",
 	}
 }
 

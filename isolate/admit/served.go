@@ -30,6 +30,8 @@ type Config struct {
 	Ceilings job.Limits         // maximum per request; zero fields are unlimited
 	Private  []string           // directories of the supervisor: nothing in them is served
 	Log      *slog.Logger
+
+	reloaded bool // by Current.Reload
 }
 
 // A Served decides which directories a client may have jobs in, and opens them.

@@ -108,7 +108,7 @@ func (j *Jail) inspect() error {
 	if j.session != nil && j.session.Import {
 		return nil
 	}
-	return j.s.Served.Inspect(j.builtFor, j.repo)
+	return j.s.Served.Now().Inspect(j.builtFor, j.repo)
 }
 
 // Scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be

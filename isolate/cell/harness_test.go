@@ -70,8 +70,9 @@ func newTestJails(t testing.TB, change func(*Config)) testJails {
 	})
 	c.Tools, err = host.HoldToolchains(c.Instance.Dir, nil, nil, nil, c.Log)
 	must(err)
-	c.Served, err = admit.New(admit.Config{Own: true, Log: c.Log}, c.Probes)
+	served, err := admit.New(admit.Config{Own: true, Log: c.Log}, c.Probes)
 	must(err)
+	c.Served = admit.NewCurrent(served)
 	if change != nil {
 		change(&c)
 	}
@@ -83,7 +84,7 @@ func newTestJails(t testing.TB, change func(*Config)) testJails {
 		s.Drop()
 		s.Close()
 	})
-	return testJails{s, c.Served}
+	return testJails{s, served}
 }
 
 type logWriter func([]byte)

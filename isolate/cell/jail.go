@@ -79,6 +79,7 @@ func (j *Jail) AwaitBuilt() error {
 	return nil
 }
 
+// newJail returns a jail that is not built. The caller holds s.mu.
 func (s *Jails) newJail(key jailKey, r *admit.Repo, session *Session) *Jail {
 	j := &Jail{
 		s: s, key: key, name: s.Instance.Unique("jail-"), repo: r, session: session,

@@ -24,14 +24,14 @@ type Config struct {
 	Tools    *host.Toolchains
 	Userns   *host.UsernsMaker
 	Probes   *probe.Prober
-	Served   *admit.Served
+	Served   *admit.Current
 	Log      *slog.Logger
 
 	Defaults job.Limits    // limits of a waiting slot
-	MaxJails int           // maximum of concurrent jails
+	MaxJails int           // maximum of concurrent jails; guarded by Jails.mu
 	Slots    int           // maximum of waiting slots per jail; negative is none
 	MaxSlots int           // maximum of waiting slots in all jails; negative is none
-	Idle     time.Duration // how long an unused jail is kept
+	Idle     time.Duration // how long an unused jail is kept; guarded by Jails.mu
 	Ending   time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
 	Reclaim  time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
 	Dying    int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
@@ -192,6 +192,30 @@ func (s *Jails) JobEnds() {
 // resting reports whether no job has run for restTime.
 func (s *Jails) resting() bool {
 	return s.live.Load() == 0 && time.Since(s.began)-time.Duration(s.lastEnd.Load()) >= restTime
+}
+
+// Adjust changes how many jails there may be at once, and how long one is kept that becomes unused from now on. Jails that
+// exist stay.
+func (s *Jails) Adjust(maxJails int, idle time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.MaxJails, s.Idle = maxJails, idle
+	for _, j := range s.all {
+		j.setIdle(idle)
+	}
+}
+
+// Retire ends the jails of which keep returns false for the repository: unused ones now, others when the jobs in them have
+// ended. A jail of a session stays: it ends with the session.
+func (s *Jails) Retire(keep func(*admit.Repo) bool) {
+	s.mu.Lock()
+	list := slices.Collect(maps.Values(s.all))
+	s.mu.Unlock()
+	for _, j := range list {
+		if j.session == nil && !keep(j.repo) {
+			j.retireNow()
+		}
+	}
 }
 
 // End keeps jails from being built.

@@ -15,7 +15,6 @@ const (
 
 // An occupancy counts the jobs and slots of a jail, and decides when the jail ends and when its memory is reclaimed.
 type occupancy struct {
-	idle    time.Duration // how long an unused jail is kept
 	rest    time.Duration // how long a jail has been unused when reclaim is called
 	dying   int           // number of removed memory cgroups above which reclaim is called
 	end     func()        // ends the jail; may be called repeatedly and with mu locked
@@ -24,11 +23,12 @@ type occupancy struct {
 	work sync.WaitGroup // slots that exist; incremented under mu
 
 	mu           sync.Mutex
-	jobs         int         // guarded by mu: jobs that run in the jail or are about to
-	idleTimer    *time.Timer // guarded by mu: drops the jail when it fires
-	reclaimTimer *time.Timer // guarded by mu: calls reclaimUnused
-	dyingGroups  int         // guarded by mu: memory cgroups removed since the last reclaim
-	dropped      bool        // guarded by mu
+	idle         time.Duration // guarded by mu: how long an unused jail is kept
+	jobs         int           // guarded by mu: jobs that run in the jail or are about to
+	idleTimer    *time.Timer   // guarded by mu: drops the jail when it fires
+	reclaimTimer *time.Timer   // guarded by mu: calls reclaimUnused
+	dyingGroups  int           // guarded by mu: memory cgroups removed since the last reclaim
+	dropped      bool          // guarded by mu
 }
 
 // use counts one more user of the jail. It returns false if the jail is being dropped.
@@ -110,6 +110,26 @@ func (o *occupancy) reclaimUnused() {
 
 // retire keeps further jobs from entering the jail. It ends when the jobs in it have ended.
 func (o *occupancy) retire() { o.markDropped(false) }
+
+// retireNow is retire, and ends the jail at once if no job is in it.
+func (o *occupancy) retireNow() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dropped {
+		return
+	}
+	o.dropped = true
+	if o.jobs == 0 { // otherwise Leave does it
+		o.end()
+	}
+}
+
+// setIdle changes how long the jail is kept when it becomes unused from now on.
+func (o *occupancy) setIdle(idle time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.idle = idle
+}
 
 // dropUnused drops the jail if no job is in it or about to be.
 func (o *occupancy) dropUnused() bool {

@@ -157,7 +157,7 @@ func (sl *Slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 	if c == nil {
 		return nil, nil
 	}
-	readOnly = readOnly || sl.jail.s.Served.CommonReadOnly(c.Path)
+	readOnly = readOnly || sl.jail.s.Served.Now().CommonReadOnly(c.Path)
 	ids := sl.idmap
 	if r := sl.jail.repo; c.Owner != r.Owner {
 		var err error

@@ -31,6 +31,18 @@ func (c *Client) State(uid uint32) (*os.File, error) {
 	return files[0], nil
 }
 
+// failed returns the error in the body of an Answer to a request that has another answer if it succeeds.
+func failed(body []byte) error {
+	m, err := wire.ReadAnswer(body)
+	switch {
+	case err != nil:
+		return err
+	case m.Error == "":
+		return wire.ErrMalformed
+	}
+	return errors.New(m.Error)
+}
+
 // ask sends a request and waits for its Answer. The caller closes the files.
 func (c *Client) ask(ctx context.Context, request func(tag uint32) []byte) ([]*os.File, error) {
 	a, err := c.exchange(ctx, request)

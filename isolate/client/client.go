@@ -113,6 +113,9 @@ func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, 
 		if a.op == wire.OpEnd {
 			return list, nil
 		}
+		if a.op == wire.OpAnswer {
+			return nil, failed(a.body)
+		}
 		one, err := read(a.body)
 		if err != nil {
 			return nil, err

@@ -77,6 +77,10 @@ const nogroup = 65534
 // no longer root.
 func (p Peer) MayManage() bool { return p.UID == 0 && !p.Embedded || p.Images }
 
+// MayOperate reports whether a client may operate the supervisor: root at a daemon's socket. Root of a user namespace has
+// another user id here (SO_PEERCRED).
+func (p Peer) MayOperate() bool { return p.UID == 0 && !p.Embedded }
+
 // Owns reports whether a pipe of user uid was created by the peer. It will belong to the job and can then be opened for the
 // other direction too. The front-end of an embedded supervisor may have become any user except root.
 func (p Peer) Owns(uid uint32) bool {

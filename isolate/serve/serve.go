@@ -30,7 +30,7 @@ type Config struct {
 	Probes     *probe.Prober
 	Subuids    *host.Subordinates
 	State      *host.State
-	MaxPerUser int           // maximum of connections per user other than root
+	MaxPerUser int           // maximum of connections per user other than root, until Adjust is called
 	Patience   time.Duration // how long a client may leave a message unread; 0 is sendPatience
 	Log        *slog.Logger
 }
@@ -45,6 +45,8 @@ type Jobs interface {
 	Facts() []wire.Fact
 	// Denied records a request that a front-end denied. The error is for the client.
 	Denied(peer host.Peer, c job.Claim) error
+	// Reload reads the configuration again, if peer is root, and returns notes for the operator.
+	Reload(peer host.Peer) ([]string, error)
 	// InstanceName returns the supervisor's name, and NobodyID the user that front-ends of plain root become.
 	InstanceName() string
 	NobodyID() uint32
@@ -78,6 +80,13 @@ func New(c Config) *Server {
 		c.Patience = sendPatience
 	}
 	return &Server{Config: c, perUser: map[uint32]int{}, hostile: map[uint32]int{}}
+}
+
+// Adjust changes how many connections a user other than root may have. Those that exist stay.
+func (s *Server) Adjust(maxPerUser int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.MaxPerUser = maxPerUser
 }
 
 // End makes the server refuse further connections. Those that exist end with the context.
@@ -315,6 +324,8 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 		return c.signal(head.Tag, body)
 	case wire.OpList:
 		return c.list(head.Tag)
+	case wire.OpReload:
+		return c.reload(head.Tag, body)
 	case wire.OpFacts:
 		return c.facts(head.Tag)
 	case wire.OpDenied:

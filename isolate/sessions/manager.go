@@ -28,7 +28,7 @@ type Config struct {
 	StateDir string          // directory of kept layers and images
 	Layers   Layers          // defaults and maximums
 	Jails    *cell.Jails
-	Served   *admit.Served
+	Served   *admit.Current
 	Userns   *host.UsernsMaker
 	Subuids  *host.Subordinates
 	Log      *slog.Logger
@@ -44,13 +44,14 @@ type Manager struct {
 	expiring sync.WaitGroup // the goroutine that expires kept layers
 	stop     context.CancelFunc
 
-	mu  sync.Mutex
-	all map[string]*Session // guarded by mu: open ones, by id
+	mu     sync.Mutex
+	all    map[string]*Session // guarded by mu: open ones, by id
+	limits Layers              // guarded by mu: defaults and maximums for sessions that are opened from now on
 }
 
 // New opens the stores of layers and of images, and starts the expiry of kept layers. The caller must call close.
 func New(c Config) (*Manager, error) {
-	m := &Manager{Config: c, all: map[string]*Session{}}
+	m := &Manager{Config: c, all: map[string]*Session{}, limits: c.Layers}
 	for _, dir := range []string{"layers", "images"} {
 		if err := host.MakeDir(filepath.Join(m.Dir, dir)); err != nil {
 			return nil, err
@@ -79,6 +80,20 @@ func New(c Config) (*Manager, error) {
 		m.expiring.Go(func() { m.kept.expire(ctx, expireInterval) })
 	}
 	return m, nil
+}
+
+// Adjust changes the defaults and maximums for sessions that are opened from now on. Layers.Keep stays as it was.
+func (m *Manager) Adjust(l Layers) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limits = l
+}
+
+// bounds returns the defaults and maximums for a session that is opened now.
+func (m *Manager) bounds() Layers {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.limits
 }
 
 // Close closes the stores. No session is open any more.
@@ -169,7 +184,7 @@ func (m *Manager) resume(peer host.Peer, id string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := m.Served.ServesAgain(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
+	r, err := m.Served.Now().ServesAgain(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +229,7 @@ func (m *Manager) ServeKept(id string) error {
 	if err != nil {
 		return err
 	}
-	m.Served.Add(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
+	m.Served.Now().Add(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
 	return nil
 }
 
@@ -233,7 +248,7 @@ func (m *Manager) removeKept(peer host.Peer, id string) error {
 // mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
 // front-end: it may only if root started its supervisor for the repository.
 func (m *Manager) mayUse(peer host.Peer, k *keptLayer) bool {
-	return k.visibleTo(peer) && (!peer.Embedded || m.Served.ServesTo(peer, k.Repo))
+	return k.visibleTo(peer) && (!peer.Embedded || m.Served.Now().ServesTo(peer, k.Repo))
 }
 
 // resumedIdle is how long a kept layer stays mounted without requests.

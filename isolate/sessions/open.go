@@ -57,7 +57,7 @@ func (m *Manager) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.File
 	if ss.imports() {
 		return nil
 	}
-	if err := m.Served.Inspect(peer.Payer(), r); err != nil {
+	if err := m.Served.Now().Inspect(peer.Payer(), r); err != nil {
 		return err
 	}
 	// Whether the file system supports id maps is known only by trying.
@@ -131,15 +131,16 @@ func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 	if ss.imports() {
 		return &admit.Repo{Path: cell.ImportDir}, nil
 	}
-	r, err := ss.m.Served.Serves(ss.peer, ss.spec.Repo, dir)
+	served := ss.m.Served.Now()
+	r, err := served.Serves(ss.peer, ss.spec.Repo, dir)
 	if err != nil {
 		return nil, err
 	}
 	q := &admit.Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
 	if !ss.root() { // a root of its own has no mount point for it
-		r.Common = ss.m.Served.Common(ss.peer, ss.spec.Common, common, r)
+		r.Common = served.Common(ss.peer, ss.spec.Common, common, r)
 	}
-	if _, ss.profile, err = ss.m.Served.Clamp(r, q, ss.m.Served.Defaults); err != nil {
+	if _, ss.profile, err = served.Clamp(r, q, served.Defaults); err != nil {
 		r.Close()
 		return nil, err
 	}

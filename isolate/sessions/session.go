@@ -110,7 +110,7 @@ func (ss *Session) check() error {
 	if spec.Flags&wire.FlagOverlay != 0 {
 		ss.workspace = job.Overlay
 	}
-	l := ss.m.Layers
+	l := ss.m.bounds()
 	if spec.Disk == 0 {
 		spec.Disk = l.Disk
 	}

@@ -101,7 +101,7 @@ func (m *Manager) Enter(peer host.Peer, q *admit.Request) (ss *Session, leave fu
 }
 
 // Admit checks a request against the session and the operator's configuration, and returns the job's limits.
-func (ss *Session) Admit(q *admit.Request, limits job.Limits) (job.Limits, error) {
+func (ss *Session) Admit(served *admit.Served, q *admit.Request, limits job.Limits) (job.Limits, error) {
 	if ss.workspace == job.ReadOnly && q.Writes() {
 		q.Narrow() // otherwise checkRequest refuses it
 	}
@@ -111,7 +111,10 @@ func (ss *Session) Admit(q *admit.Request, limits job.Limits) (job.Limits, error
 	if ss.imports() {
 		return limits, nil
 	}
-	clamped, profile, err := ss.m.Served.Clamp(ss.jail.Repo(), q, limits)
+	if err := served.StillServes(ss.peer, ss.jail.Repo()); err != nil {
+		return limits, err
+	}
+	clamped, profile, err := served.Clamp(ss.jail.Repo(), q, limits)
 	switch {
 	case err != nil:
 		return limits, err

@@ -56,6 +56,10 @@ var codecs = []struct {
 		m, err := ReadImage(body)
 		return AppendImage(&m, tag), err
 	}},
+	{"Note", OpNote, (&Note{"uids was changed"}).Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadNote(body)
+		return m.Append(tag), err
+	}},
 	{"RemoveImage", OpRemoveImage, RemoveImage{"debian"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
 		m, err := ReadRemoveImage(body)
 		return m.Append(tag), err

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the first field of every message; both sides must be of one release.
-const Version = 4
+const Version = 5
 
 // Maximum sizes of a message's parts, in bytes.
 const (
@@ -32,7 +32,7 @@ const (
 // An Op is the kind of a message.
 type Op uint16
 
-// The operations. Hello to RemoveImage are requests.
+// The operations. Hello to Reload are requests.
 const (
 	OpHello Op = iota + 1
 	OpRun
@@ -46,6 +46,7 @@ const (
 	OpSessions
 	OpImages
 	OpRemoveImage
+	OpReload
 	OpWelcome
 	OpTerminal
 	OpResult
@@ -55,6 +56,7 @@ const (
 	OpSession
 	OpClosed
 	OpImage
+	OpNote
 	OpEnd
 )
 
@@ -152,7 +154,7 @@ func ReadHeader(message []byte) (Header, []byte, error) {
 	return Header{Op: Op(op), Tag: tag}, d.b, nil
 }
 
-// Empty encodes a message without a body: Hello, List, Facts, Sessions, Images, End.
+// Empty encodes a message without a body: Hello, List, Facts, Sessions, Images, Reload, End.
 func Empty(op Op, tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, headerSize)}
 	e.header(op, tag)

@@ -60,7 +60,7 @@ var withoutRace = []struct{ tree, reason string }{
 // jobs, sessions or connections interact. `test soak` runs all of them.
 var raceToo = map[string]string{
 	"store/index":  "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
-	"isolate":      "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Slots|Audit|Alone)",
+	"isolate":      "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Slots|Audit|Alone|Reload)",
 	"isolate/cell": "^Test(Pool|NoSlots|UsedSlots)",
 }
 

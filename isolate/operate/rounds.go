@@ -1,0 +1,59 @@
+package operate
+
+import "sync"
+
+// Rounds runs a function for callers that all want the same work done after they asked. At most one round runs and one
+// waits: everybody who asks while a round runs shares the next one, because the running one may have read something that
+// was changed since. So any number of callers costs no more than one round after another.
+type Rounds[T any] struct {
+	run func() (T, error)
+
+	mu   sync.Mutex
+	busy bool      // guarded by mu: a round runs
+	next *round[T] // guarded by mu: waits for the running one; nil if nobody asked
+}
+
+type round[T any] struct {
+	done  chan struct{} // closed when the round has ended
+	value T
+	err   error
+}
+
+// NewRounds returns Rounds of run, which is never called concurrently.
+func NewRounds[T any](run func() (T, error)) *Rounds[T] { return &Rounds[T]{run: run} }
+
+// Do returns the result of a round that began after Do was called.
+func (r *Rounds[T]) Do() (T, error) {
+	r.mu.Lock()
+	if r.busy {
+		if r.next == nil {
+			r.next = &round[T]{done: make(chan struct{})}
+		}
+		mine := r.next
+		r.mu.Unlock()
+		<-mine.done
+		return mine.value, mine.err
+	}
+	r.busy = true
+	r.mu.Unlock()
+	value, err := r.run()
+	r.follow()
+	return value, err
+}
+
+// follow starts the round that waits, if there is one. It does not run in the caller's goroutine, which has its result.
+func (r *Rounds[T]) follow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.next
+	r.next = nil
+	if next == nil {
+		r.busy = false
+		return
+	}
+	go func() {
+		next.value, next.err = r.run()
+		close(next.done)
+		r.follow()
+	}()
+}
