@@ -194,3 +194,28 @@ func TestOverlaySandbox(t *testing.T) {
 		t.Errorf("kept of a session without changes in the repository: %q", got)
 	}
 }
+
+// TestOverlayOfOperator checks that a repository which the operator serves with workspace overlay is served without a
+// warning, and that one which the front-end would use directly is named.
+func TestOverlayOfOperator(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
+		Everyone: true, Config: fmt.Sprintf("repos:\n  - {path: %s, workspace: overlay, users: [%d]}\n", p.repo, p.uid),
+	})
+	h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", p.overlaid(t, "")))
+	if o, v := h.behind("echo x >made"); o.Status != "success" || v.ChangesHandle == "" {
+		t.Errorf("%+v %+v", o, v)
+	}
+	if log := h.log.String(); strings.Contains(log, "not served") {
+		t.Error(log)
+	}
+	direct := filepath.Join(p.dir, "direct.yaml")
+	if err := os.WriteFile(direct, fmt.Appendf(nil, "version: 1\nrepos:\n  - {id: app, path: %s}\n", p.repo), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.front("mcp", "--supervisor", d.Socket, "--config", direct).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "workspace is overlay") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -115,7 +115,7 @@ func (s *serving) checkRepos(c config.Config, sup *supervisor.Connection, log *s
 	var first error
 	served := 0
 	for _, r := range c.Repos {
-		err := sup.CheckRepo(ctx, r.Path)
+		err := sup.CheckRepo(ctx, r.Path, c.For(r).Workspace)
 		switch {
 		case err == nil:
 			served++

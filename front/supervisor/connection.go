@@ -89,13 +89,13 @@ func (s *Connection) Ready() error {
 	return err
 }
 
-// CheckRepo returns why the supervisor does not serve the directory, or nil if it does.
-func (s *Connection) CheckRepo(ctx context.Context, path string) error {
+// CheckRepo returns why the supervisor does not serve the directory with that workspace, or nil if it does.
+func (s *Connection) CheckRepo(ctx context.Context, path string, w job.Workspace) error {
 	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	return c.CheckRepo(ctx, path)
+	return c.CheckRepo(ctx, path, w)
 }
 
 // State opens the directory in which this user's front-ends keep their state. An embedded supervisor creates the

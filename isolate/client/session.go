@@ -18,10 +18,10 @@ func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Ses
 	return wire.ReadSession(a.body)
 }
 
-// CheckRepo returns nil if the supervisor serves the directory at path, which must be absolute, to this client, and
-// otherwise a *job.Refusal. It creates nothing.
-func (c *Client) CheckRepo(ctx context.Context, path string) error {
-	_, err := c.askSession(ctx, job.SessionSpec{Repo: path}, wire.OpClosed, wire.OpenCheck)
+// CheckRepo returns nil if the supervisor serves the directory at path, which must be absolute, to this client with the given
+// workspace, and otherwise a *job.Refusal. It creates nothing.
+func (c *Client) CheckRepo(ctx context.Context, path string, w job.Workspace) error {
+	_, err := c.askSession(ctx, job.SessionSpec{Repo: path, Workspace: w}, wire.OpClosed, wire.OpenCheck)
 	return err
 }
 
