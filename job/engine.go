@@ -81,7 +81,7 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Rec
 	}
 	stop := e.reportProgress(out, h.Progress)
 	defer stop()
-	leave, err := e.Queue.Enter(ctx)
+	leave, err := e.Queue.EnterWithin(ctx, r.QueueWait)
 	record.Queued = time.Since(record.Created)
 	switch {
 	case errors.Is(err, ErrFull):

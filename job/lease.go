@@ -30,7 +30,7 @@ var errNoSessions = errors.New("this front-end has no sessions")
 
 // launch runs spec, in a session if it needs one. It takes ownership of stdio.
 func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio Stdio) (Result, error) {
-	if spec.Session != "" || spec.Workspace != Overlay && !record.Request.Root {
+	if r := record.Request; spec.Session != "" || spec.Workspace != Overlay && !r.Root && !r.Share {
 		return e.attempt(ctx, record, spec, stdio)
 	}
 	again, ok := stdio.again(record.Request)

@@ -48,6 +48,8 @@ func behind() Decision {
 func TestAcquire(t *testing.T) {
 	rooted := request
 	rooted.Root = true
+	shared := request
+	shared.Share = true
 	list := func(_ context.Context, spec Spec) (*Changes, error) {
 		return &Changes{Bytes: int64(len(spec.Session))}, nil
 	}
@@ -61,6 +63,7 @@ func TestAcquire(t *testing.T) {
 	}{
 		{"direct", request, allowed(), "", false, []string{"decide", "streams", "run", "finish", "discard"}},
 		{"overlay", request, behind(), "s1", true, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
+		{"shared", shared, allowed(), "s1", false, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
 		{"root", rooted, allowed(), "s1", false, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
 		{"root with an overlay", rooted, behind(), "s1", false, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
 	} {

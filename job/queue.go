@@ -23,10 +23,7 @@ type Queue struct {
 // NewQueue returns a Queue that lets running jobs run at once (at least 1) and waiting more wait, each for at most
 // maxWait. If maxWait is zero, nothing waits: without capacity, Enter returns ErrFull at once.
 func NewQueue(running, waiting int, maxWait time.Duration) *Queue {
-	if maxWait <= 0 {
-		waiting = 0
-	}
-	return &Queue{running: max(running, 1), waiting: waiting, maxWait: maxWait}
+	return &Queue{running: max(running, 1), waiting: waiting, maxWait: max(maxWait, 0)}
 }
 
 // ErrFull reports that the concurrency limit was reached.
@@ -42,15 +39,20 @@ func (f full) Error() string {
 func (f full) Is(err error) bool { return err == ErrFull }
 
 // Enter waits until a job may run; leave must be called once when it has ended. The error is ErrFull or that of ctx.
-func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
+func (q *Queue) Enter(ctx context.Context) (leave func(), err error) { return q.EnterWithin(ctx, 0) }
+
+// EnterWithin is Enter for a caller that is ready to wait for at least wait: it waits for that long, or as long as
+// others if that is longer.
+func (q *Queue) EnterWithin(ctx context.Context, wait time.Duration) (leave func(), err error) {
 	if q == nil {
 		return func() {}, ctx.Err()
 	}
-	mine, err := q.join()
+	wait = max(wait, q.maxWait)
+	mine, err := q.join(wait)
 	if err != nil || mine == nil {
 		return q.leave, err
 	}
-	timer := time.NewTimer(q.maxWait)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-mine:
@@ -66,15 +68,15 @@ func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 	return q.leave, nil // capacity was granted at the same moment
 }
 
-// join takes free capacity and returns nil, or queues up and returns the waiter's channel.
-func (q *Queue) join() (chan struct{}, error) {
+// join takes free capacity and returns nil, or queues up and returns the waiter's channel. With wait 0 it does not queue up.
+func (q *Queue) join(wait time.Duration) (chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.active < q.running {
 		q.active++
 		return nil, nil
 	}
-	if len(q.waiters) >= q.waiting {
+	if wait <= 0 || len(q.waiters) >= q.waiting {
 		return nil, full{q.active, q.running}
 	}
 	mine := make(chan struct{})

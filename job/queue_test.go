@@ -144,3 +144,35 @@ func TestNoQueue(t *testing.T) {
 	}
 	leave()
 }
+
+// TestQueueEnterWithin: a caller that is ready to wait does so in a queue in which nobody waits, up to the queue's length.
+func TestQueueEnterWithin(t *testing.T) {
+	q := NewQueue(1, 1, 0)
+	leave, err := q.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered := make(chan error, 1)
+	go func() {
+		leave, err := q.EnterWithin(t.Context(), time.Hour)
+		if err == nil {
+			leave()
+		}
+		entered <- err
+	}()
+	for waiting := false; !waiting; {
+		q.mu.Lock()
+		waiting = len(q.waiters) == 1
+		q.mu.Unlock()
+	}
+	if _, err := q.EnterWithin(t.Context(), time.Hour); !errors.Is(err, ErrFull) {
+		t.Errorf("above the length: %v", err)
+	}
+	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
+		t.Errorf("without a wait: %v", err)
+	}
+	leave()
+	if err := <-entered; err != nil {
+		t.Error(err)
+	}
+}

@@ -41,6 +41,12 @@ type Request struct {
 	// Root runs the request in a session of the client that has a root file system of its own, see SessionSpec. Dir
 	// is an absolute path in it.
 	Root bool
+	// Share runs the request in a session of the client whose jobs share the home directory and /tmp, whatever the
+	// workspace, see SessionSpec. Root implies it.
+	Share bool
+	// QueueWait is how long the request waits for another one to end, if the server's queue waits for less time. 0 leaves
+	// it to the queue.
+	QueueWait time.Duration
 }
 
 // StdinStreamed stands for the hash of input that is not known when the job starts.

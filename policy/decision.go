@@ -28,7 +28,7 @@ func (c *chain) spec() job.Spec {
 	if c.isStarlark() {
 		return c.starlarkSpec()
 	}
-	c.choice.Memory = c.limits.Memory
+	c.choice.Memory, c.choice.Shared = c.limits.Memory, c.r.Share
 	argv, files, env := c.r.Command, []job.File(nil), []string(nil)
 	if !c.isCommand() {
 		argv, files, env = c.choice.Plan(c.r.Code, c.r.Args)
@@ -85,7 +85,7 @@ type extra struct {
 	cols      int64
 	workspace string // as requested, "" if not
 	protect   string // that applies, "" if none
-	root      int64  // 1 if the request runs in its session's own root file system
+	root      int64  // 1 if the request runs in its session's own root file system, 2 if it shares its home directory and /tmp
 	output    int64  // as requested; 0 is not encoded
 }
 
@@ -104,8 +104,11 @@ func (c *chain) extra() extra {
 	if p := c.protect(); p != job.ProtectNone {
 		a.protect = p.String()
 	}
-	if c.r.Root {
+	switch {
+	case c.r.Root:
 		a.root = 1
+	case c.r.Share:
+		a.root = 2
 	}
 	return a
 }

@@ -75,6 +75,7 @@ func TestHashCovers(t *testing.T) {
 		"protection":            func(_ *Rules, r *job.Request) { r.Protect = job.ProtectAll },
 		"protection by rule":    func(rules *Rules, _ *job.Request) { rules.Repos[0].Protect = job.ProtectHooks },
 		"root file system":      func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/" },
+		"shared home directory": func(_ *Rules, r *job.Request) { r.Share = true },
 		"output":                func(_ *Rules, r *job.Request) { r.Output = 1 },
 		"more output":           func(_ *Rules, r *job.Request) { r.Output = 2 },
 		"starlark":              program,

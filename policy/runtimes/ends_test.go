@@ -42,7 +42,7 @@ func TestEndsWithJob(t *testing.T) {
 	if got, err := os.ReadFile(inside); err != nil || string(got) != code {
 		t.Errorf("in the job: %q, %v", got, err)
 	}
-	if got, _ := os.ReadFile(in("code.sh")); string(got) == code {
+	if got, _ := os.ReadFile(Dir + "/code.sh"); string(got) == code {
 		t.Error("the host sees the code")
 	}
 	b.daemon.Kill()

@@ -8,8 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goCache is the Go build cache of a job.
-const goCache = Dir + "/go-build"
+// goCache returns the Go build cache of a job. A shared one is where the go command looks by default, so that commands of
+// a shell use it, too.
+func (c Choice) goCache() string {
+	if c.Shared {
+		return "/home/job/.cache/go-build"
+	}
+	return Dir + "/go-build"
+}
 
 // Faster returns what root can do once to make the choice start faster, as a clause that ends with a command, or "".
 // Without a prebuilt cache, every job compiles the parts of the standard library that it uses, which takes seconds.
@@ -51,15 +57,16 @@ func (p *plan) seed() string {
 	if p.cache == "" {
 		return ""
 	}
-	return "mkdir -p " + goCache + " && date +%s >" + goCache + "/trim.txt && cp -rsn " + quote(p.cache+"/.") + " " + goCache +
+	cache := p.goCache()
+	return "mkdir -p " + cache + " && date +%s >" + cache + "/trim.txt && cp -rsn " + quote(p.cache+"/.") + " " + cache +
 		" 2>/dev/null; "
 }
 
 // golang builds and then runs the program: `go run` would change its exit code to 1.
 func golang(p *plan) {
 	p.file("code.go", p.source)
-	build := []string{p.Path, "build", "-o", in(binary), in("code.go")}
-	p.shell(p.seed() + quote(build...) + " </dev/null >&2 && exec " + quote(in(binary)) + ` "$@"`)
+	build := []string{p.Path, "build", "-o", p.in(binary), p.in("code.go")}
+	p.shell(p.seed() + quote(build...) + " </dev/null >&2 && exec " + quote(p.in(binary)) + ` "$@"`)
 }
 
 // goCommand runs the go command with arguments. The job's cache does not exist yet.

@@ -25,13 +25,13 @@ func java(p *plan) {
 	run := append([]string{p.Path}, p.heap()...)
 	if !p.old {
 		p.file("Main.java", p.source)
-		p.exec(append(append(run, in("Main.java")), p.args...)...)
+		p.exec(append(append(run, p.in("Main.java")), p.args...)...)
 		return
 	}
 	pkg, class := mainClass(p.source)
 	p.file(class+".java", p.source)
-	p.then([]string{p.with["javac"], "-encoding", "UTF-8", "-d", Dir, in(class + ".java")},
-		append(run[:1], "-Xmx"+fmt.Sprint(p.maxHeap()), "-cp", Dir, pkg+class))
+	p.then([]string{p.with["javac"], "-encoding", "UTF-8", "-d", p.dir(), p.in(class + ".java")},
+		append(run[:1], "-Xmx"+fmt.Sprint(p.maxHeap()), "-cp", p.dir(), pkg+class))
 }
 
 func (p *plan) maxHeap() int64 {
@@ -115,11 +115,11 @@ func kotlin(p *plan) {
 	}
 	if !kotlinMain.MatchString(p.source) {
 		p.file("code.kts", p.source)
-		p.exec(append(append(compiler, "-script", in("code.kts"), "--"), p.args...)...)
+		p.exec(append(append(compiler, "-script", p.in("code.kts"), "--"), p.args...)...)
 		return
 	}
 	p.file("code.kt", p.source)
-	jar := in("code.jar")
-	p.then(append(compiler, in("code.kt"), "-include-runtime", "-d", jar),
+	jar := p.in("code.jar")
+	p.then(append(compiler, p.in("code.kt"), "-include-runtime", "-d", jar),
 		append(append([]string{p.with["java"]}, p.heap()...), "-jar", jar))
 }

@@ -38,7 +38,7 @@ func node(p *plan) {
 	p.file("code.js", p.source)
 	p.withGlobals("code.mjs")
 	p.file("launch.cjs", launcher)
-	p.exec(append([]string{p.Path, in("launch.cjs")}, p.args...)...)
+	p.exec(append([]string{p.Path, p.in("launch.cjs")}, p.args...)...)
 }
 
 // stripTypes is an option of Node since version 22.6.
@@ -57,7 +57,7 @@ func typescript(p *plan) {
 	if p.way.program == "node" {
 		argv = append(argv, stripTypes, "--disable-warning=ExperimentalWarning")
 	}
-	p.exec(append(append(argv, "--require", in("globals.cjs"), in(file)), p.args...)...)
+	p.exec(append(append(argv, "--require", p.in("globals.cjs"), p.in(file)), p.args...)...)
 }
 
 // tsNode makes ts-node ignore configuration files and skip type checks, like the other programs. It converts all modules
@@ -65,7 +65,7 @@ func typescript(p *plan) {
 func tsNode(p *plan) {
 	p.file("code.ts", p.source)
 	p.exec(append([]string{
-		p.Path, "--skip-project", "--transpile-only", "--compiler-options", `{"module":"commonjs","esModuleInterop":true}`, in("code.ts"),
+		p.Path, "--skip-project", "--transpile-only", "--compiler-options", `{"module":"commonjs","esModuleInterop":true}`, p.in("code.ts"),
 	}, p.args...)...)
 }
 

@@ -14,6 +14,9 @@ import (
 func (c Choice) Plan(code *string, args []string) (argv []string, files []job.File, env []string) {
 	p := &plan{Choice: c, args: args, env: slices.Clone(c.env)}
 	p.env = append(p.env, "LANG=C.UTF-8", "PATH="+c.paths)
+	if c.Runtime == "go" {
+		p.env = append(p.env, "GOCACHE="+c.goCache())
+	}
 	switch {
 	case code != nil:
 		p.source = *code
@@ -29,12 +32,12 @@ func (c Choice) Plan(code *string, args []string) (argv []string, files []job.Fi
 // binary is the name of a compiled program.
 const binary = "program"
 
-// in returns the path of a file in Dir.
-func in(name string) string { return filepath.Join(Dir, name) }
+// in returns the path of a file in the job's private directory.
+func (p *plan) in(name string) string { return filepath.Join(p.dir(), name) }
 
-// file adds a file in Dir.
+// file adds a file in the job's private directory.
 func (p *plan) file(name, content string) {
-	p.files = append(p.files, job.File{Path: in(name), Content: content})
+	p.files = append(p.files, job.File{Path: p.in(name), Content: content})
 }
 
 func (p *plan) exec(argv ...string) { p.argv = argv }
@@ -62,7 +65,7 @@ func (p *plan) then(compiler, program []string) {
 func interpret(file string) func(*plan) {
 	return func(p *plan) {
 		p.file(file, p.source)
-		p.exec(append([]string{p.Path, in(file)}, p.args...)...)
+		p.exec(append([]string{p.Path, p.in(file)}, p.args...)...)
 	}
 }
 
@@ -74,11 +77,11 @@ func compile(file string, args ...string) func(*plan) {
 		compiler := []string{p.Path}
 		for _, a := range args {
 			if a == file || a == binary {
-				a = in(a)
+				a = p.in(a)
 			}
 			compiler = append(compiler, a)
 		}
-		p.then(compiler, []string{in(binary)})
+		p.then(compiler, []string{p.in(binary)})
 	}
 }
 
@@ -93,7 +96,7 @@ func php(p *plan) {
 // mono compiles for Mono, and runs the result with it.
 func mono(p *plan) {
 	p.file("code.cs", p.source)
-	p.then([]string{p.Path, "-nologo", "-out:" + in("code.exe"), in("code.cs")}, []string{p.with["mono"], in("code.exe")})
+	p.then([]string{p.Path, "-nologo", "-out:" + p.in("code.exe"), p.in("code.cs")}, []string{p.with["mono"], p.in("code.exe")})
 }
 
 // dotnet compiles for .NET. The runtime requires a version in a file beside the program: here, the latest one installed.
@@ -101,5 +104,5 @@ func dotnet(p *plan) {
 	p.file("code.cs", p.source)
 	p.file("code.runtimeconfig.json",
 		`{"runtimeOptions":{"framework":{"name":"Microsoft.NETCore.App","version":"6.0.0"},"rollForward":"LatestMajor"}}`)
-	p.then([]string{p.Path, "-nologo", "-out:" + in("code.dll"), in("code.cs")}, []string{p.with["dotnet"], in("code.dll")})
+	p.then([]string{p.Path, "-nologo", "-out:" + p.in("code.dll"), p.in("code.cs")}, []string{p.with["dotnet"], p.in("code.dll")})
 }

@@ -95,6 +95,29 @@ func TestPlanOfArguments(t *testing.T) {
 	}
 }
 
+// TestPlanShared checks that a job that shares /tmp has its files elsewhere, and that the Go cache is in the home directory.
+func TestPlanShared(t *testing.T) {
+	i := newFake(t, "usr/bin/gcc", "usr/bin/go").find(nil, nil)
+	code := "x"
+	for _, shared := range []bool{false, true} {
+		dir, cache := Dir, "GOCACHE=/tmp/job/go-build"
+		if shared {
+			dir, cache = SharedDir, "GOCACHE=/home/job/.cache/go-build"
+		}
+		for _, name := range []string{"c", "go"} {
+			c, _ := i.Choose(name, "", nil)
+			c.Shared = shared
+			argv, files, env := c.Plan(&code, nil)
+			if !strings.HasPrefix(files[0].Path, dir+"/") || !strings.Contains(strings.Join(argv, " "), dir+"/program") {
+				t.Errorf("%s, shared %t: %q, %+v", name, shared, argv, files)
+			}
+			if slices.Contains(env, cache) != (name == "go") {
+				t.Errorf("%s, shared %t: %q", name, shared, env)
+			}
+		}
+	}
+}
+
 // TestPlanIsPure checks that a choice may be used again and concurrently.
 func TestPlanIsPure(t *testing.T) {
 	i := newFake(t, "usr/bin/python3").find(nil, nil)

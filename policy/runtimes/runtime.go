@@ -25,6 +25,9 @@ import (
 // Dir is the job's private directory, of mode 0700, for its code and what is compiled from it.
 const Dir = "/tmp/job"
 
+// SharedDir replaces Dir where jobs share /tmp: it is private to each job there, too.
+const SharedDir = "/var/tmp/job"
+
 // A Runtime is a supported language. See Lookup.
 type Runtime struct {
 	Name string // as in requests, for example "python"
@@ -101,6 +104,9 @@ type Choice struct {
 	// Memory is the job's memory limit in bytes, for programs that would otherwise size themselves by the machine's
 	// memory.
 	Memory int64
+	// Shared says that the job shares /tmp and its home directory with other jobs, which may run at the same time: its
+	// files are in SharedDir, and its caches in the home directory.
+	Shared bool
 
 	way   way
 	env   []string          // of the runtime
@@ -108,6 +114,14 @@ type Choice struct {
 	paths string            // PATH
 	cache string            // directory of a prebuilt Go cache, or ""
 	old   bool              // Java before version 11
+}
+
+// dir returns the job's private directory.
+func (c Choice) dir() string {
+	if c.Shared {
+		return SharedDir
+	}
+	return Dir
 }
 
 // A plan accumulates what to run.

@@ -128,15 +128,28 @@ func (k *Manager) closeSession(s *entry) string {
 // End ends the sessions of one client session of a principal, and returns when they are closed. A session in use is
 // closed by its last user.
 func (k *Manager) End(principal, client string) {
+	k.endMatching(func(id key) bool { return id.principal == principal && id.client == client })
+}
+
+// Reset is End for the sessions in one repository, given by its path, except those with a root file system of their own.
+// The client's next job there gets a new session; changes of the old one are kept for review, as at any end.
+func (k *Manager) Reset(principal, client, repo string) {
+	k.endMatching(func(id key) bool {
+		return id.principal == principal && id.client == client && id.repo == repo && !id.root
+	})
+}
+
+// endMatching ends the matching sessions, and forgets those that have ended before: no later session continues them.
+func (k *Manager) endMatching(match func(key) bool) {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
 		return
 	}
 	k.work.Add(1)
-	ended := k.removeMatching(func(id key) bool { return id.principal == principal && id.client == client })
+	ended := k.removeMatching(match)
 	for id := range k.former {
-		if id.principal == principal && id.client == client {
+		if match(id) {
 			delete(k.former, id)
 		}
 	}

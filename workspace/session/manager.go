@@ -88,6 +88,7 @@ type entry struct {
 	key
 	opened chan struct{} // closed when id or err is set
 	again  bool          // it reuses a kept layer
+	share  bool          // its jobs share the home directory and /tmp, because the request that opened it asked for that
 
 	// Immutable once opened is closed.
 	id  string
@@ -124,7 +125,7 @@ func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (j
 	}
 	s, err := k.enter(key{
 		principal: r.Principal, client: r.Session, repo: spec.Repo, profile: spec.Profile, workspace: spec.Workspace, root: r.Root,
-	})
+	}, r.Share)
 	if err != nil {
 		return job.Lease{}, err
 	}
@@ -151,7 +152,7 @@ func (k *Manager) isReplaced(s *entry) bool {
 }
 
 // enter returns the session of that key with one more user. If there is none, it starts opening one.
-func (k *Manager) enter(id key) (*entry, error) {
+func (k *Manager) enter(id key, share bool) (*entry, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -160,7 +161,7 @@ func (k *Manager) enter(id key) (*entry, error) {
 	s := k.all[id]
 	if s == nil {
 		var err error
-		if s, err = k.add(id); err != nil {
+		if s, err = k.add(id, share); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +177,7 @@ func (k *Manager) enter(id key) (*entry, error) {
 
 // add starts opening a session and, if the principal has its maximum, evicts its least recently used idle session. mu
 // must be held.
-func (k *Manager) add(id key) (*entry, error) {
+func (k *Manager) add(id key, share bool) (*entry, error) {
 	var oldest *entry
 	mine := 0
 	for _, s := range k.all {
@@ -204,7 +205,7 @@ func (k *Manager) add(id key) (*entry, error) {
 	}
 	layer, had := k.former[id]
 	delete(k.former, id)
-	s := &entry{key: id, opened: make(chan struct{}), id: layer, again: layer != "", replaced: had && layer == ""}
+	s := &entry{key: id, share: share && !id.root, opened: make(chan struct{}), id: layer, again: layer != "", replaced: had && layer == ""}
 	k.all[id] = s
 	k.count++
 	k.work.Go(func() {
@@ -229,7 +230,7 @@ func (k *Manager) open(s *entry) {
 		defer cancel()
 		if s.err = k.shareToKeep(ctx, s); s.err == nil {
 			var opened job.Session
-			opened, s.err = k.o.Sessions.OpenSession(ctx, k.spec(s.key))
+			opened, s.err = k.o.Sessions.OpenSession(ctx, k.spec(s))
 			s.id = opened.ID
 		}
 	}
@@ -252,13 +253,14 @@ func (k *Manager) open(s *entry) {
 	}
 }
 
-// spec returns the spec to open a session of that key with.
-func (k *Manager) spec(id key) job.SessionSpec {
-	spec := job.SessionSpec{}
+// spec returns the spec to open s with.
+func (k *Manager) spec(s *entry) job.SessionSpec {
+	id, spec := s.key, job.SessionSpec{}
 	if id.root {
 		spec = k.o.Root
 	}
 	spec.Repo, spec.Profile, spec.Workspace, spec.Root = id.repo, id.profile, id.workspace, id.root
+	spec.Share = s.share
 	spec.Idle = Forever
 	if idle := k.idle(id); idle > 0 {
 		spec.Idle = min(idle+backstop, Forever)

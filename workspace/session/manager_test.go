@@ -187,6 +187,51 @@ func TestSharedPerClientAndKind(t *testing.T) {
 	}
 }
 
+// TestShare: a session whose first job asks for it shares the home directory and /tmp, and later jobs of the client use the same
+// one, whether they ask for it or not.
+func TestShare(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.manager(t, Options{})
+	shared := *overlay
+	shared.Share = true
+	first, _ := use(t, k, &shared, behind)
+	if again, _ := use(t, k, overlay, behind); again != first || !h.opened[0].Share {
+		t.Errorf("%s, then %s; opened with %+v", first, again, h.opened[0])
+	}
+	use(t, k, &shared, direct)
+	if got := h.opened[1]; !got.Share || got.Workspace != job.Direct {
+		t.Errorf("opened with %+v", got)
+	}
+	system := *root
+	system.Share = true
+	use(t, k, &system, direct)
+	if got := h.opened[2]; got.Share || !got.Root { // a root of its own is shared as a whole
+		t.Errorf("opened with %+v", got)
+	}
+}
+
+// TestReset: the sessions of a client in a repository end, and the next one is new even if changes of the last one are kept.
+func TestReset(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	h.changed = true
+	k := h.manager(t, Options{})
+	other := *overlay
+	other.Session = "c2"
+	use(t, k, overlay, behind)
+	use(t, k, root, direct)
+	use(t, k, &other, behind)
+	use(t, k, overlay, job.Spec{Repo: "/srv/y", Profile: "default", Workspace: job.Overlay})
+	k.Reset("user:ada", "c1", "/srv/x")
+	if got := h.ended(); !slices.Equal(got, []string{"s1 true"}) {
+		t.Errorf("closed %q", got)
+	}
+	if id, replaced := use(t, k, overlay, behind); id != "s5" || replaced {
+		t.Errorf("then %s, replaced %t", id, replaced)
+	}
+}
+
 // TestRace: many first jobs at once share one OpenSession.
 func TestRace(t *testing.T) {
 	sandboxtest.Leaks(t)
