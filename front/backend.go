@@ -69,14 +69,16 @@ func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
 	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Sessions: b.Sessions}, nil
 }
 
-// Tools returns the tools that the configuration enables. Call it once.
-func (b *Backend) Tools() ([]tool.Tool, error) {
+// Tools returns the tools that the configuration enables, and apart from them those for agents, which are listed on request only.
+// Call it once.
+func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 	rules, err := settings.NewPolicy(b.Config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.tools = newToolset(b.Options, rules, b.Sessions)
-	return b.tools.list(b.Options, rules), nil
+	tools = b.tools.list(b.Options, rules)
+	return tools, b.tools.agentTools(b.Config), nil
 }
 
 // Tracer returns the tracer of calls, a nil interface if there is none.
@@ -91,6 +93,7 @@ func (b *Backend) Tracer() calls.Tracer {
 func (b *Backend) End(principal, session string) {
 	if b.tools != nil {
 		b.tools.ctx.End(principal, session)
+		b.tools.agent.End(principal, session)
 	}
 	b.Sessions.End(principal, session)
 }

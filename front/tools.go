@@ -11,6 +11,7 @@ import (
 	"corral/internal/calls"
 	"corral/internal/config"
 	"corral/job"
+	"corral/mcp/agent"
 	"corral/mcp/ctxtools"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
@@ -25,6 +26,7 @@ type toolset struct {
 	patches   *patches.Patches
 	knowledge *store.Knowledge // nil if indexing is disabled
 	ctx       *ctxtools.Suite
+	agent     *agent.Suite
 }
 
 func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *toolset {
@@ -42,6 +44,11 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 	if t.knowledge != nil { // a nil pointer in an interface is not nil
 		t.ctx.Knowledge = t.knowledge
 	}
+	t.agent = &agent.Suite{Scripts: t.ctx, Artifacts: t.artifacts, MaxTimeout: c.Runtime.MaxDuration, Reset: func(principal, client, repo string) {
+		if n := slices.IndexFunc(c.Repos, func(r config.Repo) bool { return r.ID == repo }); n >= 0 {
+			sessions.Reset(principal, client, c.Repos[n].Path)
+		}
+	}}
 	return t
 }
 
@@ -57,6 +64,18 @@ func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 		tools = append(tools, s)
 	}
 	return slices.Concat(tools, ctxTools(c, t.ctx, rules), starlarkTool(c, t.engine))
+}
+
+// agentTools returns the tools of package agent, for the repositories in which a shell may run, or no tool if there are none. It is
+// called after list.
+func (t *toolset) agentTools(c config.Config) []tool.Tool {
+	if !slices.ContainsFunc(c.Repos, func(r config.Repo) bool { return slices.Contains(c.For(r).Runtimes, "shell") }) {
+		return nil
+	}
+	if !c.Runtime.Enabled || t.ctx.Repos == nil {
+		return nil
+	}
+	return t.agent.Tools()
 }
 
 // end ends background jobs and indexing. Both need sessions and the supervisor.
@@ -89,10 +108,10 @@ func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, h job.
 	return record, err
 }
 
-// ctxTools returns ctx_execute, ctx_search and the other ctx tools for the repositories in which anything may run, or no
-// tool if there are none.
+// ctxTools prepares x for the repositories in which anything may run, and returns ctx_execute, ctx_search and the other ctx
+// tools, or no tool if there are none or they are disabled.
 func ctxTools(c config.Config, x *ctxtools.Suite, rules *policy.Policy) []tool.Tool {
-	if !c.Ctx.Enabled || !c.Runtime.Enabled {
+	if !c.Runtime.Enabled {
 		return nil
 	}
 	var ids []string
@@ -110,5 +129,8 @@ func ctxTools(c config.Config, x *ctxtools.Suite, rules *policy.Policy) []tool.T
 	x.BackgroundLife, x.MaxBackground = c.Ctx.BackgroundLife, c.Ctx.MaxBackground
 	x.MaxBackgroundAll = max(1, c.Runtime.MaxConcurrentJobs/2) // leaves slots for other calls
 	x.Runtimes = append([]string{}, rules.Runnable()...)       // not nil, which would mean all
+	if !c.Ctx.Enabled {                                        // other tools use x
+		return nil
+	}
 	return x.Tools()
 }

@@ -30,11 +30,11 @@ func alone(t *testing.T, c config.Config, to *sandboxtest.Output) (*front.Backen
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := b.Tools()
+	tools, agents, err := b.Tools()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, (&serving{alone: true, names: "plain"}).newServer(b, tools)
+	return b, (&serving{alone: true, names: "plain"}).newServer(b, tools, agents)
 }
 
 // An object is a JSON object.

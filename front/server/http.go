@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"corral/mcp/agent"
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
@@ -98,6 +99,6 @@ func authenticate(ps config.Principals) func(token string) (tool.Caller, bool) {
 	}
 	return func(token string) (tool.Caller, bool) {
 		p, ok := ps.Authenticate(token)
-		return tool.Caller{Principal: "token:" + p.Name, Repos: p.Repos, Tools: p.Tools}, ok
+		return tool.Caller{Principal: "token:" + p.Name, Repos: p.Repos, Tools: agent.Expand(p.Tools)}, ok
 	}
 }

@@ -23,7 +23,8 @@ const serverOptions = `  --repo DIR            serve this directory, with its ba
                         either
   --tools NAME,...      serve only these tools (default: all that the configuration enables): runtime_execute,
                         runtime_query_output, sandbox_exec, ctx_execute, ctx_execute_file, ctx_batch_execute,
-                        ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run
+                        ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run; agent: run and the
+                        other tools that replace an agent's shell
   --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
 `
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"corral/mcp/agent"
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
@@ -24,47 +25,59 @@ const instructions = "corral runs code in a sandbox on one repository of this ma
 // maxInstructionRepos is the number of repositories that instructions name.
 const maxInstructionRepos = 50
 
+// agentInstructions describe the server to an agent whose tools are those of package agent.
+const agentInstructions = "These tools replace a shell on one repository of this machine: run runs commands in a sandbox, output reads " +
+	"or searches what they wrote, job follows those in the background. There is no network."
+
 // serveTools makes a back-end and an MCP server of it. The caller closes the back-end.
 func (s *serving) serveTools() (*front.Backend, *mcpserver.Server, error) {
 	b, err := s.backend()
 	if err != nil {
 		return nil, nil, err
 	}
-	tools, err := b.Tools()
+	tools, agents, err := b.Tools()
 	if err == nil {
-		tools, err = s.chosen(tools)
+		tools, agents, err = s.chosen(tools, agents)
 	}
 	if err != nil {
 		b.Close()
 		return nil, nil, err
 	}
-	return b, s.newServer(b, tools), nil
+	return b, s.newServer(b, tools, agents), nil
 }
 
-// newServer returns an MCP server for the tools of a back-end.
-func (s *serving) newServer(b *front.Backend, tools []tool.Tool) *mcpserver.Server {
-	about, ids := instructions, settings.RepoIDs(b.Config)
+// newServer returns an MCP server for the tools of a back-end. It lists agents only to the callers whose tools are named.
+func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpserver.Server {
+	ids, repos := settings.RepoIDs(b.Config), ""
 	if s.alone {
-		about += " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
+		repos = " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
 	}
 	return mcpserver.New(mcpserver.Options{
-		Version: version.Version, Dotted: s.names == "dotted", Instructions: about, Log: b.Log, Tracer: b.Tracer(), Ended: b.End, Tools: tools,
+		Version: version.Version, Dotted: s.names == "dotted", Instructions: func(names []string) string {
+			if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(agent.Names(), name) }) {
+				return agentInstructions + repos
+			}
+			return instructions + repos
+		},
+		Log: b.Log, Tracer: b.Tracer(), Ended: b.End, Tools: tools, Unlisted: agents,
 	})
 }
 
-// chosen returns those of the tools that --tools names.
-func (s *serving) chosen(tools []tool.Tool) ([]tool.Tool, error) {
+// chosen returns the tools that --tools names: all of them are listed. Without the option, agents stay apart.
+func (s *serving) chosen(tools, agents []tool.Tool) (listed, unlisted []tool.Tool, err error) {
 	if s.tools == nil {
-		return tools, nil
+		return tools, agents, nil
 	}
+	all := slices.Concat(tools, agents)
 	var names []string
-	for _, t := range tools {
+	for _, t := range all {
 		names = append(names, t.Name())
 	}
-	for _, name := range s.tools {
+	chosen := agent.Expand(s.tools)
+	for _, name := range chosen {
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("--tools %q: the tools are %s", name, strings.Join(names, ", "))
+			return nil, nil, fmt.Errorf("--tools %q: the tools are %s, and %s for the last %d", name, strings.Join(names, ", "), agent.Group, len(agents))
 		}
 	}
-	return slices.DeleteFunc(tools, func(t tool.Tool) bool { return !slices.Contains(s.tools, t.Name()) }), nil
+	return slices.DeleteFunc(all, func(t tool.Tool) bool { return !slices.Contains(chosen, t.Name()) }), nil, nil
 }

@@ -406,19 +406,23 @@ var bounds = []bound{
 		reason: "it defines tools, whatever they do and whoever serves them",
 	},
 	{
-		from: "mcp/server", never: append([]string{"mcp/run", "mcp/execute", "mcp/ctxtools", "policy/...", "store/..."}, supervisor...),
+		from: "mcp/server", never: append([]string{"mcp/run", "mcp/execute", "mcp/ctxtools", "mcp/agent", "policy/...", "store/..."}, supervisor...),
 		reason: "it speaks the protocol for any tool",
 	},
 	{
-		from: "mcp/run", never: append([]string{"mcp/server", "mcp/execute", "mcp/ctxtools", "store/index/..."}, supervisor...),
+		from: "mcp/run", never: append([]string{"mcp/server", "mcp/execute", "mcp/ctxtools", "mcp/agent", "store/index/..."}, supervisor...),
 		reason: "it describes jobs for any tool that runs one",
 	},
 	{
-		from: "mcp/execute", never: append([]string{"mcp/server", "mcp/ctxtools"}, supervisor...),
+		from: "mcp/execute", never: append([]string{"mcp/server", "mcp/ctxtools", "mcp/agent"}, supervisor...),
 		reason: "tools know neither the protocol nor the tools that build on them",
 	},
 	{
-		from: "mcp/ctxtools", never: append([]string{"mcp/server"}, supervisor...),
+		from: "mcp/ctxtools", never: append([]string{"mcp/server", "mcp/agent"}, supervisor...),
+		reason: "tools know nothing of the protocol",
+	},
+	{
+		from: "mcp/agent", never: append([]string{"mcp/server"}, supervisor...),
 		reason: "tools know nothing of the protocol",
 	},
 	{

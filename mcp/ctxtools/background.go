@@ -100,35 +100,46 @@ func (b *background) backgrounded(wait time.Duration) tool.Result {
 	return tool.TextResult(status, status.Text, false)
 }
 
-// start starts a job that runs until its session or its maximum duration ends.
+// start lists and starts a job that runs until its session or its maximum duration ends.
 func (x *Suite) start(ctx context.Context, script *scriptRun) (*background, error) {
+	b, begin := x.prepare(ctx, script)
+	if err := x.jobs.add(b, cmp.Or(x.MaxBackground, DefaultMaxBackground), x.MaxBackgroundAll); err != nil {
+		b.cancel()
+		return nil, err
+	}
+	begin()
+	return b, nil
+}
+
+// launch starts a job without listing it.
+func (x *Suite) launch(ctx context.Context, script *scriptRun) *background {
+	b, begin := x.prepare(ctx, script)
+	begin()
+	return b
+}
+
+// prepare returns a job, and the function that starts it.
+func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, begin func()) {
 	x.begin()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &background{
+	b = &background{
 		scriptRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
 		out: x.output(script, backgroundMargins),
 	}
-	limit := x.MaxBackground
-	if limit == 0 {
-		limit = DefaultMaxBackground
-	}
-	if err := x.jobs.add(b, limit, x.MaxBackgroundAll); err != nil {
-		cancel()
-		return nil, err
-	}
-	stop := context.AfterFunc(x.life, cancel)
 	request := script.request()
 	request.Background = true
 	request.Usual = job.Limits{Wall: cmp.Or(x.BackgroundLife, DefaultBackgroundLife)}
-	x.running.Go(func() {
-		defer cancel()
-		defer stop()
-		hooks := run.Progress(script.caller)
-		hooks.Started = b.jobStarted
-		record, err := x.Engine.Run(life, request, b.out, hooks)
-		x.ended(life, b, record, err)
-	})
-	return b, nil
+	return b, func() {
+		stop := context.AfterFunc(x.life, cancel)
+		x.running.Go(func() {
+			defer cancel()
+			defer stop()
+			hooks := run.Progress(script.caller)
+			hooks.Started = b.jobStarted
+			record, err := x.Engine.Run(life, request, b.out, hooks)
+			x.ended(life, b, record, err)
+		})
+	}
 }
 
 // ended records the end of b, and indexes the output unless the call returns it.
@@ -158,6 +169,9 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 	if size(&captured.Stderr) > smallOutput {
 		streams = append(streams, artifact.Stderr)
 	}
+	if b.share {
+		streams = ran.written()
+	}
 	b.trim(x.indexLater(context.WithoutCancel(ctx), ran, streams...))
 }
 
@@ -165,7 +179,7 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 func (r *scriptRun) short() *scriptRun {
 	caller := r.caller
 	caller.Progress = nil // it refers to the finished call
-	return &scriptRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background}
+	return &scriptRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background, share: r.share}
 }
 
 // logEnd logs the end of a job whose call was logged when it returned.

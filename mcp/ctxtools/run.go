@@ -30,6 +30,9 @@ type scriptRun struct {
 	label   string        // name of the source in the index: "execute:shell"
 	// background means that the job may outlive its call.
 	background bool
+	// share and queueWait are Share and QueueWait of the request, see job.Request.
+	share     bool
+	queueWait time.Duration
 }
 
 // A finishedRun is a finished run.
@@ -59,6 +62,7 @@ func (r *scriptRun) request() *job.Request {
 	return &job.Request{
 		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
 		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Limits: job.Limits{Wall: r.timeout},
+		Share: r.share, QueueWait: r.queueWait,
 	}
 }
 
@@ -80,6 +84,17 @@ func (r *finishedRun) capture(stream string) *artifact.StreamCapture {
 		return &r.out.Stderr
 	}
 	return &r.out.Stdout
+}
+
+// written returns the names of the streams that are not empty.
+func (r *finishedRun) written() []string {
+	var streams []string
+	for _, name := range []string{artifact.Stdout, artifact.Stderr} {
+		if size(r.capture(name)) > 0 {
+			streams = append(streams, name)
+		}
+	}
+	return streams
 }
 
 // size returns the length of a stream in bytes, after redaction.

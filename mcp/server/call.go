@@ -50,6 +50,8 @@ func (k *call) run(ctx context.Context, s *Server, t *registered) {
 	}
 	if e, ok := k.result.Structured.(*tool.Error); ok && err == nil {
 		k.code = e.Code
+	} else if err == nil {
+		k.code = k.result.Code
 	}
 	if err != nil {
 		e := tool.AsError(err)
@@ -90,9 +92,17 @@ func guard(ctx context.Context, log *slog.Logger, t *registered, arguments json.
 }
 
 // encode encodes the response of mcp-go to another request than tools/call.
-func (k *call) encode(response sdk.JSONRPCMessage) reply {
+func (k *call) encode(response sdk.JSONRPCMessage, s *Server) reply {
 	switch r := response.(type) {
 	case sdk.JSONRPCResponse:
+		switch result := r.Result.(type) {
+		case sdk.InitializeResult:
+			result.Instructions = s.instructions(k.caller.Tools)
+			r.Result = result
+		case sdk.DiscoverResult:
+			result.Instructions = s.instructions(k.caller.Tools)
+			r.Result = result
+		}
 		return encodeAny(k.id, r.Result)
 	case sdk.JSONRPCError:
 		e := jsonrpc.Errorf(r.Error.Code, "%s", r.Error.Message)

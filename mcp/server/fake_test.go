@@ -88,7 +88,7 @@ func (exploding) MarshalJSON() ([]byte, error) { panic("boom") }
 
 func testServer(t *testing.T) *Server {
 	t.Helper()
-	return New(Options{Version: "1.2.3", Tools: testTools(), Instructions: "for tests"})
+	return New(Options{Version: "1.2.3", Tools: testTools(), Instructions: func([]string) string { return "for tests" }})
 }
 
 // A client is the client's end of a stdio connection.

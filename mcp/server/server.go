@@ -26,8 +26,11 @@ type Options struct {
 	// may always use either name.
 	Dotted bool
 	Tools  []tool.Tool
-	// Instructions describe the server to agents; "" is none.
-	Instructions string
+	// Unlisted are further tools. They can be called as the others, but are listed only to callers whose Tools name them.
+	Unlisted []tool.Tool
+	// Instructions returns the description of the server for an agent that is shown the tools of these names, without dots; nil
+	// and "" are none.
+	Instructions func(names []string) string
 	// Log gets one line per tool call; nil discards.
 	Log *slog.Logger
 	// Tracer gets a span per tool call; nil is none.
@@ -46,6 +49,7 @@ type Server struct {
 	log      *slog.Logger
 	tracer   calls.Tracer // may be nil
 	ended    func(principal, session string)
+	about    func(names []string) string // may be nil
 	// drainTimeout is how long ServeStdio waits for calls after the end of the input.
 	answerTime time.Duration
 }
@@ -57,12 +61,13 @@ type registered struct {
 	published string
 	span      string   // name of its spans, without the common prefix
 	keys      []string // names of its arguments
+	unlisted  bool
 }
 
 // New returns a server. It panics if two tools share a name or a schema is not a JSON object: programming errors that
 // show at the first start.
 func New(o Options) *Server {
-	s := &Server{tools: map[string]*registered{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, answerTime: drainTimeout}
+	s := &Server{tools: map[string]*registered{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, about: o.Instructions, answerTime: drainTimeout}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -72,20 +77,22 @@ func New(o Options) *Server {
 	s.identity = sdk.Implementation{Name: "corral", Version: o.Version, Title: "corral"}
 	s.sdk = sdkserver.NewMCPServer(s.identity.Name, s.identity.Version,
 		sdkserver.WithTitle(s.identity.Title),
-		sdkserver.WithInstructions(o.Instructions),
 		sdkserver.WithToolCapabilities(false),
 		sdkserver.WithToolFilter(s.allowed),
 		// The tools that a principal may use do not change while the server runs.
 		sdkserver.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
 	for _, t := range o.Tools {
-		s.register(t, o.Dotted)
+		s.register(t, o.Dotted, false)
+	}
+	for _, t := range o.Unlisted {
+		s.register(t, o.Dotted, true)
 	}
 	return s
 }
 
-func (s *Server) register(t tool.Tool, dotted bool) {
+func (s *Server) register(t tool.Tool, dotted, unlisted bool) {
 	d := t.Definition()
-	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), keys: schemaKeys(d)}
+	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), keys: schemaKeys(d), unlisted: unlisted}
 	if d.Dotted != "" {
 		e.names = append(e.names, d.Dotted)
 	}
@@ -134,10 +141,30 @@ func schemaKeys(d tool.Definition) []string {
 // allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list.
 func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
 	may := tool.CallerOf(ctx).Tools
+	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !s.tools[t.Name].listedTo(may) })
+}
+
+// listedTo reports whether the tool is listed to callers that may use the tools of a list; nil is all.
+func (t *registered) listedTo(may []string) bool {
 	if may == nil {
-		return list
+		return !t.unlisted
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !s.tools[t.Name].in(may) })
+	return t.in(may)
+}
+
+// instructions returns the server's description for callers that may use the tools of a list; nil is all.
+func (s *Server) instructions(may []string) string {
+	if s.about == nil {
+		return ""
+	}
+	var names []string
+	for name, t := range s.tools {
+		if name == t.names[0] && t.listedTo(may) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return s.about(names)
 }
 
 // in reports whether list has one of the tool's names; a nil list has all.
@@ -205,7 +232,7 @@ func (s *Server) handle(ctx context.Context, k *call, notify func([]byte)) (r re
 		return s.call(ctx, k)
 	}
 	p := newPeer()
-	r = k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope()))
+	r = k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope()), s)
 	for len(p.notes) > 0 {
 		notify(strictjson.Encode(<-p.notes))
 	}

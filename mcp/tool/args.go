@@ -29,6 +29,9 @@ const (
 	// Unchecked rejects unknown keys, but checks no bounds: the tool does, in words of its own. null means that the argument
 	// is absent. A number that is out of range becomes the maximum, or the minimum less one.
 	Unchecked
+	// Tolerant rejects unknown keys, but accepts values as Lenient does. Its schemas do not say that there are no other keys,
+	// so that hosts let through the names that a tool accepts without publishing them, see the option hidden.
+	Tolerant
 )
 
 // MaxShown is the maximum number of bytes of client input quoted in an error.
@@ -60,6 +63,9 @@ func Decode(raw json.RawMessage, into any, mode Mode) error {
 
 // A decoder decodes arguments in one mode.
 type decoder struct{ mode Mode }
+
+// converts reports whether strings are accepted for values of other types.
+func (d decoder) converts() bool { return d.mode == Lenient || d.mode == Tolerant }
 
 // object decodes an object. Errors name its keys with prefix in front.
 func (d decoder) object(raw json.RawMessage, prefix string, list []argument, into reflect.Value) error {
@@ -133,7 +139,7 @@ func (d decoder) value(a *argument, name string, raw json.RawMessage, into refle
 
 func (d decoder) boolean(name string, raw json.RawMessage, into reflect.Value) error {
 	word := string(raw)
-	if d.mode == Lenient && Kind(raw) == "a string" {
+	if d.converts() && Kind(raw) == "a string" {
 		word = strings.TrimSpace(strictjson.Unquote(raw))
 	}
 	if word != "true" && word != "false" {
@@ -183,7 +189,7 @@ func (a *argument) check(name, s string) error {
 
 // integer decodes an integer, which may be written as 1000.0 or 1e3.
 func (d decoder) integer(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
-	if d.mode == Lenient && Kind(raw) == "a string" {
+	if d.converts() && Kind(raw) == "a string" {
 		raw = json.RawMessage(strings.TrimSpace(strictjson.Unquote(raw)))
 	}
 	switch {
@@ -206,7 +212,7 @@ func (d decoder) integer(a *argument, name string, raw json.RawMessage, into ref
 }
 
 func (d decoder) strings(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
-	if d.mode == Lenient && Kind(raw) == "a string" {
+	if d.converts() && Kind(raw) == "a string" {
 		list := reflect.MakeSlice(into.Type(), 1, 1)
 		into.Set(list)
 		return d.string(a, name, raw, list.Index(0))

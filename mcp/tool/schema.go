@@ -82,11 +82,14 @@ func InputSchema(v any, mode Mode, adjust func(*Schema)) json.RawMessage {
 
 func objectSchema(t reflect.Type, list []argument, mode Mode) *Schema {
 	s := &Schema{Type: "object"}
-	if mode != Lenient {
+	if mode != Lenient && mode != Tolerant {
 		s.Additional = new(bool)
 	}
 	for n := range list {
 		a := &list[n]
+		if a.hidden {
+			continue
+		}
 		s.Properties = append(s.Properties, property{a.name, a.schema(t.FieldByIndex(a.index).Type, mode)})
 		if a.required {
 			s.Required = append(s.Required, a.name)

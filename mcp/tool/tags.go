@@ -23,6 +23,7 @@ type argument struct {
 	usual    string // default value; "" is the type's zero value
 	noNUL    bool
 	noNull   bool
+	hidden   bool       // not in the schema: another name, for callers that expect it
 	members  []argument // of an object, or of each object in a list
 }
 
@@ -35,7 +36,7 @@ var argumentTables sync.Map // reflect.Type to []argument
 // strings, structs behind pointers, lists of structs, and pointers to scalars, which are nil if the argument is absent; the
 // fields of embedded structs are arguments, too. The tags are
 //
-//	arg:"NAME,OPTION,…"  required, min=N, max=N, items=N, bytes, nonul, nonull; N may end in KiB or MiB
+//	arg:"NAME,OPTION,…"  required, min=N, max=N, items=N, bytes, nonul, nonull, hidden; N may end in KiB or MiB
 //	about:"TEXT"         description for the schema; says what the schema's keywords cannot
 //	default:"VALUE"      value of an absent argument; of a pointer for the schema only
 //	enum:"A,B"           accepted values; a type can have them as its Choices instead
@@ -92,6 +93,8 @@ func (a *argument) option(option string) {
 		a.noNUL = true
 	case "nonull":
 		a.noNull = true
+	case "hidden":
+		a.hidden = true
 	case "min":
 		a.min = numberOf(value)
 	case "max":

@@ -57,6 +57,8 @@ type Result struct {
 	Text       string // text block if the JSON of Structured is not used for it: above 64 KiB, or if Structured is nil
 	Whole      bool   // Text is the text block in any case
 	IsError    bool
+	// Code is that of an error without Structured, for the diagnostic log; "" is none.
+	Code string
 }
 
 // An Error reports a call that was refused or failed. It becomes a result with isError and these fields as structuredContent.

@@ -1,0 +1,243 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"corral/mcp/tool"
+	"corral/store/artifact"
+
+	safe "corral/internal/text"
+)
+
+const (
+	// maxWhole is the maximum number of bytes of output that a reply shows as it is.
+	maxWhole = 16 << 10
+	// maxLine is the maximum number of bytes shown of a line of longer output.
+	maxLine = 1000
+)
+
+// A stream is one stream of a process.
+type stream struct {
+	c    artifact.StreamCapture
+	read func(w io.Writer) error // writes all that is stored; nil if nothing is
+}
+
+func (s *stream) size() int64 { return int64(len(s.c.Head)+len(s.c.Tail)) + s.c.Between }
+
+// show returns a stream in about room bytes: all of it, or its head and tail, with repeated lines folded, and the lines between
+// that name failed tests or match the intent.
+func (s *stream) show(room int, v *view) string {
+	if v.tail > 0 && s.read == nil { // it runs
+		return lastLines(tool.UTF8(s.c.Head+s.c.Tail), v.tail, room)
+	}
+	if s.c.Between == 0 && s.size() <= int64(room) {
+		return tool.UTF8(s.c.Head + s.c.Tail)
+	}
+	d := newDigest(room, v.intent)
+	if s.c.Between == 0 {
+		_, _ = io.WriteString(d, s.c.Head+s.c.Tail)
+		return d.end()
+	}
+	if s.read == nil || s.read(d) != nil {
+		return s.ends(room, v)
+	}
+	if d.bytes <= int64(room) {
+		return tool.UTF8(d.raw.String())
+	}
+	return d.end()
+}
+
+// ends returns what is in memory of a stream that cannot be read in whole: one that is being written, or is not stored.
+func (s *stream) ends(room int, v *view) string {
+	head, tail := newDigest(room/2, v.intent), newDigest(room/2, v.intent)
+	_, _ = io.WriteString(head, s.c.Head)
+	_, _ = io.WriteString(tail, s.c.Tail)
+	return line(head.end()) + fmt.Sprintf("… %s not shown\n", kilobytes(s.c.Between)) + tail.end()
+}
+
+// lastLines returns the last n lines of text, in at most room bytes.
+func lastLines(text string, n, room int) string {
+	at := len(strings.TrimSuffix(text, "\n"))
+	for range n {
+		before := strings.LastIndexByte(text[:max(at, 0)], '\n')
+		if len(text)-before-1 > room {
+			break
+		}
+		if at = before; at < 0 {
+			break
+		}
+	}
+	if at >= len(text)-1 { // one long line
+		return safe.Head(text, room)
+	}
+	return text[at+1:]
+}
+
+// An entry is one line, or the note that it was repeated.
+type entry struct {
+	text     string
+	from, to int64 // numbers of the lines that it stands for
+}
+
+// A digest is a Writer that keeps the ends of a text, and remarkable lines between them. It keeps a bounded part of what is
+// written.
+type digest struct {
+	room   int
+	raw    bytes.Buffer // the first room bytes and one more, as written
+	bytes  int64
+	lines  int64
+	line   []byte // the current line, at most maxLine bytes of it
+	over   int64  // bytes of the current line that are not in line
+	last   string // previous line
+	repeat int64  // how often it was repeated
+
+	head, tail []entry
+	size       int // bytes of head
+	tailSize   int
+	dropped    bool // lines between head and tail were dropped
+
+	found findings
+}
+
+func newDigest(room int, intent string) *digest {
+	return &digest{room: room, found: newFindings(intent)}
+}
+
+// Write implements io.Writer.
+func (d *digest) Write(p []byte) (int, error) {
+	n := len(p)
+	d.bytes += int64(n)
+	if left := d.room + 1 - d.raw.Len(); left > 0 {
+		d.raw.Write(p[:min(left, n)])
+	}
+	for len(p) > 0 {
+		part, rest, ended := bytes.Cut(p, []byte("\n"))
+		keep := min(len(part), maxLine-len(d.line))
+		d.line = append(d.line, part[:keep]...)
+		d.over += int64(len(part) - keep)
+		if p = rest; ended {
+			d.endLine()
+		}
+	}
+	return n, nil
+}
+
+func (d *digest) endLine() {
+	text := safe.Head(tool.UTF8(string(d.line)), maxLine)
+	if d.over > 0 {
+		text += fmt.Sprintf("… (+%d bytes)", d.over)
+	}
+	d.line, d.over = d.line[:0], 0
+	d.lines++
+	d.found.see(d.lines, text)
+	if d.lines > 1 && text == d.last {
+		d.repeat++
+		return
+	}
+	d.unfold()
+	d.last = text
+	d.add(entry{text, d.lines, d.lines})
+}
+
+// unfold adds the repetitions of the last line.
+func (d *digest) unfold() {
+	switch to := d.lines - 1; d.repeat {
+	case 0:
+	case 1:
+		d.add(entry{d.last, to, to})
+	default:
+		d.add(entry{fmt.Sprintf("… same line %d times", d.repeat+1), to - d.repeat + 1, to})
+	}
+	d.repeat = 0
+}
+
+// add appends an entry to the head, or to the tail, whose first entries are dropped when there is no room. The head takes up to
+// room first; end divides it.
+func (d *digest) add(e entry) {
+	n := len(e.text) + 1
+	if len(d.tail) == 0 && !d.dropped && d.size+n <= d.room {
+		d.head = append(d.head, e)
+		d.size += n
+		return
+	}
+	d.tail = append(d.tail, e)
+	d.tailSize += n
+	for d.tailSize > d.room && len(d.tail) > 1 {
+		d.tailSize -= len(d.tail[0].text) + 1
+		d.tail = d.tail[1:]
+		d.dropped = true
+	}
+}
+
+// end returns the text.
+func (d *digest) end() string {
+	if len(d.line) > 0 || d.over > 0 {
+		d.endLine()
+	}
+	d.lines++ // as if another line had ended the repetition
+	d.unfold()
+	d.lines--
+	if len(d.tail) == 0 {
+		return join(d.head)
+	}
+	all := d.head
+	if !d.dropped {
+		all = append(all, d.tail...)
+	}
+	head := firstOf(all, d.room/8)
+	rest := d.tail
+	if !d.dropped {
+		rest = all[len(head):]
+	}
+	tail := lastOf(rest, d.room/4)
+	from, to := head[len(head)-1].to+1, tail[0].from-1
+	var b strings.Builder
+	b.WriteString(join(head))
+	fmt.Fprintf(&b, "… lines %d-%d of %d left out (%s in all)\n", from, to, d.lines, kilobytes(d.bytes))
+	d.found.write(&b, from, to, d.room/4)
+	b.WriteString(join(tail))
+	return b.String()
+}
+
+func join(list []entry) string {
+	var b strings.Builder
+	for _, e := range list {
+		b.WriteString(e.text)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// firstOf returns the first entries with at most room bytes, but at least one.
+func firstOf(list []entry, room int) []entry {
+	for n, e := range list {
+		if room -= len(e.text) + 1; room < 0 && n > 0 {
+			return list[:n]
+		}
+	}
+	return list
+}
+
+// lastOf returns the last entries with at most room bytes, but at least one.
+func lastOf(list []entry, room int) []entry {
+	for n := len(list) - 1; n >= 0; n-- {
+		if room -= len(list[n].text) + 1; room < 0 && n < len(list)-1 {
+			return list[n+1:]
+		}
+	}
+	return list
+}
+
+// kilobytes returns a number of bytes for people.
+func kilobytes(n int64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.1f KB", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1_000_000)
+}

@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// failures are the lines in which test runners name a failed test.
+var failures = []*regexp.Regexp{
+	regexp.MustCompile(`^\s*--- FAIL: \S+`),                   // go test
+	regexp.MustCompile(`^FAIL\t\S+`),                          // go test: a package
+	regexp.MustCompile(`^(FAILED|ERROR) \S+(::\S+| - )`),      // pytest
+	regexp.MustCompile(`^\s*not ok \d+ - `),                   // node --test, as TAP
+	regexp.MustCompile(`^\s*✖ .+ \([\d.]+m?s\)$`),             // node --test
+	regexp.MustCompile(`^\s*● .+ › .+`),                       // jest
+	regexp.MustCompile(`^FAIL \S+\.(js|jsx|ts|tsx|mjs|cjs)$`), // jest: a file
+	regexp.MustCompile(`^test \S+ \.\.\. FAILED$`),            // cargo test
+}
+
+// maxFindings is the maximum number of lines of one kind that a reply shows.
+const maxFindings = 20
+
+// A finding is a remarkable line.
+type finding struct {
+	line  int64
+	text  string
+	score int
+}
+
+// findings are the lines of a text that name failed tests, and those that match an intent best.
+type findings struct {
+	intent string
+	words  []string // of the intent, in lower case, without endings
+	tests  []finding
+	failed int // failed tests, those that are not in tests as well
+	match  []finding
+	lines  int // lines that match, those that are not in match as well
+}
+
+// stopWords are words of an intent that say nothing about lines.
+var stopWords = map[string]bool{
+	"the": true, "and": true, "any": true, "are": true, "for": true, "from": true, "have": true, "how": true, "lines": true, "line": true,
+	"output": true, "show": true, "that": true, "there": true, "was": true, "what": true, "when": true, "where": true, "which": true,
+	"who": true, "why": true, "with": true, "find": true, "all": true,
+}
+
+func newFindings(intent string) findings {
+	f := findings{intent: intent}
+	for _, word := range strings.FieldsFunc(strings.ToLower(intent), func(r rune) bool { return strings.ContainsRune(" \t\n,;\"'?!()", r) }) {
+		if len(word) < 3 || stopWords[word] {
+			continue
+		}
+		f.words = append(f.words, stem(word))
+	}
+	return f
+}
+
+// stem returns a word without a usual ending, so that it is found in other forms.
+func stem(word string) string {
+	for _, end := range []string{"ures", "ure", "ing", "ions", "ion", "es", "ed", "s"} {
+		if rest, ok := strings.CutSuffix(word, end); ok && len(rest) >= 4 {
+			return rest
+		}
+	}
+	return word
+}
+
+// see looks at a line.
+func (f *findings) see(n int64, text string) {
+	for _, re := range failures {
+		if re.MatchString(text) {
+			if f.failed++; len(f.tests) < maxFindings {
+				f.tests = append(f.tests, finding{line: n, text: text})
+			}
+			break
+		}
+	}
+	if len(f.words) == 0 {
+		return
+	}
+	score, lower := 0, strings.ToLower(text)
+	for _, word := range f.words {
+		if strings.Contains(lower, word) {
+			score++
+		}
+	}
+	if score == 0 {
+		return
+	}
+	f.lines++
+	f.keep(finding{n, text, score})
+}
+
+// keep adds a match. When there are maxFindings, it replaces the last one of the lowest score, if that is lower.
+func (f *findings) keep(m finding) {
+	if len(f.match) < maxFindings {
+		f.match = append(f.match, m)
+		return
+	}
+	least := 0
+	for n := range f.match {
+		if f.match[n].score <= f.match[least].score {
+			least = n
+		}
+	}
+	if f.match[least].score < m.score {
+		f.match = append(append(f.match[:least:least], f.match[least+1:]...), m)
+	}
+}
+
+// write writes what was found in lines from to to, in at most room bytes.
+func (f *findings) write(b *strings.Builder, from, to int64, room int) {
+	list := func(title string, all []finding, total int) {
+		var inside []finding
+		for _, one := range all {
+			if one.line >= from && one.line <= to {
+				inside = append(inside, one)
+			}
+		}
+		if len(inside) == 0 {
+			return
+		}
+		b.WriteString(title)
+		for n, one := range inside {
+			text := fmt.Sprintf("%d: %s\n", one.line, strings.TrimRight(one.text, " \t\r"))
+			if room -= len(text); room < 0 {
+				fmt.Fprintf(b, "… and %d more\n", len(inside)-n+total-len(all))
+				return
+			}
+			b.WriteString(text)
+		}
+		if more := total - len(all); more > 0 {
+			fmt.Fprintf(b, "… and %d more\n", more)
+		}
+	}
+	list("… failed tests:\n", f.tests, f.failed)
+	list(fmt.Sprintf("… lines that match %q:\n", f.intent), f.match, f.lines)
+	if room >= 0 && (len(f.tests) > 0 || len(f.match) > 0) {
+		b.WriteString("… the end:\n")
+	}
+}

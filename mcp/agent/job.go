@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"corral/internal/calls"
+	"corral/mcp/ctxtools"
+	"corral/mcp/tool"
+)
+
+// Job is the tool job: it lists, follows and signals background jobs.
+type Job struct{ *Suite }
+
+// Actions of job.
+const (
+	jobList   = "list"
+	jobWait   = "wait"
+	jobTail   = "tail"
+	jobSignal = "signal"
+)
+
+// jobArgs are the arguments of job.
+type jobArgs struct {
+	Action    string `arg:"action" enum:"list,wait,tail,signal" default:"list" about:"wait: for its end, then its output; tail: its last lines now"`
+	ID        string `arg:"id,max=64" about:"bg_…; default: the newest"`
+	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB" about:"of wait: seconds, default 60"`
+	TimeoutMs *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
+	Lines     int    `arg:"lines,min=1,max=1000" default:"40" about:"of tail"`
+	Signal    string `arg:"signal,max=16" default:"TERM" about:"INT, KILL, …"`
+}
+
+const jobDescription = `Background jobs of run: those it started with background, and those that reached their timeout.`
+
+// Name implements Tool.
+func (t *Job) Name() string { return "job" }
+
+// Definition implements Tool.
+func (t *Job) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "Follow background jobs", Description: jobDescription, Destructive: true,
+		Input: tool.InputSchema(jobArgs{}, tool.Tolerant, func(s *tool.Schema) { plain(s, "id", "timeout", "lines", "signal") }),
+	}
+}
+
+// Call implements Tool.
+func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &jobArgs{}
+	if err := decode(arguments, a, "id"); err != nil {
+		return failed(err)
+	}
+	caller := tool.CallerOf(ctx)
+	if a.Action == jobList {
+		return t.list(caller)
+	}
+	p, err := t.find(caller, a.ID)
+	if err != nil {
+		return failed(err)
+	}
+	if s, err := p.Snapshot(); err == nil {
+		calls.Of(ctx).Repo(s.Repo)
+	}
+	v := &view{Suite: t.Suite, caller: caller}
+	switch a.Action {
+	case jobSignal:
+		name := strings.TrimPrefix(strings.ToUpper(a.Signal), "SIG")
+		if err := p.Signal(name); err != nil {
+			return failed(err)
+		}
+		return text("[SIG" + name + " sent]")
+	case jobWait:
+		var note []string
+		if note, err = t.wait(ctx, p, a); err != nil {
+			return failed(err)
+		}
+		v.notes = note
+	}
+	v.tail = a.Lines
+	return v.reply(ctx, p)
+}
+
+// wait waits for the end of a job, and returns notes for the footer.
+func (t *Job) wait(ctx context.Context, p *ctxtools.Process, a *jobArgs) ([]string, error) {
+	r := &Run{t.Suite}
+	limit, notes := r.wait(&runArgs{Timeout: a.Timeout, TimeoutMs: a.TimeoutMs})
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return notes, nil
+}
+
+// find returns the job with an id, or the newest one.
+func (t *Job) find(c tool.Caller, id string) (*ctxtools.Process, error) {
+	if id != "" {
+		return t.Scripts.FindProcess(c, id)
+	}
+	all := t.Scripts.Processes(c)
+	if len(all) == 0 {
+		return nil, &tool.Error{Code: tool.CodeNotFound, Message: "there are no background jobs"}
+	}
+	return all[len(all)-1], nil
+}
+
+// list replies with one line for each job, the oldest first.
+func (t *Job) list(c tool.Caller) (tool.Result, error) {
+	var b strings.Builder
+	for _, p := range t.Scripts.Processes(c) {
+		s, err := p.Snapshot()
+		state := "runs"
+		switch {
+		case err != nil:
+			state = "failed: " + tool.AsError(err).Message
+		case !s.Running:
+			state = ended(s.Record)
+		}
+		fmt.Fprintf(&b, "%s: %s, %s, %s of output\n", s.ID, state, duration(s.Elapsed), kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes))
+	}
+	if b.Len() == 0 {
+		return text("no background jobs")
+	}
+	return text(b.String())
+}

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"corral/job"
+	"corral/mcp/ctxtools"
+	"corral/mcp/ctxtools/language"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+
+	safe "corral/internal/text"
+)
+
+// A view is how the reply to one call shows a process.
+type view struct {
+	*Suite
+	caller   tool.Caller
+	intent   string
+	language language.Name // of a process that this call started; "" for others
+	notes    []string      // further facts for the footer
+	tail     int           // number of last lines to show of a running process; 0 shows both ends
+}
+
+// reply returns the reply about a process: what it wrote, and how it ended or that it runs.
+func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, error) {
+	s, err := p.Snapshot()
+	if err != nil {
+		return failed(err)
+	}
+	r := s.Record
+	switch {
+	case s.Running:
+		return text(withFooter(v.output(ctx, &s).text, append([]string{"job " + s.ID + " runs, " + duration(s.Elapsed)}, v.notes...)))
+	case r.Status == job.Denied:
+		return failed(&tool.Error{Code: tool.CodeDenied, Message: "denied: " + tool.Clean(strings.Join(r.Decision.Reasons, "; "))})
+	case r.Decision.Missing != "" && v.language != "":
+		return failed(ctxtools.Unavailable(v.language, r.Decision.Missing))
+	case r.Status == job.Cancelled && v.language != "" && len(v.notes) == 0:
+		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"})
+	case ctxtools.NotRun(r):
+		_, end := run.ExitOf(r)
+		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "not run: " + end.Message})
+	}
+	shown := v.output(ctx, &s)
+	return text(withFooter(shown.text, v.ending(&s, shown)))
+}
+
+// ending returns the parts of the footer about a process that has ended; none if there is nothing to say.
+func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
+	r := s.Record
+	parts := append(v.changes(r, s.Repo), v.notes...)
+	if limit := r.Result.Limit; limit == job.LimitPIDs {
+		parts = append(parts, "pids limit reached: it could not start more processes")
+	}
+	if r.SessionReplaced {
+		parts = append(parts, run.SessionReplaced)
+	}
+	if shown.handle != "" {
+		parts = append(parts, shown.handle)
+	}
+	end := ended(r)
+	switch {
+	case end == "exit 0" && len(parts) == 0 && shown.text != "":
+		return nil
+	case end == "exit 0" && len(parts) == 0:
+		return []string{end}
+	}
+	return append([]string{end, duration(r.Result.Usage.Wall)}, parts...)
+}
+
+// ended returns how a job ended: "exit 1", "timeout", or what killed it.
+func ended(r *job.Record) string {
+	killed := ctxtools.Killed(r)
+	switch {
+	case r.Status == job.Timeout:
+		return "ended at its time limit, " + seconds(r.Decision.Spec.Limits.Wall)
+	case r.Status == job.Cancelled:
+		return "ended"
+	case killed != "":
+		return strings.ToLower(killed[:1]) + killed[1:]
+	}
+	return "exit " + strconv.Itoa(r.Result.ExitCode)
+}
+
+// withFooter returns a text and its footer, on a line of its own.
+func withFooter(s string, parts []string) string {
+	if len(parts) == 0 {
+		return s
+	}
+	return line(s) + footer(parts)
+}
+
+// footer returns the last line of a reply, "" without parts.
+func footer(parts []string) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	return "[" + safe.Lines(strings.Join(parts, ", ")) + "]"
+}
+
+// A shown is the output in a reply: text that is empty or ends with a newline if more follows, and what the footer says about the
+// parts that are left out.
+type shown struct{ text, handle string }
+
+// output returns both streams. Up to maxWhole bytes are shown as they are.
+func (v *view) output(ctx context.Context, s *ctxtools.Snapshot) shown {
+	both := [2]stream{v.stream(ctx, s, artifact.Stdout), v.stream(ctx, s, artifact.Stderr)}
+	room := [2]int{maxWhole, maxWhole}
+	cut := both[0].size()+both[1].size() > maxWhole
+	if cut {
+		for n := range room {
+			if room[n] = maxWhole - int(min(both[1-n].size(), maxWhole)); room[n] < maxWhole/2 {
+				room[n] = maxWhole / 2
+			}
+		}
+	}
+	stdout, stderr := both[0].show(room[0], v), both[1].show(room[1], v)
+	text := stdout
+	if stderr != "" {
+		text = line(text) + "[stderr] " + stderr
+	}
+	out := shown{text: line(text)}
+	if s.Output.Stdout.Truncated || s.Output.Stderr.Truncated {
+		out.handle = "output limit reached: the rest is not stored, "
+	}
+	switch {
+	case !cut && out.handle == "":
+		if stderr == "" && !strings.HasSuffix(text, "\n") {
+			out.text = text // as it was written, unless a footer follows
+		}
+	case s.Output.Handle != "":
+		out.handle += "output handle " + s.Output.Handle
+	case !s.Running:
+		out.handle += "output not stored"
+	}
+	return out
+}
+
+// line returns s with a newline at its end, unless it is empty.
+func line(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+// stream returns one stream of a process.
+func (v *view) stream(ctx context.Context, s *ctxtools.Snapshot, name string) stream {
+	c := s.Output.Stdout
+	if name == artifact.Stderr {
+		c = s.Output.Stderr
+	}
+	one := stream{c: c}
+	if s.Output.Handle != "" {
+		one.read = func(w io.Writer) error { return v.Scripts.Stream(ctx, v.caller, s.Repo, s.Output.Handle, name, w) }
+	}
+	return one
+}
+
+// changes returns what the footer says about files: how many differ from the repository, if that is not what an earlier reply of the
+// session said, and which sensitive ones were changed.
+func (v *view) changes(r *job.Record, repo string) []string {
+	var parts []string
+	if c := r.Changes; c != nil {
+		n := len(c.Entries) + c.More
+		if v.seen.news(owner{v.caller.Principal, v.caller.Session}, repo, c) {
+			parts = append(parts, fmt.Sprintf("%s changed, not applied", counted(n, "file")))
+		}
+	} else if r.ChangesReason != "" {
+		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))
+	}
+	for _, p := range r.Result.Sensitive[:min(len(r.Result.Sensitive), 5)] {
+		parts = append(parts, "sensitive path changed: "+safe.Quote(p))
+	}
+	if n := max(0, len(r.Result.Sensitive)-5) + r.Result.SensitiveMore; n > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", n))
+	}
+	return parts
+}
+
+func counted(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
+
+// duration returns d as "5 ms", "2.1 s" or "3 min".
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
+
+// seconds returns d as seconds: "60 s".
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+}

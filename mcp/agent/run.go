@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"corral/mcp/ctxtools"
+	"corral/mcp/tool"
+)
+
+// Run is the tool run: it runs a command or code in the caller's session.
+type Run struct{ *Suite }
+
+// runArgs are the arguments of run.
+type runArgs struct {
+	Code       string `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"shell command or script, or source text in language"`
+	Language   string `arg:"language,max=64"`
+	Dir        string `arg:"cwd,max=4096,nonul" about:"directory to run in; default: the repository"`
+	Timeout    *int   `arg:"timeout,min=1,max=1048576MiB"`
+	TimeoutMs  *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
+	Intent     string `arg:"intent,max=1KiB" about:"what you look for: of long output, the lines that match are shown"`
+	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
+	Reset      bool   `arg:"reset" about:"begin with a new HOME, /tmp and session"`
+	Repo       string `arg:"repoId,max=128"`
+}
+
+const (
+	defaultTimeout = 60 * time.Second
+	// queueTime is how long a call waits for another job to end.
+	queueTime = 30 * time.Second
+	// backgroundTime is how long a call with background waits for a command that fails at once.
+	backgroundTime = 500 * time.Millisecond
+)
+
+const runDescription = `Run a shell command, or code, in a sandbox on the repository. You get its output as it is and, unless all went well, a last line such as [exit 1, 2.1 s].
+
+Calls share files: the repository, HOME and /tmp with build caches. Each call is a new shell in cwd: no variables or processes of earlier calls. No network.
+
+After timeout it goes on as a background job; nothing is lost. Output over 16 KB is shown in parts, with a handle for tool output.`
+
+// Name implements Tool.
+func (t *Run) Name() string { return "run" }
+
+// Definition implements Tool.
+func (t *Run) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "Run a command", Description: runDescription, Destructive: true,
+		Input: tool.InputSchema(runArgs{}, tool.Tolerant, func(s *tool.Schema) {
+			s.Property("language").Description = installed(t.runtimes())
+			s.Property("timeout").Description = fmt.Sprintf("seconds to wait, default %d, at most %d", int(t.timeout(nil).Seconds()), int(t.maxTimeout().Seconds()))
+			plain(s, "code", "language", "cwd", "timeout", "intent", "repoId")
+		}),
+	}
+}
+
+// plain removes the bounds of arguments from a schema: a violation is an error that says what is accepted.
+func plain(s *tool.Schema, names ...string) {
+	for _, name := range names {
+		p := s.Property(name)
+		p.Minimum, p.Maximum, p.MinLength, p.MaxLength = nil, nil, 0, 0
+	}
+}
+
+// Call implements Tool.
+func (t *Run) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &runArgs{}
+	if err := decode(arguments, a, "code", "language", "cwd", "repoId", "background"); err != nil {
+		return failed(err)
+	}
+	s, err := t.script(ctx, a)
+	if err != nil {
+		return failed(err)
+	}
+	if a.Reset && t.Reset != nil {
+		t.Reset(s.Caller.Principal, s.Caller.Session, s.Repo)
+		t.seen.end(owner{s.Caller.Principal, s.Caller.Session})
+	}
+	wait, notes := t.wait(a)
+	v := &view{Suite: t.Suite, caller: s.Caller, intent: a.Intent, language: s.Language, notes: notes}
+	return t.finish(ctx, v, t.Scripts.Launch(ctx, s), wait, a.Background)
+}
+
+// script returns what a call runs.
+func (t *Run) script(ctx context.Context, a *runArgs) (ctxtools.Script, error) {
+	caller := tool.CallerOf(ctx)
+	repo, err := t.Scripts.RepoOf(caller, a.Repo)
+	if err != nil {
+		return ctxtools.Script{}, err
+	}
+	language, err := languageOf(a.Language)
+	if err != nil {
+		return ctxtools.Script{}, err
+	}
+	dir, err := inRepo(t.Scripts.Paths[repo], "cwd", a.Dir)
+	if err != nil {
+		return ctxtools.Script{}, err
+	}
+	return ctxtools.Script{
+		Tool: t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(),
+	}, nil
+}
+
+// wait returns how long a call waits for the end, and what its reply says about that.
+func (t *Run) wait(a *runArgs) (time.Duration, []string) {
+	var asked *time.Duration
+	switch {
+	case a.TimeoutMs != nil:
+		asked = new(time.Duration(*a.TimeoutMs) * time.Millisecond)
+	case a.Timeout != nil:
+		asked = new(time.Duration(min(*a.Timeout, 1<<30)) * time.Second)
+	}
+	wait := t.timeout(asked)
+	var notes []string
+	if asked != nil && *asked > wait {
+		notes = append(notes, "timeout cut to "+seconds(wait)+", the maximum")
+	}
+	if a.Background {
+		wait = backgroundTime
+	}
+	return wait, notes
+}
+
+// timeout returns the timeout of a call that asks for asked; nil asks for none.
+func (x *Suite) timeout(asked *time.Duration) time.Duration {
+	if asked == nil {
+		return min(defaultTimeout, x.maxTimeout())
+	}
+	return min(*asked, x.maxTimeout())
+}
+
+func (x *Suite) maxTimeout() time.Duration {
+	if x.MaxTimeout > 0 {
+		return x.MaxTimeout
+	}
+	return DefaultMaxTimeout
+}
+
+func (x *Suite) runtimes() []string {
+	if x.Scripts == nil {
+		return nil
+	}
+	return x.Scripts.Runtimes
+}
+
+// finish waits for a process, and replies. A process that does not end in time becomes a background job or, if the caller has its
+// maximum of those, is ended.
+func (t *Run) finish(ctx context.Context, v *view, p *ctxtools.Process, wait time.Duration, background bool) (tool.Result, error) {
+	switch ended := await(ctx, p, wait, t.queueTime()); {
+	case ctx.Err() != nil:
+		p.Cancel()
+		return failed(ctx.Err())
+	case ended:
+		p.Learn(ctx)
+		return v.reply(ctx, p)
+	}
+	ended, err := p.Detach()
+	switch {
+	case err != nil:
+		p.Cancel()
+		p.Learn(ctx)
+		v.notes = append(v.notes, "ended after "+seconds(wait)+": "+tool.AsError(err).Message)
+		return v.reply(ctx, p)
+	case ended:
+		p.Learn(ctx)
+		return v.reply(ctx, p)
+	case !background:
+		v.notes = append(v.notes, "timeout after "+seconds(wait))
+	}
+	return v.reply(ctx, p)
+}
+
+func (x *Suite) queueTime() time.Duration { return cmp.Or(x.queue, queueTime) }
+
+// await waits until p has ended, for at most wait from its start, which is after queue at the latest. It reports whether p has ended.
+func await(ctx context.Context, p *ctxtools.Process, wait, queue time.Duration) bool {
+	started := p.Started()
+	timer := time.NewTimer(queue + wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.Done():
+			return true
+		case <-started:
+			started = nil
+			timer.Reset(wait)
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Package agent implements the tools that an agent uses in place of a shell: run, output, job and their siblings. They run jobs
+// through the Suite of package ctxtools, so their jobs, output and limits are those of the tools there. Their replies are text
+// for a model: what a program wrote and, in one line, how it ended.
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"corral/mcp/ctxtools"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+)
+
+// Group is the name that stands for all tools of this package, in lists of tools.
+const Group = "agent"
+
+// A Suite is what the tools share. Its fields must be set before the first call and not be changed afterwards.
+type Suite struct {
+	Scripts *ctxtools.Suite // runs and indexes
+	// Artifacts reads stored output; nil if none is stored.
+	Artifacts Artifacts
+	// MaxTimeout is the maximum timeout of a call; 0 is DefaultMaxTimeout.
+	MaxTimeout time.Duration
+	// Reset ends the sessions of one client session of a principal in a repository, so that its next job gets a new one.
+	// nil: there are no sessions to end.
+	Reset func(principal, session, repo string)
+
+	seen  seen
+	queue time.Duration // replaces queueTime in tests
+}
+
+// Artifacts reads parts of stored output. *artifact.Store implements it.
+type Artifacts interface {
+	Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error)
+}
+
+// DefaultMaxTimeout is the default of Suite.MaxTimeout.
+const DefaultMaxTimeout = 10 * time.Minute
+
+// Tools returns the tools of x.
+func (x *Suite) Tools() []tool.Tool {
+	return []tool.Tool{&Run{x}, &Output{x}, &Job{x}}
+}
+
+// Names returns the names of all tools.
+func Names() []string {
+	var names []string
+	for _, t := range (&Suite{}).Tools() {
+		names = append(names, t.Name())
+	}
+	return names
+}
+
+// Expand returns list with Group replaced by the names of all tools; nil for nil.
+func Expand(list []string) []string {
+	n := slices.Index(list, Group)
+	if n < 0 {
+		return list
+	}
+	rest := slices.DeleteFunc(slices.Clone(list), func(name string) bool { return name == Group || slices.Contains(Names(), name) })
+	return append(Names(), rest...)
+}
+
+// End forgets a client session.
+func (x *Suite) End(principal, session string) { x.seen.end(owner{principal, session}) }
+
+// text returns a result of text alone.
+func text(s string) (tool.Result, error) {
+	return tool.Result{Text: tool.UTF8(s), Whole: true}, nil
+}
+
+// failed returns the result for a call that corral did not serve: an error result or, if the call was cancelled, err itself.
+func failed(err error) (tool.Result, error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return tool.Result{}, err
+	}
+	r := tool.ErrorResult(err)
+	r.Code, r.Structured = tool.AsError(err).Code, nil
+	return r, nil
+}

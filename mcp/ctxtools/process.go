@@ -1,0 +1,179 @@
+package ctxtools
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"time"
+
+	"corral/job"
+	"corral/mcp/ctxtools/language"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+	"corral/store/index"
+)
+
+// A Script is code that a tool of another package runs.
+type Script struct {
+	Tool   string // name of the called tool
+	Caller tool.Caller
+	Repo   string // id of a repository that the caller may use
+	// Language is the language of the code.
+	Language language.Name
+	Code     string
+	Dir      string // relative to the repository; "" is its root
+	// QueueWait is how long the script waits for another job to end, see job.Request.
+	QueueWait time.Duration
+}
+
+// A Process is a Script that was started. It ends with its caller's session at the latest if it was detached, and otherwise
+// when Cancel is called. Its methods may be called by several goroutines at once.
+type Process struct {
+	x *Suite
+	b *background
+}
+
+// A Snapshot is the state of a Process.
+type Snapshot struct {
+	ID      string
+	Label   string // under which the output is indexed: "execute:shell"
+	Repo    string
+	Running bool
+	// Elapsed is how long the process has run or ran, with its time in the queue.
+	Elapsed time.Duration
+	// Record and Output describe a process that has ended. While it runs, Record is nil and Output has the margins so far.
+	Record *job.Record
+	Output artifact.Captured
+}
+
+// Launch starts a script in the session that its caller's scripts share, see job.Request.Share. The script runs until it ends,
+// is cancelled, or has reached x.BackgroundLife. The caller must call Detach or Cancel, or wait until it is Done.
+func (x *Suite) Launch(ctx context.Context, s Script) *Process {
+	x.begin()
+	l := language.Of(s.Language)
+	return &Process{x, x.launch(ctx, &scriptRun{
+		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir,
+		label: language.Label(l.Runtime), background: true, share: true, queueWait: s.QueueWait,
+	})}
+}
+
+// Started returns a channel that is closed when the process can be signaled.
+func (p *Process) Started() <-chan struct{} { return p.b.started }
+
+// Done returns a channel that is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.b.done }
+
+// Cancel ends the process and returns when it has ended.
+func (p *Process) Cancel() {
+	p.b.cancel()
+	<-p.b.done
+}
+
+// Detach makes the process one of the background jobs of its caller's session, which Processes lists. Its output is indexed when
+// it ends. ended reports that it had ended before; it is not listed then. The error is an *Error with code DENIED if the
+// principal, or all principals together, have their maximum of background jobs; the process runs on then.
+func (p *Process) Detach() (ended bool, err error) {
+	if err := p.x.jobs.add(p.b, cmp.Or(p.x.MaxBackground, DefaultMaxBackground), p.x.MaxBackgroundAll); err != nil {
+		return false, err
+	}
+	if _, ended, _ = p.b.detach(false); ended {
+		p.x.jobs.forget(p.b)
+	}
+	return ended, nil
+}
+
+// Signal sends a signal by its name without SIG: TERM, INT, HUP, QUIT, KILL, USR1, USR2, STOP or CONT.
+func (p *Process) Signal(name string) error {
+	for _, s := range jobSignals {
+		if s.name == name {
+			return p.b.signal(int(s.number), s.everyone)
+		}
+	}
+	return tool.Invalid("signal", "%q is not one of: TERM, INT, HUP, QUIT, KILL, USR1, USR2, STOP, CONT", tool.Clip(name))
+}
+
+// Snapshot returns the current state. The error is corral's own failure to run the process, as an *Error where it is known.
+func (p *Process) Snapshot() (Snapshot, error) {
+	b := p.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := Snapshot{ID: b.id, Label: b.label, Repo: b.repo, Running: b.out != nil}
+	if s.Running {
+		s.Elapsed = time.Since(b.begun)
+		s.Output.Stdout, s.Output.Stderr = b.out.Margins(artifact.Stdout), b.out.Margins(artifact.Stderr)
+		return s, nil
+	}
+	s.Elapsed = b.ended.Sub(b.begun)
+	if b.ran == nil {
+		return s, b.err
+	}
+	s.Record, s.Output = b.ran.record, b.ran.out
+	return s, nil
+}
+
+// Learn indexes the output of a process that ended without having been detached. It does not wait for the end of indexing;
+// a search does.
+func (p *Process) Learn(ctx context.Context) {
+	ran, err := p.b.outcome()
+	if err != nil || ran == nil {
+		return
+	}
+	_ = p.x.indexLater(ctx, ran, ran.written()...) // logged
+}
+
+// Processes returns the background jobs of the caller's session, running or ended, the oldest first.
+func (x *Suite) Processes(c tool.Caller) []*Process {
+	x.begin()
+	var list []*Process
+	for _, b := range x.jobs.of(ownerOf(c)) {
+		list = append(list, &Process{x, b})
+	}
+	return list
+}
+
+// FindProcess returns the background job of the caller's session with this id. The error is an *Error with code NOT_FOUND.
+func (x *Suite) FindProcess(c tool.Caller, id string) (*Process, error) {
+	x.begin()
+	b, err := x.jobs.find(ownerOf(c), id)
+	if err != nil {
+		return nil, err
+	}
+	return &Process{x, b}, nil
+}
+
+// RepoOf returns the repository of a call: named, or if that is "" the default. The error is an *Error.
+func (x *Suite) RepoOf(c tool.Caller, named string) (string, error) { return x.repo(c, named) }
+
+// Stream writes a stored stream of the caller's output in repo to w, see Kept.
+func (x *Suite) Stream(ctx context.Context, c tool.Caller, repo, handle, stream string, w io.Writer) error {
+	if x.Outputs == nil {
+		return errNotKept
+	}
+	return x.Outputs.Stream(ctx, artifact.Reader{Principal: c.Principal, Repos: []string{repo}}, handle, stream, w)
+}
+
+// Recall searches what is indexed of the caller's output in repo. pending is the number of outputs that are still being indexed.
+// The error is an *Error, or that of ctx.
+func (x *Suite) Recall(ctx context.Context, c tool.Caller, repo string, q index.Query) (found *index.Found, pending int, err error) {
+	base, err := x.searchable(c, repo)
+	if err != nil {
+		return nil, 0, err
+	}
+	x.waitIndexed(ctx, base)
+	pending = x.indexing(base)
+	if found, err = x.Knowledge.Search(ctx, base, q); err != nil {
+		return nil, pending, indexError(ctx, err)
+	}
+	return found, pending, nil
+}
+
+// Unavailable returns the error for a language whose program this host does not have. missing is job.Decision.Missing.
+func Unavailable(l language.Name, missing string) *tool.Error {
+	return unavailable(language.Of(l).Runtime, missing)
+}
+
+// NotRun reports whether the program of r was not executed; then r has a message.
+func NotRun(r *job.Record) bool { return notRun(r) }
+
+// Killed returns what killed a job, such as "Killed by SIGKILL (memory limit 2 GiB reached)"; "" if it ended by itself.
+func Killed(r *job.Record) string { return killed(r) }
