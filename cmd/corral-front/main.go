@@ -15,18 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/cli/audit"
-	"corral/front/cli/changes"
-	"corral/front/cli/config"
-	"corral/front/cli/doctor"
 	"corral/front/cli/edit"
-	"corral/front/cli/index"
-	"corral/front/cli/output"
-	"corral/front/cli/policy"
-	"corral/front/cli/repo"
-	"corral/front/cli/rootfs"
+	"corral/front/commands"
 	"corral/front/privilege"
-	"corral/front/server"
 	"corral/front/toolchains"
 	"corral/internal/nearest"
 	"corral/internal/text"
@@ -49,18 +40,19 @@ Usage:
   corral changes show|diff|apply    changes that jobs of a session made behind an overlay
   corral rootfs import|list|remove  root file systems for sessions
   corral audit tail|show|verify     audit log
+  corral completion bash|zsh|fish   completion of the command line
   corral version                    print the version
 
 corral COMMAND --help describes a command.
 `
 
-// commands returns the commands that people type.
-func commands() map[string]cli.Command {
-	return map[string]cli.Command{
-		"audit": audit.Command, "changes": changes.Command, "config": config.Command, "doctor": doctor.Command,
-		"exec-server": server.Exec, "index": index.Command, "mcp": server.MCP, "output": output.Command, "policy": policy.Command,
-		"repo": repo.Command, "rootfs": rootfs.Command, "serve": server.HTTP, "version": versionCommand,
+// typed returns the commands that people type.
+func typed() map[string]cli.Command {
+	table := map[string]cli.Command{"version": versionCommand}
+	for _, row := range commands.Table() {
+		table[row.Name] = row.Run
 	}
+	return table
 }
 
 // helpers returns the commands that corral runs as helper processes.
@@ -84,7 +76,7 @@ func dispatch(args []string) (int, error) {
 	if len(args) == 0 {
 		return cli.Failure, errors.New("no command given\nhint: corral help")
 	}
-	for _, table := range []map[string]cli.Command{commands(), helpers()} {
+	for _, table := range []map[string]cli.Command{typed(), helpers()} {
 		if c := table[args[0]]; c != nil {
 			return c(args[1:])
 		}
@@ -97,7 +89,7 @@ func dispatch(args []string) (int, error) {
 		return cli.Print(usage)
 	}
 	hint := "corral help"
-	if near := nearest.Of(args[0], slices.Sorted(maps.Keys(commands()))); near != "" {
+	if near := nearest.Of(args[0], slices.Sorted(maps.Keys(typed()))); near != "" {
 		hint = "did you mean corral " + near + "?"
 	}
 	return cli.Failure, fmt.Errorf("%q is not a command of corral\nhint: %s", args[0], hint)

@@ -35,7 +35,7 @@ func TestNotRoot(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	for name, args := range map[string][]string{
 		"version": {"version"}, "help": {"help"}, "config": {"config", "show"}, "doctor": {"doctor", "--help"},
-		"policy": {"policy", "--help"},
+		"policy": {"policy", "--help"}, "completion": {"completion", "bash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, w, err := os.Pipe()

@@ -15,46 +15,6 @@ import (
 	"corral/job"
 )
 
-const runUsage = `corral run runs a program in a jail: it sees the repository, the system's programs, and nothing else of the host.
-
-Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
-
-  --repo DIR            the repository; it is the working directory (default the current directory)
-  --cwd DIR             working directory in the repository, relative to it or absolute
-  --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot write to it;
-                        overlay: it writes to a copy; the changes are kept for corral changes, and standard error names
-                        them; none: the job sees no repository, and works in /tmp
-  --protect WHAT        make sensitive paths read-only: hooks, or all, which adds whole git directories (default none)
-  --profile NAME        system call profile: default, or strict (no ptrace, and fewer other calls)
-  --session ID          run in this session, with its repository and workspace; see corral session
-
-  --timeout 30s         kill the job after this time (default none)
-  --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
-  --cpus 1.5            CPUs (default all)
-  --pids 256            processes and threads (default 512)
-  --disk SIZE           space that it may add to the repository (default no limit)
-  --inodes N            files that it may add to the repository (default no limit)
-  --file-size SIZE      size of a file (default no limit)
-  --nofile N            open files of a process (default 4096)
-  --tmp SIZE            size of each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
-
-  --env NAME=VALUE      set a variable; repeatable. Your environment is not passed
-  --env-pass NAME       pass a variable of your environment; repeatable
-  --stdin               pass standard input (default: only if it is a pipe or a file; otherwise it is empty)
-  --no-stdin            make standard input empty
-  --tty                 give the job a terminal of its own, joined to yours
-  --output-limit SIZE   drop the rest of each output stream (default no limit; with --json 10MiB)
-  --json                print one JSON object instead: status, exitCode, stdout, stderr, usage, ...
-
-  --supervisor SOCKET   use this supervisor (default ` + "`/run/corral/corral.sock`" + `; root starts one for the job)
-  --toolchain DIR       show DIR read-only in the jail; root only, repeatable
-  --account USER        for root without sudo: open the directories with this user's rights (default root's; with sudo,
-                        always the rights of the user who called it)
-
-Exit code: the job's; 128+n if signal n ended it; 124 at the timeout; 126 or 127 if PROGRAM cannot be executed or does
-not exist; 125 if corral itself failed. Standard error says why a job ended early and which sensitive paths it changed.
-`
-
 type runOptions struct {
 	changes      string // id of the session whose layer was kept because it has changes; "" if none was
 	keepErr      error  // why it could not be kept

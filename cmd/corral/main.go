@@ -18,35 +18,11 @@ import (
 
 	"corral/internal/nearest"
 	"corral/internal/text"
+	"corral/internal/usage"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 	"corral/job"
 )
-
-const usage = `corral runs other people's programs on your machine without trusting them.
-
-Usage:
-  corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
-  corral session open|exec|list|close        jails that stay open, with a layer of their own
-  corral ps                                  list running jobs and open sessions
-  corral reload                              make the supervisor read its configuration again
-  corral mcp [--repo DIR]                    serve an agent host, over standard input and output
-  corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
-  corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
-  corral changes show|diff|apply|discard     what jobs of a session changed behind an overlay
-  corral output [HANDLE]                     the output of earlier jobs of agents
-  corral index stats|purge|rebuild           the full-text index of that output
-  corral audit tail|show|verify|export       the audit log: what was run for whom
-  corral policy test REQUEST.json            how a request would be decided, and why
-  corral repo add|list|remove                the repositories that are served
-  corral config check|show|init|token        the configuration
-  corral rootfs import|list|remove           root file systems for sessions
-  corral doctor                              check what this host can enforce
-  corral version                             print the version
-  corral help COMMAND                        explain a command
-
-Without a running supervisor, sudo corral run starts one for a single job.
-`
 
 // Exit codes that corral sets itself; see also exitCode.
 const (
@@ -64,7 +40,7 @@ func main() {
 
 func dispatch(args []string) int {
 	if len(args) == 0 {
-		fmt.Fprint(os.Stderr, usage)
+		fmt.Fprint(os.Stderr, usage.Corral)
 		return exitFailure
 	}
 	var err error
@@ -103,17 +79,17 @@ func printText(text string) error {
 func help(args []string) error {
 	switch {
 	case len(args) == 0:
-		return printText(usage)
+		return printText(usage.Corral)
 	case args[0] == "run":
-		return printText(runUsage)
+		return printText(usage.Run)
 	case args[0] == "ps":
-		return printText(psUsage)
+		return printText(usage.Ps)
 	case args[0] == "reload":
-		return printText(reloadUsage)
+		return printText(usage.Reload)
 	case args[0] == "session":
-		return printText(sessionUsage)
+		return printText(usage.Session)
 	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
-		return printText(usage)
+		return printText(usage.Corral)
 	}
 	return execFront([]string{args[0], "--help"})
 }
@@ -143,7 +119,7 @@ func errorCode(err error) int {
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "ps", "reload", "session", "version", "help",
-	"audit", "changes", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve",
+	"audit", "changes", "completion", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve",
 }
 
 // frontSlack is the timer slack of corral-front in nanoseconds: how late its timers may fire (prctl(2),

@@ -7,15 +7,8 @@ import (
 	"io"
 
 	"corral/internal/text"
+	"corral/internal/usage"
 )
-
-const reloadUsage = `corral reload makes the supervisor read its configuration again, without ending a job or a session. Only root may.
-
-Usage: corral reload [--supervisor SOCKET]
-
-New values apply to the requests that follow. If a file is faulty, the former configuration still applies, and the error
-says what is wrong. Keys that a running supervisor cannot change, and repositories that are not served, are listed.
-`
 
 func reloadCommand(args []string) error {
 	f := flag.NewFlagSet("reload", flag.ContinueOnError)
@@ -23,7 +16,7 @@ func reloadCommand(args []string) error {
 	socket := f.String("supervisor", "", "")
 	switch err := parseFlags(f, args); {
 	case errors.Is(err, flag.ErrHelp):
-		return printText(reloadUsage)
+		return printText(usage.Reload)
 	case err != nil:
 		return err
 	case f.NArg() > 0:

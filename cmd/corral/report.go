@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"corral/internal/text"
+	"corral/internal/usage"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -117,18 +118,13 @@ func orNull(n int64) *int64 {
 	return &n
 }
 
-const psUsage = `corral ps lists running jobs and open sessions: yours, or all of them for root.
-
-Usage: corral ps [--supervisor SOCKET]
-`
-
 func psCommand(args []string) error {
 	f := flag.NewFlagSet("ps", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	socket := f.String("supervisor", "", "")
 	switch err := parseFlags(f, args); {
 	case errors.Is(err, flag.ErrHelp):
-		return printText(psUsage)
+		return printText(usage.Ps)
 	case err != nil:
 		return err
 	case f.NArg() > 0:

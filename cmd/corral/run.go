@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/terminal"
+	"corral/internal/usage"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -22,7 +23,7 @@ func runCommand(args []string) (int, error) {
 	o, err := parseRun(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return 0, printText(runUsage)
+		return 0, printText(usage.Run)
 	case err != nil && o == nil:
 		return 0, err
 	}

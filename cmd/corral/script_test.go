@@ -5,6 +5,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/internal/test/sandboxtest/scripttest"
+	"corral/internal/usage"
 )
 
 // TestScripts plays the command lines in testdata/script. SOCKET is a supervisor's that serves all of them.
@@ -14,7 +15,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Env: []string{"SOCKET=" + serve(t).Socket},
 		Files: map[string]string{
-			"usage": usage, "usage-run": runUsage, "usage-ps": psUsage, "usage-reload": reloadUsage, "usage-session": sessionUsage,
+			"usage": usage.Corral, "usage-run": usage.Run, "usage-ps": usage.Ps, "usage-reload": usage.Reload, "usage-session": usage.Session,
 		},
 	})
 }

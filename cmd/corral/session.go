@@ -13,42 +13,10 @@ import (
 
 	"corral/internal/directory"
 	"corral/internal/text"
+	"corral/internal/usage"
 	"corral/isolate/client"
 	"corral/job"
 )
-
-const sessionUsage = `corral session keeps a jail open for several jobs. They share the home directory and /tmp; with --workspace overlay
-also a writable layer over the repository, and with --root a whole root file system. All of these are on the session's
-layer, which has a fixed size. (/tmp is private to each job if the repository or a toolchain is in it.)
-
-Usage:
-  corral session open [--repo DIR] [OPTIONS]   open a session, and print its id
-  corral session exec ID [OPTIONS] -- PROGRAM [ARG]...
-                                               run a program in it, as corral run --session ID does
-  corral session list [--json]                 list open sessions, and the kept changes of closed ones
-  corral session close ID... [--discard]       end a session, and every job in it
-
-  --repo DIR            the repository (default the current directory)
-  --workspace MODE      direct: jobs write to the repository (default); readonly: they cannot write to it;
-                        overlay: they write to the layer, and corral changes shows and applies the changes
-  --root                a root file system of its own that jobs may write to
-  --image NAME          start from this root file system, see corral rootfs (default the host's system directories)
-  --name NAME           a name that commands accept in place of the id; unique among your open sessions
-  --profile NAME        system call profile: default, or strict
-  --disk SIZE           size of the layer (default the supervisor's)
-  --idle 30m            end the session when it has run no job for this long (default the supervisor's)
-  --discard             do not keep changes behind an overlay
-  --supervisor SOCKET   use this supervisor (default ` + "`" + client.DefaultSocket + "`" + `)
-
-A session outlives the command that opened it, so it needs a supervisor that runs as a service. Changes behind an
-overlay are kept when the session ends; close then prints the id for corral changes.
-
-Examples:
-  id=$(corral session open --repo ~/src/app --workspace overlay)
-  corral session exec $id -- make
-  corral session close $id
-  corral changes diff $id
-`
 
 func sessionCommand(args []string) (int, error) {
 	if len(args) == 0 {
@@ -64,7 +32,7 @@ func sessionCommand(args []string) (int, error) {
 	case "close":
 		return 0, sessionClose(args[1:])
 	case "help", "--help", "-h":
-		return 0, printText(sessionUsage)
+		return 0, printText(usage.Session)
 	}
 	return 0, fmt.Errorf("session: unknown command %q\nhint: open, exec, list or close", args[0])
 }
@@ -82,7 +50,7 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	for {
 		err := parseFlags(f, args)
 		if errors.Is(err, flag.ErrHelp) {
-			return nil, "", true, printText(sessionUsage)
+			return nil, "", true, printText(usage.Session)
 		}
 		if err != nil || f.NArg() == 0 {
 			return rest, socket, false, err
@@ -151,7 +119,7 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 func sessionExec(args []string) (int, error) {
 	switch {
 	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
-		return 0, printText(runUsage)
+		return 0, printText(usage.Run)
 	case len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "":
 		return 0, errors.New("no session given\nhint: corral session exec ID -- PROGRAM [ARG]")
 	}

@@ -18,6 +18,7 @@ import (
 	"corral/internal/directory"
 	"corral/internal/log"
 	"corral/internal/text"
+	"corral/internal/usage"
 	"corral/internal/version"
 	"corral/isolate"
 	"corral/isolate/admit"
@@ -26,24 +27,6 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
-
-const usage = `corrald runs jobs in jails for the programs that connect to its socket.
-
-Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FILE]
-               [--state DIR]
-
-  --socket PATH     socket to listen on (default ` + client.DefaultSocket + `); group corral may connect
-  --repo DIR        serve DIR to everybody who may connect; repeatable. Without it, each user is served the
-                    directories that they own
-  --toolchain DIR   show DIR read-only, at its own path, in every jail; repeatable
-  --config FILE     the operator's configuration, writable by root only (default /etc/corral/config.yaml if it exists)
-  --state DIR       directory of the audit log and of users' state (default ` + host.DefaultStateDir + `)
-  --instance NAME   name of this supervisor, unique on the machine (default main)
-  --version         print the version
-
-It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host. SIGHUP reads the
-configuration again, as corral reload does.
-`
 
 // failure is the exit code if corrald itself fails.
 const failure = 125
@@ -126,7 +109,7 @@ func parse(args []string) (*options, error) {
 func run(args []string, stdout io.Writer) error {
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		_, err = io.WriteString(stdout, usage)
+		_, err = io.WriteString(stdout, usage.Corrald)
 		return err
 	}
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"corral/rpc/transport"
 )
 
-const execServerHelp = `corral exec-server serves clients of command/exec and process/*, which are JSON-RPC.
+// ExecHelp is the help text of corral exec-server.
+const ExecHelp = `corral exec-server serves clients of command/exec and process/*, which are JSON-RPC.
 
 Usage: corral exec-server [--listen ADDRESS]... [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--log-level LEVEL]
 
@@ -57,7 +58,7 @@ func Exec(args []string) (int, error) {
 		return err
 	})
 	started, _ := unix.Getwd() // without links; "" if it was removed
-	s, ended, code, err := parseServing(f, false, args, execServerHelp)
+	s, ended, code, err := parseServing(f, false, args, ExecHelp)
 	if ended {
 		return code, err
 	}

@@ -18,7 +18,8 @@ import (
 	"corral/internal/config"
 )
 
-const serveHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
+// HTTPHelp is the help text of corral serve.
+const HTTPHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
 
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
                     [--tools NAME,...] [--log-level LEVEL]
@@ -37,7 +38,7 @@ Examples:
 func HTTP(args []string) (int, error) {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	listen := f.String("listen", "", "")
-	s, ended, code, err := parseServing(f, true, args, serveHelp)
+	s, ended, code, err := parseServing(f, true, args, HTTPHelp)
 	if ended {
 		return code, err
 	}

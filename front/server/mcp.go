@@ -28,7 +28,8 @@ const serverOptions = `  --repo DIR            serve this directory, with its ba
   --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
 `
 
-const mcpHelp = `corral mcp serves agent hosts over the Model Context Protocol, on its standard input and output.
+// MCPHelp is the help text of corral mcp.
+const MCPHelp = `corral mcp serves agent hosts over the Model Context Protocol, on its standard input and output.
 
 Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD] [--tools NAME,...]
                   [--log-level LEVEL]
@@ -45,7 +46,7 @@ Examples:
 
 // MCP is the cli.Command of corral mcp.
 func MCP(args []string) (int, error) {
-	s, ended, code, err := parseServing(flag.NewFlagSet("mcp", flag.ContinueOnError), true, args, mcpHelp)
+	s, ended, code, err := parseServing(flag.NewFlagSet("mcp", flag.ContinueOnError), true, args, MCPHelp)
 	if ended {
 		return code, err
 	}

@@ -283,7 +283,7 @@ var bounds = []bound{
 		from: "cmd/corral",
 		only: []string{
 			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/terminal",
-			"internal/text", "internal/version",
+			"internal/text", "internal/usage", "internal/version",
 		},
 		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, longer than " +
 			"bubblewrap takes to run a job",
@@ -358,6 +358,12 @@ var bounds = []bound{
 	{
 		from: "front/cli/edit", never: []string{"front/settings", "mcp/...", "store/...", "workspace/...", "net/http"},
 		reason: "it writes as root what a helper process parsed",
+	},
+	{
+		from: "internal/usage", only: []string{}, reason: "it is linked into cmd/corral, and only has texts",
+	},
+	{
+		from: "internal/commandline", only: []string{"std"}, reason: "it reads help texts and writes text",
 	},
 	{
 		from: "cmd/corral-front", never: supervisor,

@@ -1,0 +1,52 @@
+package commands
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+)
+
+const completionHelp = `corral completion prints a script with which a shell completes the command line of corral.
+
+Usage: corral completion bash|zsh|fish
+
+It completes commands, options, and values: files, directories, and fixed words. It does not look up the names of sessions,
+repositories or output, which would start a program at each key. Packages of corral install the scripts.
+
+Examples:
+  corral completion bash >~/.local/share/bash-completion/completions/corral
+  corral completion zsh >~/.zfunc/_corral            with fpath+=~/.zfunc before compinit in ~/.zshrc
+  corral completion fish >~/.config/fish/completions/corral.fish
+`
+
+// completion is the cli.Command of corral completion.
+func completion(args []string) (int, error) {
+	f := flag.NewFlagSet("completion", flag.ContinueOnError)
+	if ended, code, err := cli.ParseFlags(f, args, completionHelp); ended {
+		return code, err
+	}
+	if err := privilege.Drop(); err != nil {
+		return cli.Failure, err
+	}
+	if f.NArg() != 1 {
+		return cli.Failure, fmt.Errorf("%d shells given, must be one\nhint: corral completion bash|zsh|fish", f.NArg())
+	}
+	var script strings.Builder
+	write := Corral().Bash
+	switch f.Arg(0) {
+	case "bash":
+	case "zsh":
+		write = Corral().Zsh
+	case "fish":
+		write = Corral().Fish
+	default:
+		return cli.Failure, fmt.Errorf("shell %q is not supported: must be bash, zsh or fish", f.Arg(0))
+	}
+	if err := write(&script); err != nil {
+		return cli.Failure, err
+	}
+	return cli.Print(script.String())
+}

@@ -1,0 +1,66 @@
+// Package usage has the help texts of programs of which another program prints the manual or completes the command line.
+// Those of corral-front's commands are beside the commands.
+//
+// The texts are the table of commands and options: package commandline reads them.
+package usage
+
+// Corral is the help text of corral.
+const Corral = `corral runs other people's programs on your machine without trusting them.
+
+Usage:
+  corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
+  corral session open|exec|list|close        jails that stay open, with a layer of their own
+  corral ps                                  list running jobs and open sessions
+  corral reload                              make the supervisor read its configuration again
+  corral mcp [--repo DIR]                    serve an agent host, over standard input and output
+  corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
+  corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
+  corral changes show|diff|apply|discard     what jobs of a session changed behind an overlay
+  corral output [HANDLE]                     the output of earlier jobs of agents
+  corral index stats|purge|rebuild           the full-text index of that output
+  corral audit tail|show|verify|export       the audit log: what was run for whom
+  corral policy test REQUEST.json            how a request would be decided, and why
+  corral repo add|list|remove                the repositories that are served
+  corral config check|show|init|token        the configuration
+  corral rootfs import|list|remove           root file systems for sessions
+  corral doctor                              check what this host can enforce
+  corral version                             print the version
+  corral completion bash|zsh|fish            print a script that completes the command line
+  corral help COMMAND                        explain a command
+
+Without a running supervisor, sudo corral run starts one for a single job.
+`
+
+// Ps is the help text of corral ps.
+const Ps = `corral ps lists running jobs and open sessions: yours, or all of them for root.
+
+Usage: corral ps [--supervisor SOCKET]
+`
+
+// Corrald is the help text of corrald.
+const Corrald = `corrald runs jobs in jails for the programs that connect to its socket.
+
+Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FILE]
+               [--state DIR]
+
+  --socket PATH     socket to listen on (default /run/corral/corral.sock); group corral may connect
+  --repo DIR        serve DIR to everybody who may connect; repeatable. Without it, each user is served the
+                    directories that they own
+  --toolchain DIR   show DIR read-only, at its own path, in every jail; repeatable
+  --config FILE     the operator's configuration, writable by root only (default /etc/corral/config.yaml if it exists)
+  --state DIR       directory of the audit log and of users' state (default /var/lib/corral)
+  --instance NAME   name of this supervisor, unique on the machine (default main)
+  --version         print the version
+
+It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host. SIGHUP reads the
+configuration again, as corral reload does.
+`
+
+// Reload is the help text of corral reload.
+const Reload = `corral reload makes the supervisor read its configuration again, without ending a job or a session. Only root may.
+
+Usage: corral reload [--supervisor SOCKET]
+
+New values apply to the requests that follow. If a file is faulty, the former configuration still applies, and the error
+says what is wrong. Keys that a running supervisor cannot change, and repositories that are not served, are listed.
+`

@@ -1,0 +1,76 @@
+package usage
+
+// Run is the help text of corral run.
+const Run = `corral run runs a program in a jail: it sees the repository, the system's programs, and nothing else of the host.
+
+Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
+
+  --repo DIR            the repository; it is the working directory (default the current directory)
+  --cwd DIR             working directory in the repository, relative to it or absolute
+  --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot write to it;
+                        overlay: it writes to a copy; the changes are kept for corral changes, and standard error names
+                        them; none: the job sees no repository, and works in /tmp
+  --protect WHAT        make sensitive paths read-only: hooks, or all, which adds whole git directories (default none)
+  --profile NAME        system call profile: default, or strict (no ptrace, and fewer other calls)
+  --session ID          run in this session, with its repository and workspace; see corral session
+
+  --timeout 30s         kill the job after this time (default none)
+  --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
+  --cpus 1.5            CPUs (default all)
+  --pids 256            processes and threads (default 512)
+  --disk SIZE           space that it may add to the repository (default no limit)
+  --inodes N            files that it may add to the repository (default no limit)
+  --file-size SIZE      size of a file (default no limit)
+  --nofile N            open files of a process (default 4096)
+  --tmp SIZE            size of each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
+
+  --env NAME=VALUE      set a variable; repeatable. Your environment is not passed
+  --env-pass NAME       pass a variable of your environment; repeatable
+  --stdin               pass standard input (default: only if it is a pipe or a file; otherwise it is empty)
+  --no-stdin            make standard input empty
+  --tty                 give the job a terminal of its own, joined to yours
+  --output-limit SIZE   drop the rest of each output stream (default no limit; with --json 10MiB)
+  --json                print one JSON object instead: status, exitCode, stdout, stderr, usage, ...
+
+  --supervisor SOCKET   use this supervisor (default /run/corral/corral.sock; root starts one for the job)
+  --toolchain DIR       show DIR read-only in the jail; root only, repeatable
+  --account USER        for root without sudo: open the directories with this user's rights (default root's; with sudo,
+                        always the rights of the user who called it)
+
+Exit code: the job's; 128+n if signal n ended it; 124 at the timeout; 126 or 127 if PROGRAM cannot be executed or does
+not exist; 125 if corral itself failed. Standard error says why a job ended early and which sensitive paths it changed.
+`
+
+// Session is the help text of corral session.
+const Session = `corral session keeps a jail open for several jobs. They share the home directory and /tmp; with --workspace overlay
+also a writable layer over the repository, and with --root a whole root file system. All of these are on the session's
+layer, which has a fixed size. (/tmp is private to each job if the repository or a toolchain is in it.)
+
+Usage:
+  corral session open [--repo DIR] [OPTIONS]   open a session, and print its id
+  corral session exec ID [OPTIONS] -- PROGRAM [ARG]...
+                                               run a program in it, as corral run --session ID does
+  corral session list [--json]                 list open sessions, and the kept changes of closed ones
+  corral session close ID... [--discard]       end a session, and every job in it
+
+  --repo DIR            the repository (default the current directory)
+  --workspace MODE      direct: jobs write to the repository (default); readonly: they cannot write to it;
+                        overlay: they write to the layer, and corral changes shows and applies the changes
+  --root                a root file system of its own that jobs may write to
+  --image NAME          start from this root file system, see corral rootfs (default the host's system directories)
+  --name NAME           a name that commands accept in place of the id; unique among your open sessions
+  --profile NAME        system call profile: default, or strict
+  --disk SIZE           size of the layer (default the supervisor's)
+  --idle 30m            end the session when it has run no job for this long (default the supervisor's)
+  --discard             do not keep changes behind an overlay
+  --supervisor SOCKET   use this supervisor (default /run/corral/corral.sock)
+
+A session outlives the command that opened it, so it needs a supervisor that runs as a service. Changes behind an
+overlay are kept when the session ends; close then prints the id for corral changes.
+
+Examples:
+  id=$(corral session open --repo ~/src/app --workspace overlay)
+  corral session exec $id -- make
+  corral session close $id
+  corral changes diff $id
+`
