@@ -8,6 +8,7 @@ BIN     ?= bin
 
 # All programs of one build carry one version.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+DATE    := $(shell git log -1 --format=%cs 2>/dev/null)
 
 # sudo resets PATH, and go.dev installs Go where that does not look.
 export PATH := $(PATH):/usr/local/go/bin
@@ -34,10 +35,10 @@ STUB        := $(if $(STUB_SRC),corral-stub)
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
+.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
 	fmt install uninstall package release test-package clean help setup-build setup-vm FORCE
 
-build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
+build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) manual ## the programs with their manual, into bin/
 
 setup-build:
 	@scripts/setup build
@@ -48,6 +49,13 @@ $(addprefix $(BIN)/,$(STATIC)): $(BIN)/%: FORCE | setup-build
 
 $(addprefix $(BIN)/,$(filter $(CGO_PROGRAMS),$(PROGRAMS))): $(BIN)/%: FORCE | setup-build
 	CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+# The manual pages and completion scripts are those of the help texts. The generator runs here, whatever the programs are
+# built for.
+manual: | setup-build ## manual pages and completion scripts, into bin/share
+	@rm -rf '$(BIN)/share'
+	GOOS= GOARCH= CGO_ENABLED=0 $(GO) run -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' ./scripts/manual \
+		-date '$(DATE)' $(BIN)/share
 
 $(BIN)/corral-stub: $(STUB_SRC) $(STUB_HDR) Makefile | setup-build
 	@mkdir -p $(BIN)
@@ -131,15 +139,23 @@ OTHERS  = $(filter-out corral,$(PROGRAMS) $(STUB))
 # Group corral and the user of corral-serve, made by systemd-sysusers(8).
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 TMPFILESDIR = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
+SHAREDIR = $(DESTDIR)$(PREFIX)/share
 
 # People start corral; corral or root starts the others, from a directory that only root can write. So only root installs,
 # except into DESTDIR, for a package. What is in bin/ is installed as it is, and only what is missing is built:
 # the PATH of sudo may have no go.
-install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) ## the programs of bin/ into PREFIX (/usr/local)
+install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $(if $(wildcard bin/share),,manual) ## the programs of bin/ into PREFIX (/usr/local)
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: programs that root starts must be owned by root' >&2; exit 1; }
 	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)' '$(UNITDIR)' '$(SYSUSERSDIR)' '$(TMPFILESDIR)'
 	install -m 0755 bin/corral '$(BINDIR)/corral'
 	install -m 0755 $(addprefix bin/,$(OTHERS)) '$(LIBDIR)/'
+	install -d -m 0755 '$(SHAREDIR)/man/man1' '$(SHAREDIR)/man/man8' '$(SHAREDIR)/bash-completion/completions' \
+		'$(SHAREDIR)/zsh/site-functions' '$(SHAREDIR)/fish/vendor_completions.d'
+	install -m 0644 bin/share/man1/*.1 '$(SHAREDIR)/man/man1/'
+	install -m 0644 bin/share/man8/*.8 '$(SHAREDIR)/man/man8/'
+	install -m 0644 bin/share/completions/corral.bash '$(SHAREDIR)/bash-completion/completions/corral'
+	install -m 0644 bin/share/completions/_corral '$(SHAREDIR)/zsh/site-functions/_corral'
+	install -m 0644 bin/share/completions/corral.fish '$(SHAREDIR)/fish/vendor_completions.d/corral.fish'
 	install -m 0644 scripts/package/files/sysusers.conf '$(SYSUSERSDIR)/corral.conf'
 	install -m 0644 scripts/package/files/tmpfiles.conf '$(TMPFILESDIR)/corral.conf'
 	@for unit in $(UNITS); do \
@@ -152,6 +168,9 @@ install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) #
 uninstall: ## what install has put there
 	rm -f '$(BINDIR)/corral' $(foreach p,$(OTHERS),'$(LIBDIR)/$(p)') $(foreach u,$(notdir $(UNITS)) corral.service,'$(UNITDIR)/$(u)')
 	rm -f '$(SYSUSERSDIR)/corral.conf' '$(TMPFILESDIR)/corral.conf'
+	rm -f '$(SHAREDIR)/man/man1/corral.1' '$(SHAREDIR)'/man/man1/corral-*.1 '$(SHAREDIR)/man/man8/corrald.8' \
+		'$(SHAREDIR)/bash-completion/completions/corral' '$(SHAREDIR)/zsh/site-functions/_corral' \
+		'$(SHAREDIR)/fish/vendor_completions.d/corral.fish'
 	[ ! -d '$(LIBDIR)' ] || rmdir --ignore-fail-on-non-empty '$(LIBDIR)'
 	@[ -n '$(DESTDIR)' ] || echo 'left: /etc/corral, /var/lib/corral with the audit log, group corral, and what users have in ~/.config/corral and ~/.local/state/corral'
 
