@@ -102,13 +102,24 @@ var conditions = []condition{
 	{
 		// TCP_ULP sets upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP leads to IPsec and L2TP code for
 		// UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
-		// host (net.core.bpf_jit_limit).
-		call: "setsockopt", text: "refused: TCP_ULP, UDP_ENCAP, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF",
+		// host (net.core.bpf_jit_limit). Neither are the timestamps of sent data, which wait in the socket until they are
+		// read.
+		call: "setsockopt",
+		text: "refused: TCP_ULP, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, " +
+			"SO_ATTACH_REUSEPORT_EBPF",
 		clauses: []clause{
 			{is(1, unix.SOL_SOCKET), is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF)},
+			{is(1, unix.SOL_SOCKET), is(2, unix.SO_TIMESTAMPING, unix.SO_TIMESTAMPING_NEW)},
 			{is(1, unix.IPPROTO_TCP), is(2, tcpULP)},
 			{is(1, unix.IPPROTO_UDP), is(2, unix.UDP_ENCAP)},
 		},
+	},
+	{
+		// The descriptor of a listener keeps filters, most of whose memory is charged to no cgroup and whose compiled code comes
+		// from a single pool of the host (net.core.bpf_jit_limit), when the process that loaded them is gone. The supervisor counts
+		// the filters of processes.
+		call: "seccomp", text: "refused: SECCOMP_FILTER_FLAG_NEW_LISTENER",
+		clauses: []clause{{is(0, unix.SECCOMP_SET_MODE_FILTER), has(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)}},
 	},
 	{call: "clone", text: "refused: any CLONE_NEW* flag", clauses: []clause{{has(0, newNamespace)}}},
 	{

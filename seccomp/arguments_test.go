@@ -85,6 +85,15 @@ var argumentCases = []argumentCase{
 	{call: "setsockopt", args: [6]uint64{0, 1, 51}, want: wantEPERM},
 	{call: "setsockopt", args: [6]uint64{0, 1, 52}, want: wantEPERM},
 	{call: "setsockopt", args: [6]uint64{0, 1, 27}, want: wantAllow}, // SO_DETACH_FILTER
+	{call: "setsockopt", args: [6]uint64{0, 1, 37}, want: wantEPERM}, // SO_TIMESTAMPING
+	{call: "setsockopt", args: [6]uint64{0, 1, 65}, want: wantEPERM}, // SO_TIMESTAMPING_NEW
+	{call: "setsockopt", args: [6]uint64{0, 1, 29}, want: wantAllow}, // SO_TIMESTAMP
+	{call: "setsockopt", args: [6]uint64{0, 6, 37}, want: wantAllow},
+	{call: "seccomp", args: [6]uint64{1, 0}, want: wantAllow},
+	{call: "seccomp", args: [6]uint64{1, 1}, want: wantAllow}, // SECCOMP_FILTER_FLAG_TSYNC
+	{call: "seccomp", args: [6]uint64{3, 8}, want: wantAllow}, // SECCOMP_GET_NOTIF_SIZES: the kernel refuses flags
+	{call: "seccomp", args: [6]uint64{1, 8}, want: wantEPERM}, // SECCOMP_FILTER_FLAG_NEW_LISTENER
+	{call: "seccomp", args: [6]uint64{1, 0x19}, want: wantEPERM},
 	{call: "setsockopt", args: [6]uint64{0, 1, 31}, want: wantAllow},
 	{call: "setsockopt", args: [6]uint64{0, 17, 31}, want: wantAllow},
 	{call: "setsockopt", args: [6]uint64{0, 6, 100}, want: wantAllow},

@@ -69,6 +69,15 @@ var attempts = []attempt{
 	{call: "setsockopt", args: []any{socketFD, high | unix.IPPROTO_TCP, high | tcpULP, "tls", 3}, want: unix.EPERM},
 	{call: "setsockopt", args: []any{socketFD, unix.IPPROTO_TCP, unix.TCP_NODELAY, "\x01\x00\x00", 4}, bare: true},
 
+	{call: "setsockopt", args: []any{socketFD, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, "\x00\x00\x00", 4}, want: unix.EPERM, bare: true},
+	{call: "setsockopt", args: []any{socketFD, unix.SOL_SOCKET, unix.SO_TIMESTAMPING_NEW, "\x00\x00\x00", 4}, want: unix.EPERM, bare: true},
+	{call: "setsockopt", args: []any{socketFD, high | unix.SOL_SOCKET, high | unix.SO_TIMESTAMPING, "\x00\x00\x00", 4}, want: unix.EPERM, bare: true},
+
+	// Filters of the job's own: no listener.
+	{call: "seccomp", args: []any{unix.SECCOMP_SET_MODE_FILTER, 0, 0}, want: unix.EFAULT},
+	{call: "seccomp", args: []any{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, 0}, want: unix.EPERM},
+	{call: "seccomp", args: []any{high | unix.SECCOMP_SET_MODE_FILTER, high | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, 0}, want: unix.EPERM},
+
 	// Locks: no open file description locks.
 	{call: "fcntl", args: []any{fileFD, unix.F_OFD_SETLK, lock}, want: unix.EPERM},
 	{call: "fcntl", args: []any{fileFD, high | unix.F_OFD_SETLKW, lock}, want: unix.EPERM},

@@ -129,7 +129,9 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 	case "prctl":
 		return a[0] == 62
 	case "setsockopt":
-		return a[1] == 6 && a[2] == 31 || a[1] == 17 && a[2] == 100 || a[1] == 1 && (a[2] == 26 || 50 <= a[2] && a[2] <= 52)
+		return a[1] == 6 && a[2] == 31 || a[1] == 17 && a[2] == 100 || a[1] == 1 && (a[2] == 26 || a[2] == 37 || a[2] == 65 || 50 <= a[2] && a[2] <= 52)
+	case "seccomp":
+		return a[0] == 1 && a[1]&8 != 0
 	case "clone":
 		return a[0]&0x7e020080 != 0
 	case "socket":
