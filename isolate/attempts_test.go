@@ -85,6 +85,7 @@ var attempts = []attempt{
 	{"processes of others", `readlink("/proc/self") == $$ ? "own" : "others"`, "own", "proc"},
 	{"domain name", `my $u = "\0" x 390; syscall(` + fmt.Sprint(unix.SYS_UNAME) + `, $u); unpack("Z65", substr($u, 325))`, "", "host-name"},
 	{"loopback", "loopback()", "ok", "loopback"},
+	{"copies of sent data", "copies()", "none", "socket-settings"},
 	{"control group", `open(my $f, "<", "/proc/self/cgroup"); join("", map { m{:/$} ? () : $_ } <$f>) ? "shown" : "hidden"`, "hidden", "cgroup-namespace"},
 	{"temporary files", `open(my $f, ">", "/tmp/x") ? "ok" : kernel(-1)`, "ok", "private-directories"},
 	{"home", `-d "/home/job" ? "ok" : kernel(-1)`, "ok", "home"},
@@ -127,12 +128,19 @@ sub landlocks { # a process can have 16 at most, see landlock(7)
 sub loopback {
 	socket(my $s, PF_INET, SOCK_STREAM, 0); bind($s, sockaddr_in(0, INADDR_LOOPBACK)); listen($s, 1);
 	socket(my $c, PF_INET, SOCK_STREAM, 0); connect($c, getsockname($s)) ? "ok" : kernel(-1) }
+sub copies { # a control message requests them (SO_TIMESTAMPING); they wait in the queue of errors (MSG_ERRQUEUE)
+	socket(my $s, PF_INET, SOCK_DGRAM, 0); bind($s, sockaddr_in(0, INADDR_LOOPBACK)); my $to = getsockname($s);
+	my ($data, $flag, $type, $buffer) = ("x", pack("QiiIx4", 20, 1, 37, 2), 0, "\0" x 512);
+	my $vector = pack("PQ", $data, 1); my $m = pack("PIx4PQPQix4", $to, length($to), $vector, 1, $flag, 24, 0);
+	syscall(%d, fileno($s), $m, 0) == 1 or return "none"; # without a loopback interface
+	my $space = pack("PQ", $buffer, 512); my $r = pack("QIx4PQQQix4", 0, 0, $space, 1, 0, 0, 0);
+	syscall(%d, fileno($s), $r, 0x2040) < 0 ? "none" : "some" }
 sub attempt { my ($name, $code) = @_;
 	pipe(my $r, my $w); my $pid = fork;
 	if (!$pid) { my $v = eval { $code->() }; $v = "died: $@" if $@; syswrite($w, "$name=$v\n"); POSIX::_exit(0) }
 	close $w; print scalar(<$r>) // "$name=killed\n"; waitpid($pid, 0) }
 $| = 1;
-`, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_RESTRICT_SELF)
+`, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_SENDMSG, unix.SYS_RECVMSG)
 
 // program returns the Perl that makes every attempt and prints name=value lines.
 func program() string {

@@ -81,11 +81,25 @@ func (a attempt) steps() []string {
 	var list []string
 	for _, layer := range strings.Fields(a.layers) {
 		step, since, _ := strings.Cut(layer, ":")
+		if step == "socket-settings" && !hasSocketSettings() {
+			continue
+		}
 		if version, err := strconv.Atoi(since); since == "" || err == nil && sandboxtest.LandlockABI(version)() == nil {
 			list = append(list, step)
 		}
 	}
 	return list
+}
+
+// hasSocketSettings reports whether each network namespace of this kernel has the setting of step socket-settings.
+func hasSocketSettings() (found bool) {
+	sandboxtest.OnThread(func() {
+		if unix.Unshare(unix.CLONE_NEWNET) == nil {
+			_, err := os.Stat("/proc/thread-self/root/proc/sys/net/core/tstamp_allow_data")
+			found = err == nil
+		}
+	})
+	return found
 }
 
 // skip leaves out steps.

@@ -4,7 +4,7 @@ package inside
 // Process 1 runs the first SlotSteps of them before the job is known, process 2 the next AheadSteps, process 1 the next
 // PlaceSteps once the job is known, and process 2 the rest.
 var Steps = []string{
-	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
+	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "socket-settings", "proc-masks", "proc-sys", "devpts",
 	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
 	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
@@ -13,7 +13,7 @@ var Steps = []string{
 
 // Number of Steps in each of the first three phases.
 const (
-	SlotSteps  = 16
+	SlotSteps  = 17
 	AheadSteps = 7
 	PlaceSteps = 6
 )

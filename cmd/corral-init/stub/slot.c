@@ -77,6 +77,19 @@ static int process_table(struct job *j)
 	return mount_at("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
 }
 
+/* socket_settings makes the kernel return no copies of sent data to the sender (SO_TIMESTAMPING, which a control message
+ * of sendmsg(2) can set, too): they are not charged to the job. Older kernels have this setting for the whole host only. */
+static int socket_settings(struct job *j)
+{
+	(void)j;
+	int fd = (int)SYS4(__NR_openat, AT_FDCWD, "/proc/sys/net/core/tstamp_allow_data", O_WRONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd == -ENOENT || fd == -EACCES ? 0 : fd;
+	long r = SYS3(__NR_write, fd, "0", 1);
+	SYS1(__NR_close, fd);
+	return r < 0 ? (int)r : 0;
+}
+
 /* The same names as rootfs.MaskedProc, which has the reasons; a test compares. */
 static const char *const masked_files[] = {
 	"/proc/allocinfo", "/proc/bootconfig", "/proc/buddyinfo", "/proc/cmdline", "/proc/config.gz",
@@ -309,6 +322,7 @@ const struct step slot_steps[] = {
 	{ "host-name", "the job does not need the host's name", host_name },
 	{ "loopback", "programs expect 127.0.0.1; nothing else is in the network namespace", loopback },
 	{ "proc", "shows processes of this job only", process_table },
+	{ "socket-settings", "timestamps of sent data would put copies of it, which no limit counts, into the sender's queue", socket_settings },
 	{ "proc-masks", "hides files that reveal the host, its devices and kernel addresses", masks },
 	{ "proc-sys", "kernel settings are read-only as a whole: mode bits are not enough (kernel.pid_max is the namespace owner's)", kernel_settings },
 	{ "devpts", "the job's own terminals", terminals },
