@@ -41,6 +41,7 @@ type Supervisor struct {
 	denials denialLimiter
 	subuids *host.Subordinates
 	locks   meter.LockWatch
+	kernel  meter.KernelWatch
 
 	work host.Work          // jobs, and everything else that has state on the host
 	ctx  context.Context    // canceled when the supervisor ends

@@ -25,6 +25,8 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	}
 	stopLocks := s.locks.Watch(sl.Group(), r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
 	defer stopLocks()
+	stopKernel := sl.WatchKernel(&s.kernel, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
+	defer stopKernel()
 	var err error
 	if r.sent, err = sl.Start(&cell.Job{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
 		return wire.Result{}, err
@@ -35,14 +37,14 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()
-	overLocks := stopLocks()
+	overLocks, overKernel := stopLocks(), stopKernel()
 	if err != nil {
 		return result, err
 	}
 	result.Wall = int64(time.Since(r.sent))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.Account(&result)
-	result.OOM = result.OOM || overLocks // locks are memory
+	result.OOM = result.OOM || overLocks || overKernel // both are memory
 	if q.Writes() && j.Scanned() {
 		j.Sensitive(since, &result)
 	}

@@ -1,0 +1,87 @@
+package isolate
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/sandboxtest"
+	"corral/job"
+)
+
+// A holding is something that makes the kernel hold memory which no cgroup is charged for. hold(n) of code holds about n units.
+type holding struct {
+	name      string
+	code      string
+	few, many int // units: far below the limit, and enough to be over it; together at most 200 MB
+}
+
+var holdings = []holding{
+	{"replies to netlink requests", `
+sub hold { for (1..shift) { socket(my $s, 16, SOCK_RAW, 0) or die "socket: $!"; push @kept, $s;
+	my $ask = pack("LSSLLCx3", 20, 18, 1, 1, 0, 0); send($s, $ask, 64) for 1..400 } }`, 10, 800},
+	{"connections that nobody accepts", `
+sub hold { my $n = shift; listener(); while ($n-- > 0) { listener() if $n % 1000 == 999; my $c = connected() } }`, 100, 30_000},
+	{"data in connections that nobody accepts", `
+sub hold { listener(); for (1..shift) { my $c = connected(); send($c, "x" x 65536, 64) } }`, 10, 2000},
+	{"errors of UDP sockets", `
+sub hold { for (1..shift) { socket(my $s, PF_INET, SOCK_DGRAM, 0) or die; push @kept, $s; setsockopt($s, 0, 11, 1) or die "IP_RECVERR: $!";
+	send($s, "x" x 1000, 64, sockaddr_in(9, INADDR_LOOPBACK)) for 1..300 } }`, 10, 800},
+	{"filters", fmt.Sprintf(`
+sub hold { my $n = shift; my $code = pack("SCCL", 0x06, 0, 0, 0x7fff0000); $code = pack("SCCL", 0xa4, 0, 0, 0x12345678) x 4095 . $code;
+	my $program = pack("Sx6P", 4096, $code); pipe(my $r, my $w);
+	for (1..$n / 6) { if (!fork) { for (1..6) { syscall(%d, 1, 0, $program) == 0 or die "seccomp: $!" } syswrite($w, "x"); sleep 1000 } }
+	sysread($r, my $b, 1) for 1..$n / 6 }`, unix.SYS_SECCOMP), 12, 1800},
+}
+
+// holdPrelude defines connected, which returns a socket connected to the one that listener has made.
+const holdPrelude = `
+use Socket; $| = 1; our (@kept, $s);
+sub listener { undef $s; socket($s, PF_INET, SOCK_STREAM, 0) or die; bind($s, sockaddr_in(0, INADDR_LOOPBACK)) or die; listen($s, 4096) or die; push @kept, $s }
+sub connected { socket(my $c, PF_INET, SOCK_STREAM, 0) or die; connect($c, getsockname($s)) or die "connect: $!"; $c }
+`
+
+// TestKernelMemory: a job cannot fill the kernel's memory with what no cgroup is charged for, and a job with a little of it is not
+// affected. The memory of the host shows that the job held some.
+func TestKernelMemory(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	for _, h := range holdings {
+		t.Run(h.name, func(t *testing.T) {
+			f := newFront(t)
+			few, err := f.start(f.spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.few)+`); print "held\n"; <STDIN>`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			few.until("held\n")
+			spec := f.spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.many)+`); print "held\n"; sleep 1000`)
+			spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
+			many, err := f.start(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := many.end()
+			if err != nil || d.Limit != job.LimitMemory || d.Status != job.Failure {
+				t.Errorf("%+v %q %s %v", d.Result, d.out, d.err, err)
+			}
+			if _, err := few.in.WriteString("\n"); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := few.end(); err != nil || d.Status != job.Success {
+				t.Errorf("the job with little: %+v %s %v", d.Result, d.err, err)
+			}
+		})
+	}
+}
+
+// TestKernelMemoryKnown: this host reports the kernel's memory, without which the supervisor could only look at each job all the time.
+func TestKernelMemoryKnown(t *testing.T) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil || !bytes.Contains(b, []byte("\nSUnreclaim:")) || !bytes.Contains(b, []byte("\nVmallocUsed:")) {
+		t.Errorf("%v\n%s", err, b)
+	}
+}

@@ -1,0 +1,179 @@
+package meter
+
+import (
+	"errors"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"corral/isolate/host"
+)
+
+// The kernel charges some of what a job's sockets and system call filters hold to no cgroup: replies that wait in netlink sockets,
+// connections that nobody has accepted and the data in them, errors of UDP sockets, copies of filters. No limit of the kernel's bounds
+// them together, and a system call filter cannot count. So this is polling, as for locks: first a cheap look at the kernel's memory of
+// the whole host; if that has grown by ManyKernelBytes, a look at the sockets and filters of each job.
+const (
+	kernelInterval = 250 * time.Millisecond
+	kernelUnknown  = 10 * time.Second // where the kernel does not report its memory
+
+	// ManyKernelBytes is the growth of the kernel's memory on the host at which jobs are checked.
+	ManyKernelBytes = 32 << 20
+
+	// MaxKernelBytes is the maximum that a job may make the kernel hold uncharged: only a hostile or broken one has as much. A server
+	// that accepts its connections has some kilobytes.
+	MaxKernelBytes = 32 << 20
+
+	// kernelAtOnce is how many jobs are checked in parallel. After a look at the jobs the watch rests kernelRest times as long as that
+	// took: jobs that let the kernel's memory grow and shrink must not keep the supervisor busy.
+	kernelAtOnce = 2
+	kernelRest   = 4
+)
+
+// A KernelWatch ends jobs that make the kernel hold more than MaxKernelBytes which no cgroup is charged for.
+type KernelWatch struct {
+	mu      sync.Mutex
+	watched map[*kernelHolder]bool // guarded by mu
+	timer   *time.Timer            // guarded by mu: calls look while there are jobs
+	base    int64                  // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
+}
+
+type kernelHolder struct {
+	pidfd    *os.File // a process in the job's network namespace
+	group    Group
+	maxTasks int64
+	end      func() // ends the job; may be called several times
+	mu       sync.Mutex
+	gone     bool // guarded by mu: pidfd and group must not be used any more
+	over     bool // guarded by mu
+}
+
+// Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
+// job's other processes; end kills the job. After stop returns, pidfd and group are not used any more; over reports whether the job
+// was ended.
+func (w *KernelWatch) Watch(pidfd *os.File, group Group, maxTasks int64, end func()) (stop func() (over bool)) {
+	h := &kernelHolder{pidfd: pidfd, group: group, maxTasks: maxTasks, end: end}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.watched) == 0 {
+		w.watched = map[*kernelHolder]bool{}
+		w.base = 0 // the memory may have shrunk while nobody looked: the first look checks the jobs
+		w.timer = time.AfterFunc(kernelInterval, w.look)
+	}
+	w.watched[h] = true
+	return func() bool {
+		w.mu.Lock()
+		delete(w.watched, h)
+		if len(w.watched) == 0 {
+			w.timer.Stop()
+		}
+		w.mu.Unlock()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gone = true
+		return h.over
+	}
+}
+
+// look ends the jobs that hold too much, and schedules itself again.
+func (w *KernelWatch) look() {
+	next := kernelInterval
+	n, err := kernelBytes()
+	if err != nil {
+		next, n = kernelUnknown, math.MaxInt64
+	}
+	w.mu.Lock()
+	w.base = min(w.base, n)
+	var all []*kernelHolder
+	if n-w.base > ManyKernelBytes {
+		for h := range w.watched {
+			all = append(all, h)
+		}
+	}
+	w.mu.Unlock()
+	begin := time.Now()
+	blameless := checkKernel(all)
+	next = max(next, kernelRest*time.Since(begin))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(all) > 0 && blameless && err == nil {
+		w.base = n
+	}
+	if len(w.watched) > 0 {
+		w.timer.Reset(next)
+	}
+}
+
+// kernelBytes returns what the kernel of the host uses for objects, filters and the data of TCP connections. Reading it walks no list.
+func kernelBytes() (int64, error) {
+	var sum int64
+	err := readLines("/proc/meminfo", func(line string) error {
+		if f := strings.Fields(line); len(f) > 1 && (f[0] == "SUnreclaim:" || f[0] == "VmallocUsed:") {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			sum += n << 10
+			return err
+		}
+		return nil
+	})
+	if err == nil && sum == 0 {
+		err = errors.New("/proc/meminfo has no SUnreclaim")
+	}
+	if err == nil { // without networking in the kernel there is no such file, and no such memory
+		_ = readLines("/proc/self/net/sockstat", func(line string) error {
+			sum += statOf(line, "TCP:", "mem") * int64(os.Getpagesize())
+			return nil
+		})
+	}
+	return sum, err
+}
+
+// checkKernel checks jobs, and reports whether each of them was read in full and holds little.
+func checkKernel(all []*kernelHolder) bool {
+	var blamed atomic.Bool
+	var checks sync.WaitGroup
+	turns := make(chan struct{}, kernelAtOnce)
+	for _, h := range all {
+		turns <- struct{}{}
+		checks.Go(func() {
+			if !h.check() {
+				blamed.Store(true)
+			}
+			<-turns
+		})
+	}
+	checks.Wait()
+	return !blamed.Load()
+}
+
+// check ends the job if it holds too much, or cannot be read, and reports whether it does not.
+func (h *kernelHolder) check() (blameless bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone || !h.holdsTooMuch() {
+		return true
+	}
+	h.over = true
+	h.end()
+	return false
+}
+
+// holdsTooMuch reports whether the job holds more than MaxKernelBytes. What cannot be read counts as too much, unless the job has
+// ended. Nothing of this waits for a process: the kernel answers from its own memory.
+func (h *kernelHolder) holdsTooMuch() bool {
+	pid, err := host.PidOf(h.pidfd)
+	if err != nil {
+		return !host.SomethingToRead(h.pidfd)
+	}
+	bytes, err := socketBytes("/proc/" + strconv.Itoa(pid) + "/net/")
+	if err == nil && bytes <= MaxKernelBytes {
+		var more int64
+		more, err = filterBytes(h.group, h.maxTasks)
+		bytes += more
+	}
+	// A number that was reused meanwhile belongs to another process. As long as this one has not ended, it was not.
+	return (err != nil || bytes > MaxKernelBytes) && !host.SomethingToRead(h.pidfd)
+}

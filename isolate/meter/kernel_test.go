@@ -1,0 +1,126 @@
+package meter
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A netlink socket with 5,000 bytes, a listening and an accepted connection, one that is not accepted with 0x1000 bytes, one in TIME_WAIT;
+// UDP sockets with 0x2000 and 0x100 bytes.
+var socketTables = map[string]string{
+	"sockstat":  "sockets: used 109\nTCP: inuse 3 orphan 0 tw 10 alloc 1 mem 100000\nUDP: inuse 1 mem 0\nUDPLITE: inuse 0\n",
+	"sockstat6": "TCP6: inuse 0\nUDP6: inuse 1\n",
+	"netlink": "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n" +
+		"000000003c6dd8a2 0   2          00000000 5000     0        0     2        0        27085258\n",
+	"tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
+		"   0: 0100007F:9C41 00000000:0000 0A 00000000:00000001 00:00000000 00000000  1001        0 27085258 1 0 100 0 0 10 0\n" +
+		"   1: 0100007F:9C41 0100007F:C350 01 00000000:00FFFFFF 00:00000000 00000000  1001        0 27085259 1 0 20 4 30 10 -1\n" +
+		"   2: 0100007F:9C41 0100007F:C352 08 00000000:00001000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n" +
+		"   3: 0100007F:C358 0100007F:9C41 06 00000000:00000000 03:0000176C 00000000     0        0 0 3 0\n",
+	"tcp6": "is not read: there are no such sockets",
+	"udp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n" +
+		"  12: 00000000:0035 00000000:0000 07 00000000:00002000 00:00000000 00000000     0        0 1234 2 0 0\n",
+	"udp6": "  12: 00000000:0035 00000000:0000 07 00000100:00000000 00:00000000 00000000     0        0 1234 2 0 0\n",
+}
+
+// TestSocketBytes: what is charged to nobody counts, and nothing else does.
+func TestSocketBytes(t *testing.T) {
+	dir := t.TempDir() + "/"
+	for name, text := range socketTables {
+		if err := os.WriteFile(dir+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = 10*timeWaitBytes + 5000 + unacceptedBytes + dataFactor*0x1000 + 0x2000 + 0x100
+	if n, err := socketBytes(dir); n != want || err != nil {
+		t.Errorf("%d bytes, %v; want %d", n, err, want)
+	}
+	short := strings.Replace(socketTables["sockstat"], "mem 100000", "mem 100", 1)
+	if err := os.WriteFile(dir+"sockstat", []byte(short), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := socketBytes(dir); n != want-unacceptedBytes-dataFactor*0x1000 || err != nil {
+		t.Errorf("%d bytes, %v: the connections cannot have many, and were read", n, err)
+	}
+	long := strings.Repeat(socketTables["netlink"], maxTable/len(socketTables["netlink"])+1)
+	if err := os.WriteFile(dir+"netlink", []byte(long), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := socketBytes(dir); !errors.Is(err, errTooMuchToRead) {
+		t.Errorf("a table that is too long: %v", err)
+	}
+	if n, err := socketBytes(filepath.Join(dir, "none") + "/"); n != 0 || err != nil {
+		t.Errorf("a kernel without networking: %d bytes, %v", n, err)
+	}
+}
+
+// TestKernelWatch: a job of which more tasks are found than its limit is ended at the first look, a small one is not, and a process that has
+// ended is not judged by its number.
+func TestKernelWatch(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pidfd := os.NewFile(uintptr(fd), "pidfd")
+	defer pidfd.Close()
+	ended := make(chan struct{})
+	var w KernelWatch
+	many := make([]int, 50)
+	for i := range many {
+		many[i] = cmd.Process.Pid
+	}
+	small := w.Watch(pidfd, fakeGroup{pids: many[:1]}, 10, func() { t.Error("the small job was ended") })
+	large := w.Watch(pidfd, fakeGroup{pids: many}, 10, func() { close(ended) })
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the job with many tasks was not ended")
+	}
+	if small() || !large() {
+		t.Error("the wrong job counts as ended")
+	}
+	if err := errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())); err != nil {
+		t.Fatal(err)
+	}
+	h := &kernelHolder{pidfd: pidfd, group: fakeGroup{pids: many}, maxTasks: 10, end: func() { t.Error("a job that is gone was ended") }}
+	if !h.check() {
+		t.Error("a job that is gone is blamed")
+	}
+}
+
+// exitError is nil for a process that was killed.
+func exitError(err error) error {
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
+// BenchmarkSocketBytes measures a look at the sockets of this network namespace.
+func BenchmarkSocketBytes(b *testing.B) {
+	for b.Loop() {
+		if _, err := socketBytes("/proc/self/net/"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkKernelBytes measures the look at the whole host.
+func BenchmarkKernelBytes(b *testing.B) {
+	for b.Loop() {
+		if _, err := kernelBytes(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
