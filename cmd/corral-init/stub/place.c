@@ -83,7 +83,7 @@ const struct step place_steps[] = {
 	{ "common", "the git directory that the repository is a worktree of; mounted before the repository, which may lie in it", common },
 	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path that a job could swap", repo },
 	{ "protect", "paths that were sensitive when the job started stay unchanged; each is looked up once and mounted over itself", keep },
-	{ "layer", "the layer that the session's jobs wrote to, read-only, for the helper that examines it", layer },
+	{ "layer", "the layer that the session's jobs wrote to, for the helper that examines it; read-only unless that applies changes", layer },
 	{ "terminal", "the job's own terminal; the host's is never passed in", terminal },
 };
 const int place_count = sizeof place_steps / sizeof *place_steps;
