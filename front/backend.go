@@ -15,7 +15,7 @@ import (
 	"corral/workspace/session"
 )
 
-// Options describe a server. All fields but Single are required.
+// Options describe a server. All fields but Single and Shares are required.
 type Options struct {
 	Config     config.Config
 	Log        *slog.Logger
@@ -23,6 +23,9 @@ type Options struct {
 	// Single says that the server has one client, which may use every repository, and whose connection is its session. The
 	// sessions of several clients expire when they are idle.
 	Single bool
+	// Shares reports whether all jobs of a principal share the home directory and /tmp of their client's session, see
+	// job.Request.Share. Otherwise only those do that their tool asks for; nil: of no principal.
+	Shares func(principal string) bool
 }
 
 // A Backend is everything that a server works with.

@@ -37,7 +37,7 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 		Policy: rules, Runner: o.Supervisor, Auditor: o.Supervisor,
 		Queue:    job.NewQueue(c.Runtime.MaxConcurrentJobs, c.Runtime.QueueLength, c.Runtime.QueueWait),
 		Sessions: sessions, Changes: t.patches.List,
-	}}
+	}, shares: o.Shares}
 	t.knowledge = store.NewKnowledge(c, o.Log, o.Supervisor.State, t.artifacts)
 	// Tools that search the knowledge base share this, runtime_query_output among them.
 	t.ctx = &ctxtools.Suite{Engine: t.engine, Outputs: t.artifacts, Plain: !c.Output.Redact, Log: o.Log}
@@ -94,6 +94,7 @@ func (t *toolset) close() {
 // requests through it, so it records them for the diagnostic log and the call's span.
 type engine struct {
 	job.Engine
+	shares  func(principal string) bool // see Options; may be nil
 	running sync.WaitGroup
 }
 
@@ -103,6 +104,9 @@ func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, h job.
 	defer e.running.Done()
 	call := calls.Of(ctx)
 	call.Repo(r.Repo)
+	if e.shares != nil && r.Runtime != job.Starlark && e.shares(r.Principal) {
+		r.Share = true
+	}
 	record, err := e.Engine.Run(ctx, r, out, h)
 	call.Ran(record)
 	return record, err

@@ -30,7 +30,7 @@ func (s *serving) backend() (*front.Backend, error) {
 	}
 	var b *front.Backend
 	if err = s.checkRepos(c, sup, log); err == nil {
-		b, err = front.New(front.Options{Config: c, Log: log, Supervisor: sup, Single: s.alone})
+		b, err = front.New(front.Options{Config: c, Log: log, Supervisor: sup, Single: s.alone, Shares: s.shares(c)})
 	}
 	if err != nil {
 		sup.Close()

@@ -93,6 +93,9 @@ func ownHosts(given string, bound net.Addr) []string {
 	return slices.Compact(hosts)
 }
 
+// tokenPrincipal returns the principal of a token, as it is in requests and in the audit log.
+func tokenPrincipal(p config.Principal) string { return "token:" + p.Name }
+
 // authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
 func authenticate(ps config.Principals) func(token string) (tool.Caller, bool) {
 	if len(ps) == 0 {
@@ -100,6 +103,6 @@ func authenticate(ps config.Principals) func(token string) (tool.Caller, bool) {
 	}
 	return func(token string) (tool.Caller, bool) {
 		p, ok := ps.Authenticate(token)
-		return tool.Caller{Principal: "token:" + p.Name, Repos: p.Repos, Tools: agent.Expand(p.Tools)}, ok
+		return tool.Caller{Principal: tokenPrincipal(p), Repos: p.Repos, Tools: agent.Expand(p.Tools)}, ok
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"corral/front"
 	"corral/front/settings"
+	"corral/internal/config"
 	"corral/internal/version"
 )
 
@@ -28,6 +29,19 @@ const maxInstructionRepos = 50
 // agentInstructions describe the server to an agent whose tools are those of package agent.
 const agentInstructions = "These tools replace a shell on one repository of this machine: run runs commands in a sandbox, output reads " +
 	"or searches what they wrote, job follows those in the background. There is no network."
+
+// shares returns which principals have the tools of package agent listed: all of their jobs share what those share.
+func (s *serving) shares(c config.Config) func(principal string) bool {
+	has := func(names []string) bool {
+		return slices.ContainsFunc(agent.Expand(names), func(name string) bool { return slices.Contains(agent.Names(), name) })
+	}
+	all := has(s.tools)
+	return func(principal string) bool {
+		return all || slices.ContainsFunc(c.Principals, func(p config.Principal) bool {
+			return principal == tokenPrincipal(p) && has(p.Tools)
+		})
+	}
+}
 
 // serveTools makes a back-end and an MCP server of it. The caller closes the back-end.
 func (s *serving) serveTools() (*front.Backend, *mcpserver.Server, error) {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"corral/internal/test/sandboxtest"
+)
+
+// agentHost starts a server whose listed tools are those for agents.
+func (p *place) agentHost(t *testing.T, sections string, options ...string) *host {
+	t.Helper()
+	args := append([]string{"mcp", "--config", p.config(t, sections), "--supervisor", daemon(t).Socket, "--tools", "agent"}, options...)
+	return connect(t, p.front(args...))
+}
+
+// agentCall calls a tool whose reply is text, and returns the text.
+func (h *host) agentCall(tool string, arguments object) string {
+	h.t.Helper()
+	a := h.must("tools/call", object{"name": tool, "arguments": arguments})
+	if len(a.Result.Content) != 1 || a.Result.Structured != nil {
+		h.t.Fatalf("%s: not one text: %+v", tool, a.Result)
+	}
+	got := a.Result.Content[0].Text
+	if a.Result.IsError {
+		got = "error: " + got
+	}
+	return got
+}
+
+// run runs a shell command.
+func (h *host) run(code string) string {
+	h.t.Helper()
+	return h.agentCall("run", object{"code": code})
+}
+
+// TestAgentShares checks that the jobs of a session share HOME, which reset and other sessions begin anew, and that jobs at the
+// same time have code of their own.
+func TestAgentShares(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	h := p.agentHost(t, "")
+	if got := h.run("mkdir -p ~/.cache; echo kept >~/.cache/f; echo in the repository >made"); got != "[exit 0]" {
+		t.Fatalf("%q", got)
+	}
+	if got := h.run("cat ~/.cache/f made"); got != "kept\nin the repository\n" {
+		t.Errorf("the next call: %q", got)
+	}
+	if text, err := os.ReadFile(p.repo + "/made"); err != nil || string(text) != "in the repository\n" {
+		t.Errorf("on the host: %q, %v", text, err)
+	}
+	if got := p.agentHost(t, "").run("cat ~/.cache/f"); !strings.Contains(got, "No such file") {
+		t.Errorf("another session: %q", got)
+	}
+	if got := h.agentCall("run", object{"code": "cat ~/.cache/f", "reset": true}); !strings.HasPrefix(got, "[stderr] cat: /home/job/.cache/f: No such file") {
+		t.Errorf("after a reset: %q", got)
+	}
+}
+
+// TestAgentSharesWithOthers checks that the other tools of the session work in the same HOME, where they are listed as well.
+func TestAgentSharesWithOthers(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", daemon(t).Socket, "--tools", "agent,runtime_execute"))
+	if o := h.shell("echo kept >~/f; echo new >made"); o.Status != "success" {
+		t.Fatalf("%+v", o)
+	}
+	if got := h.run("cat ~/f made"); !regexp.MustCompile(`^kept\nnew\n\[exit 0, \d+ ms, 1 file changed, not applied\]$`).MatchString(got) {
+		t.Errorf("%q", got)
+	}
+	if got := h.run("cat made"); got != "new\n" {
+		t.Errorf("without news: %q", got)
+	}
+	if _, err := os.Stat(p.repo + "/made"); err == nil {
+		t.Error("the repository was changed")
+	}
+}
+
+// TestAgentGo checks that a second build of the session compiles nothing.
+func TestAgentGo(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("go"))
+	p := newPlace(t)
+	p.file(t, "go.mod", "module example\n", 0o644)
+	p.file(t, "a_test.go", "package example\n\nimport \"testing\"\n\nfunc TestOrders(t *testing.T) { t.Error(\"wrong\") }\n", 0o644)
+	h := p.agentHost(t, "runtime: {max_duration: 5m}\n")
+	const test = "go vet -x . 2>&1 | grep -c /compile; go test ."
+	first := h.agentCall("run", object{"code": test, "timeout": 300})
+	if strings.HasPrefix(first, "0\n") || !strings.Contains(first, "--- FAIL: TestOrders") || !strings.Contains(first, "[exit 1, ") {
+		t.Errorf("the first: %q", first)
+	}
+	if second := h.agentCall("run", object{"code": test, "timeout": 300}); !strings.HasPrefix(second, "0\n") || !strings.Contains(second, "[exit 1, ") {
+		t.Errorf("the second: %q", second)
+	}
+}
+
+// TestAgentTimeout checks that a call that reaches its timeout goes on, and that what it writes is in the reply of a later call.
+func TestAgentTimeout(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	h := p.agentHost(t, "")
+	got := h.agentCall("run", object{"code": "echo before; until [ -e go ]; do sleep 0.1; done; echo after; exit 3", "timeoutMs": 1500})
+	m := regexp.MustCompile(`^before\n\[job (bg_[0-9a-f]{16}) runs, .*, timeout after 1.5 s\]$`).FindStringSubmatch(got)
+	if m == nil {
+		t.Fatalf("%q", got)
+	}
+	if got := h.agentCall("job", object{}); !strings.HasPrefix(got, m[1]+": runs, ") {
+		t.Errorf("list: %q", got)
+	}
+	h.run("touch go")
+	if got := h.agentCall("job", object{"action": "wait", "id": m[1]}); !strings.HasPrefix(got, "before\nafter\n[exit 3, ") {
+		t.Errorf("wait: %q", got)
+	}
+	if got := h.agentCall("output", object{"search": "before"}); !strings.Contains(got, "before\nafter\n") {
+		t.Errorf("search: %q", got)
+	}
+	h.agentCall("run", object{"code": "exec sleep 1000", "background": true})
+	if got := h.agentCall("job", object{"action": "signal", "signal": "SIGKILL"}); got != "[SIGKILL sent]" {
+		t.Errorf("signal: %q", got)
+	}
+	if got := h.agentCall("job", object{"action": "wait"}); !strings.HasPrefix(got, "[killed by SIGKILL, ") {
+		t.Errorf("then: %q", got)
+	}
+}
+
+// TestAgentLongOutput checks that long output of a failing test is folded, names the test, and can be read in parts and searched.
+func TestAgentLongOutput(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	h := newPlace(t).agentHost(t, "")
+	got := h.agentCall("run", object{
+		"intent": "refused connections",
+		"code": "for i in $(seq 300); do echo waiting; done; seq 1 9000; echo '--- FAIL: TestOrders (0.10s)'; echo '    db.go:5: connection refused';" +
+			" seq 1 9000; printf 'FAIL\\tapp\\t0.2s\\n'; exit 1",
+	})
+	for _, want := range []string{
+		"waiting\n… same line 300 times\n1\n2\n", "… failed tests:\n9301: --- FAIL: TestOrders (0.10s)\n",
+		"… lines that match \"refused connections\":\n9302:     db.go:5: connection refused\n", "\n9000\nFAIL\tapp\t0.2s\n[exit 1, ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+	m := regexp.MustCompile(`output handle (\S+)\]$`).FindStringSubmatch(got)
+	if m == nil || len(got) > 16<<10 {
+		t.Fatalf("%d bytes, handle %q", len(got), m)
+	}
+	if got := h.agentCall("output", object{"handle": m[1], "lines": "9301-9302"}); got != "--- FAIL: TestOrders (0.10s)\n    db.go:5: connection refused\n[lines 9301-9302 of 18303]" {
+		t.Errorf("lines: %q", got)
+	}
+	if got := h.agentCall("output", object{"search": "connection refused"}); !strings.HasPrefix(got, m[1]+", lines ") {
+		t.Errorf("search: %q", got)
+	}
+}
+
+// TestAgentMany checks that twelve calls at once are all served, although eight may run at a time.
+func TestAgentMany(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	h := newPlace(t).agentHost(t, "")
+	var answers []<-chan *response
+	for n := range 12 {
+		_, answer := h.ask("tools/call", object{"name": "run", "arguments": object{"code": fmt.Sprintf("sleep 0.3; echo %d", n), "timeout": 50}})
+		answers = append(answers, answer)
+	}
+	for n, answer := range answers {
+		if a := <-answer; a == nil || a.Result.IsError || len(a.Result.Content) != 1 || a.Result.Content[0].Text != fmt.Sprintf("%d\n", n) {
+			t.Errorf("%d: %+v", n, a)
+		}
+	}
+}
+
+// TestAgentListed checks which tools are listed, in how many bytes, and that others can be called unless --tools excludes them.
+func TestAgentListed(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	h := p.agentHost(t, "")
+	list := h.must("tools/list", object{})
+	if list.size > 5000 {
+		t.Errorf("tools/list has %d bytes", list.size)
+	}
+	for _, tool := range list.Result.Tools {
+		if tool.OutputSchema != nil {
+			t.Errorf("%s has an output schema", tool.Name)
+		}
+	}
+	if len(list.Result.Tools) < 3 {
+		t.Errorf("%d tools", len(list.Result.Tools))
+	}
+	usual := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", daemon(t).Socket))
+	for _, tool := range usual.must("tools/list", object{}).Result.Tools {
+		if tool.Name == "run" {
+			t.Error("run is listed by default")
+		}
+	}
+	if got := usual.run("echo unlisted"); got != "unlisted\n" {
+		t.Errorf("%q", got)
+	}
+	_, answer := h.ask("tools/call", object{"name": "runtime_execute", "arguments": object{}})
+	if a := <-answer; a == nil || a.Error == nil {
+		t.Errorf("a tool that --tools excludes: %+v", a)
+	}
+}
