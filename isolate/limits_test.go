@@ -144,7 +144,7 @@ func TestDisk(t *testing.T) {
 }
 
 // TestDiskPassed: files without a name count whose descriptors are in a socket, in one that is in a socket itself, or in the table
-// of any thread. Who passes descriptors all the time, and receives them, is not held to account for what others write.
+// of any thread. A user who passes descriptors all the time, and receives them, is not held to account for what others write.
 func TestDiskPassed(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
 	f := newFront(t)

@@ -65,7 +65,7 @@ func boundary(b []byte, limit int) int {
 			return n
 		}
 	}
-	return limit // no rune has so many continuation bytes: each is invalid by itself
+	return limit // a rune has fewer continuation bytes: each is invalid by itself
 }
 
 // validText replaces each invalid sequence of b with U+FFFD. A truncated rune yields one U+FFFD for all of its bytes

@@ -36,7 +36,7 @@ const (
 
 // checks are all checks, in the order of the report. The job of the first one does nothing but run.
 var checks = []check{
-	// Who a job is.
+	// The identity of a job.
 	{
 		"jobs run", "a program runs in a jail of its own",
 		"start corrald as a service, or run with sudo", simple, judgeSimple,

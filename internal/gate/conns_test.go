@@ -138,7 +138,7 @@ func TestIdle(t *testing.T) {
 		Watch(served[n], http.StateIdle)
 	}
 	l.known("g")
-	l.gone(clients[2], "the one that was idle longest, of who has most")
+	l.gone(clients[2], "the one that was idle longest, of the client with the most connections")
 	Watch(served[1], http.StateActive)
 	l.known("h")
 	l.gone(clients[0], "the only idle one")

@@ -62,7 +62,7 @@ type sandboxArgs struct {
 	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds after which the command and all it has started are ended"`
 }
 
-const sandboxDescription = `Run a shell command in a Linux system of your own, isolated from the machine it is on. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls, and are deleted when the session ends. Environment variables, the working directory and processes do not last: each call starts anew, and everything it has started is ended with it.
+const sandboxDescription = `Run a shell command in a Linux system of your own, isolated from the machine it is on. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls, and are deleted when the session ends. Environment variables, the working directory and processes do not last: each call starts a new shell, and everything it has started is ended with it.
 
 Give command (a line for bash: pipes, redirections, several lines) or args (a program and its arguments, run without a shell). The result is JSON: stdout, stderr, exit_code, exec_duration_ms.
 

@@ -70,7 +70,7 @@ func TestProtocol(t *testing.T) {
 		{name: "id too long", send: `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID) + `","method":"ping"}`, code: -32600},
 		{name: "a large number as id", send: `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, want: []string{`"id":9007199254740993`}},
 		{name: "method is not a string", send: `{"jsonrpc":"2.0","id":1,"method":7}`, code: -32600},
-		{name: "params are no object", send: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}`, code: -32602},
+		{name: "params are not an object", send: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}`, code: -32602},
 		{name: "method and result", send: `{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}`, code: -32600},
 		{name: "key twice in the envelope", send: `{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}`, code: -32600, want: []string{`"id":null`}},
 		{name: "id twice", send: `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, code: -32600, want: []string{`"id":null`}},

@@ -218,7 +218,7 @@ func TestBounded(t *testing.T) {
 	}
 	for name, source := range map[string]string{
 		"message":            "fail('" + long + "')",
-		"what is no text":    `fail("\x00\x1b[31m\r\n" + "ü"[:1])`,
+		"invalid UTF-8":      `fail("\x00\x1b[31m\r\n" + "ü"[:1])`,
 		"what acts on it":    `fail("\u009b2J\u202etxt\u2066\u200f")`,
 		"nothing":            "fail()",
 		"name":               "def " + long + "(): fail('x')\n" + long + "()",
