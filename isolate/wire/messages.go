@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math/bits"
+	"strconv"
 
 	"corral/job"
 )
@@ -161,6 +162,20 @@ const (
 	Refused                      // not started; see Step, Errno, Message and Hint
 	outcomeEnd
 )
+
+// outcomeNames are the outcomes in the diagnostic log.
+var outcomeNames = [outcomeEnd]string{
+	Exited: "exited", Deadline: "deadline", Killed: "killed", OverDisk: "over-disk", OverFiles: "over-files", Vanished: "vanished",
+	Refused: "refused",
+}
+
+// String returns the outcome's name, or its number if it has none.
+func (o Outcome) String() string {
+	if o < outcomeEnd && outcomeNames[o] != "" {
+		return outcomeNames[o]
+	}
+	return "outcome " + strconv.Itoa(int(o))
+}
 
 // Result is the reply to a Run, sent when the job has ended or was refused.
 type Result struct {

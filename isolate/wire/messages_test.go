@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,22 @@ func TestDescriptors(t *testing.T) {
 	} {
 		if got := (&Run{Flags: tt.flags}).Descriptors(); got != tt.want || got > MaxDescriptors {
 			t.Errorf("flags %#x: %d, want %d", tt.flags, got, tt.want)
+		}
+	}
+}
+
+// TestOutcomeNames: each outcome has a name of its own, and a number that is not one is shown as such.
+func TestOutcomeNames(t *testing.T) {
+	seen := map[string]bool{}
+	for o := Exited; o < outcomeEnd; o++ {
+		if name := o.String(); seen[name] || strings.HasPrefix(name, "outcome ") {
+			t.Errorf("%d: %q", o, name)
+		}
+		seen[o.String()] = true
+	}
+	for o, want := range map[Outcome]string{0: "outcome 0", outcomeEnd: "outcome " + strconv.Itoa(int(outcomeEnd)), 255: "outcome 255"} {
+		if got := o.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
