@@ -39,6 +39,7 @@ Usage:
   corral index stats|purge|rebuild  full-text index of that output
   corral changes show|diff|apply    changes that jobs of a session made behind an overlay
   corral rootfs import|list|remove  root file systems for sessions
+  corral token create|rotate|revoke tokens of clients of corral serve
   corral audit tail|show|verify     audit log
   corral completion bash|zsh|fish   completion of the command line
   corral version                    print the version

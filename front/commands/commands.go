@@ -12,6 +12,7 @@ import (
 	"corral/front/cli/policy"
 	"corral/front/cli/repo"
 	"corral/front/cli/rootfs"
+	"corral/front/cli/token"
 	"corral/front/server"
 	"corral/internal/commandline"
 	"corral/internal/usage"
@@ -40,6 +41,7 @@ func Table() []Row {
 		{"repo", repo.Help, repo.Command},
 		{"rootfs", rootfs.Help, rootfs.Command},
 		{"serve", server.HTTPHelp, server.HTTP},
+		{"token", token.Help, token.Command},
 	}
 }
 

@@ -75,7 +75,7 @@ func Exec(args []string) (int, error) {
 	if err != nil {
 		return cli.Failure, err
 	}
-	e := &execListeners{backend: b, options: b.Config.ExecServer}
+	e := &execListeners{backend: b, options: b.Config.ExecServer, tokens: s.tokensOf(b)}
 	if asked != nil {
 		e.options.Listen = asked
 	}
@@ -94,6 +94,7 @@ func Exec(args []string) (int, error) {
 type execListeners struct {
 	backend *front.Backend
 	options config.ExecServer
+	tokens  *tokens
 	serves  []func(ctx context.Context, serve transport.Handler) error
 	closes  []func() error
 }
@@ -181,7 +182,7 @@ func (e *execListeners) openWeb(address string) error {
 	e.backend.Log.Info("serving", "url", "ws://"+l.Addr().String())
 	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
 		return transport.ServeWeb(ctx, l, transport.WebOptions{
-			Authenticate: execAuthenticate(e.backend.Config.Principals), Log: e.backend.Log, Ready: e.backend.Supervisor.Ready,
+			Authenticate: execAuthenticate(e.tokens), Log: e.backend.Log, Ready: e.backend.Supervisor.Ready,
 			Hosts: append(ownHosts(address, l.Addr()), e.options.AllowedHosts...),
 		}, serve)
 	})
@@ -190,8 +191,8 @@ func (e *execListeners) openWeb(address string) error {
 
 // execAuthenticate identifies callers by their tokens. A token that is restricted to some tools must include
 // command_exec.
-func execAuthenticate(ps config.Principals) func(token string) (rpc.Caller, bool) {
-	known := authenticate(ps)
+func execAuthenticate(t *tokens) func(token string) (rpc.Caller, bool) {
+	known := authenticate(t)
 	return func(token string) (rpc.Caller, bool) {
 		c, ok := known(token)
 		ok = ok && (c.Tools == nil || slices.Contains(c.Tools, "command_exec"))

@@ -61,7 +61,7 @@ func HTTP(args []string) (int, error) {
 	}
 	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
 	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
-		Authenticate: authenticate(b.Config.Principals),
+		Authenticate: authenticate(s.tokensOf(b)),
 		Origins:      b.Config.HTTP.AllowedOrigins,
 		Hosts:        append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
 		Idle:         b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
@@ -97,12 +97,12 @@ func ownHosts(given string, bound net.Addr) []string {
 func tokenPrincipal(p config.Principal) string { return "token:" + p.Name }
 
 // authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
-func authenticate(ps config.Principals) func(token string) (tool.Caller, bool) {
-	if len(ps) == 0 {
+func authenticate(t *tokens) func(token string) (tool.Caller, bool) {
+	if len(t.now) == 0 {
 		return nil
 	}
 	return func(token string) (tool.Caller, bool) {
-		p, ok := ps.Authenticate(token)
+		p, ok := t.authenticate(token)
 		return tool.Caller{Principal: tokenPrincipal(p), Repos: p.Repos, Tools: agent.Expand(p.Tools)}, ok
 	}
 }

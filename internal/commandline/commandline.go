@@ -55,7 +55,7 @@ var placeholders = map[string]Kind{
 	"DIR": Directory, "FILE": File, "SOCKET": File, "PATH": File, "SOURCE": File, "REQUEST.json": File,
 	"PROGRAM": CommandLine,
 	"MODE":    Fixed, "WHAT": Fixed, "WORD": Fixed, "LEVEL": Fixed, "PROFILE": Fixed,
-	"ID": Free, "ID,...": Free, "NAME": Free, "NAME,...": Free, "NAME=VALUE": Free, "HANDLE": Free, "SIZE": Free, "N": Free,
+	"ID": Free, "ID,...": Free, "NAME": Free, "NAME,...": Free, "NAME=VALUE": Free, "HANDLE": Free, "SIZE": Free, "TIME": Free, "N": Free,
 	"USER": Free, "ADDRESS": Free, "HOST:PORT": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
 	"JOB|SEQ": Free,
 	// Examples in place of a name.

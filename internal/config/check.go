@@ -99,6 +99,17 @@ func (l *loader) checkOverlap(i int) {
 	}
 }
 
+// sharesToken reports whether one token, current or previous, is both p's and o's.
+func (p Principal) sharesToken(o Principal) bool {
+	none := [32]byte{}
+	for _, mine := range [][32]byte{p.Hash, p.Previous} {
+		if mine != none && (mine == o.Hash || mine == o.Previous) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkPrincipals checks the list of principals.
 func (l *loader) checkPrincipals() {
 	for i, at := range l.principals {
@@ -110,11 +121,17 @@ func (l *loader) checkPrincipals() {
 			at.Failf("missing `%s` of a principal", []string{"name", "token_sha256"}[missing])
 			continue
 		}
+		if (p.Previous == [32]byte{}) != (p.PreviousExpires == 0) {
+			at.Failf("`previous_sha256` and `previous_expires` of a principal need each other")
+		}
+		if p.Previous == p.Hash && p.Hash != [32]byte{} {
+			at.Failf("`previous_sha256` is `token_sha256`: the token would outlive `expires`")
+		}
 		for j, o := range l.Principals[:i] {
 			switch {
 			case p.Name != "" && o.Name == p.Name:
 				at.Failf("duplicate principal %q, first at %s", strict.Shorten(p.Name), l.principals[j].Place())
-			case p.Hash == o.Hash && p.Hash != [32]byte{}:
+			case p.sharesToken(o):
 				at.Failf("principal %q has the token of %q at %s", strict.Shorten(p.Name), strict.Shorten(o.Name), l.principals[j].Place())
 			}
 		}

@@ -165,8 +165,8 @@ func TestFull(t *testing.T) {
 		Output:    Output{Keep: 1 << 20},
 		Artifacts: Artifacts{TTL: time.Hour, MaxCount: 5, MaxBytes: 2 << 20, Fsync: Each},
 		Principals: Principals{
-			{"ci", sha256.Sum256([]byte("1")), []string{"app", "Das B"}, []string{"runtime_execute"}},
-			{"ada.l-1", sha256.Sum256([]byte("2")), nil, nil},
+			{Name: "ci", Hash: sha256.Sum256([]byte("1")), Repos: []string{"app", "Das B"}, Tools: []string{"runtime_execute"}},
+			{Name: "ada.l-1", Hash: sha256.Sum256([]byte("2"))},
 		},
 		HTTP: HTTP{
 			Listen: "[::1]:80", AllowedHosts: []string{"a.example", "b.example:8080"},

@@ -19,13 +19,17 @@ type Edit struct {
 	AddRepo      *Repo
 	RemoveRepo   string // an id
 	AddPrincipal *Principal
+	Rotate       *Rotation
+	// RemovePrincipal is the name of a principal, whose token is revoked by that.
+	RemovePrincipal string
 }
 
-// A Change is what an Edit does to the file called Name: it creates an entry file, removes one (with nil Content), or replaces the
-// configuration file.
+// A Change is what an Edit does to the file called Name: it creates an entry file, removes one (with nil Content) or replaces one, or
+// replaces the configuration file.
 type Change struct {
 	Name    string
 	Content []byte
+	Replace bool // Content is that of an entry file that exists
 }
 
 // Apply returns the change that e makes beside or in the configuration file at path, and the configuration before and after it.
@@ -33,6 +37,10 @@ func (e Edit) Apply(path string, files Files) (change Change, before, after Conf
 	l, err := load([]Files{files}, lookupUser)
 	if err != nil {
 		return change, before, after, err
+	}
+	if e.Rotate != nil || e.RemovePrincipal != "" {
+		change, after, err = e.changePrincipal(path, l, files)
+		return change, l.Config, after, err
 	}
 	want, at, err := e.change(path, l)
 	if err != nil {
@@ -49,7 +57,7 @@ func (e Edit) Apply(path string, files Files) (change Change, before, after Conf
 		change.Name = l.repos[at].File()
 		files.Repos = slices.DeleteFunc(slices.Clone(files.Repos), func(f File) bool { return f.Name == change.Name })
 	default:
-		change = Change{files.Main.Name, withoutLines(string(files.Main.Content), l.roots[0], l.repos[at].Node)}
+		change = Change{Name: files.Main.Name, Content: withoutLines(string(files.Main.Content), l.roots[0], l.repos[at].Node)}
 		files.Main = &File{change.Name, change.Content}
 	}
 	after, err = parse([]Files{files}, lookupUser)
@@ -165,13 +173,13 @@ func added(path, dir, id string, others []File, content string) Change {
 	if !plainName(id) || id[0] == '.' || slices.ContainsFunc(others, taken) {
 		file = name(fmt.Sprintf("entry-%x", sha256.Sum256([]byte(id))))
 	}
-	return Change{file, []byte(content)}
+	return Change{Name: file, Content: []byte(content)}
 }
 
 // inserted returns files with the one of a change, in lexical order.
 func inserted(files []File, change Change) []File {
 	at, _ := slices.BinarySearchFunc(files, change.Name, func(f File, name string) int { return strings.Compare(f.Name, name) })
-	return slices.Insert(slices.Clone(files), at, File(change))
+	return slices.Insert(slices.Clone(files), at, File{change.Name, change.Content})
 }
 
 // withoutLines returns content without an entry of repos and the comment above it, and without the key if it was the only entry. It

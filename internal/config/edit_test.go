@@ -23,7 +23,7 @@ func TestEdit(t *testing.T) {
 	readonly := job.ReadOnly
 	const listed = "# mine\nversion: 1   # of the format\n\n# The directories.\nrepos:\n  # the first\n  - path: /srv/a   # at work\n" +
 		"    users:\n      - 0\n\n  # the second\n  - path: /srv/b\n    id: 'other'\n  # - path: /srv/later\n\n# How long?\njail_idle:  5m\n"
-	principal := Principal{"ci", sha256.Sum256([]byte("1")), []string{"a", "b c"}, []string{"x"}}
+	principal := Principal{Name: "ci", Hash: sha256.Sum256([]byte("1")), Repos: []string{"a", "b c"}, Tools: []string{"x"}}
 	for _, tt := range []struct {
 		name    string
 		edit    Edit
@@ -138,7 +138,7 @@ func FuzzEdit(f *testing.F) {
 		now := files(string(content))
 		change, _, after, err := Edit{AddRepo: &Repo{ID: "new", Path: "/srv/new"}}.Apply("/c/f", now)
 		if err == nil {
-			now.Repos = []File{File(change)}
+			now.Repos = []File{{change.Name, change.Content}}
 			if len(after.Repos) != len(before.Repos)+1 || after.MaxJobs != before.MaxJobs {
 				t.Errorf("%+v\n%s", after, content)
 			}

@@ -247,7 +247,7 @@ func TestUpdateEntries(t *testing.T) {
 	repos := filepath.Join(filepath.Dir(main), reposDir)
 	user := LoadOptions{User: true, Own: true, Links: true}
 	do := func(name string, content []byte) error {
-		return Update(main, user, func(Files) (Change, error) { return Change{name, content}, nil })
+		return Update(main, user, func(Files) (Change, error) { return Change{Name: name, Content: content}, nil })
 	}
 	file := filepath.Join(repos, "x.yaml")
 	if err := do(file, []byte("path: /x\n")); err != nil || contentOf(t, file) != "path: /x\n" || namesIn(t, repos) != "x.yaml" {
@@ -278,7 +278,7 @@ func TestUpdateEntries(t *testing.T) {
 	// A file that another program creates meanwhile stays.
 	theirs := filepath.Join(repos, "y.yaml")
 	err := Update(main, user, func(Files) (Change, error) {
-		return Change{theirs, []byte("path: /y\n")}, os.WriteFile(theirs, []byte("path: /theirs\n"), 0o600)
+		return Change{Name: theirs, Content: []byte("path: /y\n")}, os.WriteFile(theirs, []byte("path: /theirs\n"), 0o600)
 	})
 	if !errors.Is(err, os.ErrExist) || contentOf(t, theirs) != "path: /theirs\n" || namesIn(t, repos) != "README x.yaml y.yaml" {
 		t.Errorf("meanwhile: %v, %s", err, namesIn(t, repos))

@@ -47,6 +47,7 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"variable":       strict.Text("a variable's name (letters, digits and underscores)", variable),
 			"value":          valueForm,
 			"hash":           hashForm,
+			"config.Instant": instantForm,
 			"address":        strict.Text("HOST:PORT such as 127.0.0.1:7070", address),
 			"host":           strict.Text("a host's name such as build.example.org (no wildcards)", hostName),
 			"origin":         strict.Text("an origin such as https://build.example.org (no wildcards)", origin),
@@ -172,6 +173,28 @@ var hashForm = strict.Form{
 		return [32]byte(b), nil
 	},
 	Write: func(v any) string { return fmt.Sprintf("\"%x\"", v) },
+}
+
+// An Instant is a point in time, in seconds since the Unix epoch; 0 is unset.
+type Instant int64
+
+// At returns the instant of t.
+func At(t time.Time) Instant { return Instant(t.Unix()) }
+
+// String returns the instant as RFC 3339 has it, in UTC.
+func (i Instant) String() string { return time.Unix(int64(i), 0).UTC().Format(time.RFC3339) }
+
+// instantForm is the form of a point in time.
+var instantForm = strict.Form{
+	What: "a time such as \"2026-12-23T10:00:00Z\" (RFC 3339)", Tags: []string{"!!str", "!!timestamp"},
+	Parse: func(s, _ string) (any, error) {
+		t, err := time.Parse(time.RFC3339, s)
+		if err == nil && t.Unix() <= 0 {
+			err = errors.New("before 1970")
+		}
+		return Instant(t.Unix()), err
+	},
+	Write: func(v any) string { return strconv.Quote(v.(Instant).String()) },
 }
 
 // collectorForm is the form of a collector's URL. Another text is not repeated in an error: it may have a password.

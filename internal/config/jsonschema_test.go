@@ -38,6 +38,7 @@ var formSchemas = map[string]string{
 	"program":        `{"type": "string", "pattern": "^(/.+|[^/]+)$"}`,
 	"tool":           `{"type": "string", "pattern": "^[a-z0-9_]{1,64}$"}`,
 	"hash":           `{"type": "string", "pattern": "^[0-9a-fA-F]{64}$"}`,
+	"config.Instant": `{"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9]{2}:[0-9]{2})$"}`,
 	"address":        `{"type": "string", "pattern": "^.+:[0-9]{1,5}$"}`,
 	"host":           `{"type": "string", "pattern": "^[^/?#@*, ]{1,255}$"}`,
 	"origin":         `{"type": "string", "pattern": "^[a-z][a-z0-9+.-]*://[^/?#@*, ]+$"}`,

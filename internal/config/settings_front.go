@@ -59,6 +59,14 @@ type Principal struct {
 	Name string `yaml:"name" form:"name" without:"required" example:"ci"`
 	// SHA-256 of the token in 64 hex digits, in quotes.
 	Hash [32]byte `yaml:"token_sha256" form:"hash" without:"required" example:"\"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\""`
+	// When the token was made.
+	Created Instant `yaml:"created" without:"unknown" example:"\"2026-11-23T10:00:00Z\""` // 0 is unknown
+	// When the token stops being accepted.
+	Expires Instant `yaml:"expires" without:"never" example:"\"2026-12-23T10:00:00Z\""` // 0 is never
+	// SHA-256 of the token before the last `corral token rotate`. It is accepted until `previous_expires`.
+	Previous [32]byte `yaml:"previous_sha256" form:"hash" without:"none" example:"\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\""` // zero is none
+	// When that token stops being accepted.
+	PreviousExpires Instant `yaml:"previous_expires" without:"none" example:"\"2026-11-24T10:00:00Z\""` // 0 is none
 	// Ids of the repositories that it may use.
 	Repos []string `yaml:"repos" form:"repo-id" list:"some" without:"all" example:"[shared]"` // nil is all
 	// Names of the tools that it may call, without dots.

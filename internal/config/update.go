@@ -190,18 +190,18 @@ func setOwner(f *os.File, was os.FileInfo, public bool) error {
 	return f.Chmod(mode) // after chown(2), which may clear bits
 }
 
-// updateEntry creates or removes an entry file beside the configuration file at path. files are the entry files that exist.
+// updateEntry creates, replaces or removes an entry file beside the configuration file at path. files are the entry files that exist.
 func updateEntry(dir *os.File, path string, change Change, files []File, o LoadOptions) error {
 	kind, base := filepath.Base(filepath.Dir(change.Name)), filepath.Base(change.Name)
 	exists := slices.ContainsFunc(files, func(f File) bool { return f.Name == change.Name })
 	switch {
 	case change.Name != filepath.Join(filepath.Dir(path), kind, base) || kind != reposDir && kind != principalsDir ||
-		!isEntry(base) || exists != (change.Content == nil):
+		!isEntry(base) || exists != (change.Content == nil || change.Replace):
 		return fmt.Errorf("%q is not an entry file beside %s that can be changed", change.Name, path)
-	case change.Content != nil && (len(files) >= maxEntries || len(change.Content) > maxEntrySize):
+	case change.Content != nil && (len(files) >= maxEntries && !change.Replace || len(change.Content) > maxEntrySize):
 		return fmt.Errorf("%s would be more than %d files, or have more than %d bytes", change.Name, maxEntries, maxEntrySize)
 	}
-	if change.Content != nil {
+	if change.Content != nil && !change.Replace {
 		if err := makeEntries(dir, kind, o.Trusted); err != nil {
 			return err
 		}
@@ -211,6 +211,9 @@ func updateEntry(dir *os.File, path string, change Change, files []File, o LoadO
 		return errors.Join(err, fmt.Errorf("%s cannot be changed", change.Name))
 	}
 	defer entries.Close()
+	if change.Replace {
+		return replaceEntry(entries, change, o)
+	}
 	if change.Content != nil {
 		return replace(entries, change.Name, change.Content, nil, o.Trusted)
 	}
@@ -218,6 +221,23 @@ func updateEntry(dir *os.File, path string, change Change, files []File, o LoadO
 		return &os.PathError{Op: "unlink", Path: change.Name, Err: err}
 	}
 	return entries.Sync()
+}
+
+// replaceEntry replaces an entry file that exists, which keeps its owner and its mode.
+func replaceEntry(entries *os.File, change Change, o LoadOptions) error {
+	f, err := openAt(entries, change.Name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := checkFile(f, maxEntrySize, o.forEntries()); err != nil {
+		return err
+	}
+	was, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return replace(entries, change.Name, change.Content, was, o.Trusted)
 }
 
 // makeEntries creates a directory of entry files in dir, which readers of public files can read whatever the umask is.

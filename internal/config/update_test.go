@@ -44,7 +44,7 @@ func rewriteFile(path string, o LoadOptions, edit func(old []byte) ([]byte, erro
 			old = files.Main.Content
 		}
 		content, err := edit(old)
-		return Change{path, content}, err
+		return Change{Name: path, Content: content}, err
 	})
 }
 

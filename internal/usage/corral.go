@@ -23,6 +23,7 @@ Usage:
   corral repo add|list|remove                the repositories that are served
   corral config check|show|init|token        the configuration
   corral rootfs import|list|remove           root file systems for sessions
+  corral token create|rotate|revoke|list     tokens of clients of corral serve
   corral doctor                              check what this host can enforce
   corral version                             print the version
   corral completion bash|zsh|fish            print a script that completes the command line

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"corral/front"
+	"corral/internal/config"
+)
+
+// tokenInterval is how long a change of a token may go unnoticed: half of the second that is promised.
+const tokenInterval = 500 * time.Millisecond
+
+// tokens are the principals of a running server. Their entries are read again while the server runs, so that a token that was
+// revoked, or made, counts without a restart.
+//
+// They are read when a request comes and the last reading is older than tokenInterval, whatever the number of requests: an
+// idle server reads nothing. That is simpler than inotify, which reports nothing about a directory that does not exist yet,
+// a queue that overflowed, or files on NFS.
+type tokens struct {
+	read func() (config.Principals, error)
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	now   config.Principals // guarded by mu
+	after time.Time         // guarded by mu: the time of the last reading
+	fault string            // guarded by mu: why the files could not be read then
+}
+
+// tokensOf returns the principals of a server's configuration, which it reads again from the same files.
+func (s *serving) tokensOf(b *front.Backend) *tokens {
+	return &tokens{
+		now: b.Config.Principals, after: time.Now(), log: b.Log,
+		read: func() (config.Principals, error) {
+			c, err := config.LoadFront(config.FrontSources(os.Getenv, s.config)...)
+			return c.Principals, err
+		},
+	}
+}
+
+// authenticate returns the principal of a token that is valid now.
+func (t *tokens) authenticate(token string) (config.Principal, bool) {
+	return t.current().Authenticate(token, time.Now())
+}
+
+// current returns the principals, read at most tokenInterval ago. While the files have a mistake, those before it apply: an
+// operator who edits a file does not lock every client out. corral token writes files as a whole, so it never leaves one that
+// is faulty.
+func (t *tokens) current() config.Principals {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.after) < tokenInterval {
+		return t.now
+	}
+	read, err := t.read()
+	t.after = time.Now()
+	if err != nil {
+		if fault := err.Error(); fault != t.fault {
+			t.fault = fault
+			t.log.Error("the tokens could not be read again: those read before apply", "error", err)
+		}
+		return t.now
+	}
+	t.now, t.fault = read, ""
+	return t.now
+}
