@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,3 +80,12 @@ func NewEscaper(f *os.File) *Escaper {
 
 // WriteJSON writes v as indented JSON.
 func WriteJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
+
+// PrintJSON writes v as indented JSON to standard output. It returns the exit code 0, or Failure with the error.
+func PrintJSON(v any) (int, error) {
+	out := NewEscaper(os.Stdout)
+	if err := errors.Join(WriteJSON(out, v), out.Flush()); err != nil {
+		return Failure, err
+	}
+	return 0, nil
+}

@@ -226,16 +226,13 @@ func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base,
 
 // print prints the bases.
 func (o *indexCall) print(all []*baseEntry) (int, error) {
-	out := cli.NewEscaper(os.Stdout)
 	if o.json {
-		if err := errors.Join(cli.WriteJSON(out, all), out.Flush()); err != nil {
-			return cli.Failure, err
-		}
-		return 0, nil
+		return cli.PrintJSON(all)
 	}
 	if len(all) == 0 {
 		return cli.Print("nothing is indexed\n")
 	}
+	out := cli.NewEscaper(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if o.verb == "purge" {
 		fmt.Fprintln(w, "REMOVED OF\tCLIENT\tSOURCES\tSECTIONS\tTEXT\tDISK\tOLDEST\tNEWEST")

@@ -255,16 +255,13 @@ func (o *options) list(stores []*artifact.Store) (int, error) {
 	}
 	slices.SortStableFunc(all, func(a, b *artifact.Manifest) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	all = all[:min(len(all), o.max)]
-	out := cli.NewEscaper(os.Stdout)
 	if o.json {
-		if err := errors.Join(cli.WriteJSON(out, all), out.Flush()); err != nil {
-			return cli.Failure, err
-		}
-		return 0, nil
+		return cli.PrintJSON(all)
 	}
 	if len(all) == 0 {
 		return cli.Print("no output is stored\n")
 	}
+	out := cli.NewEscaper(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "HANDLE\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")
 	for _, m := range all {
