@@ -88,7 +88,7 @@ test-setup:
 setup-vm:
 	@. /etc/os-release; [ "$$ID" != debian ] || scripts/setup vm
 
-cover: test-setup build ## line coverage of each package by all of its tests, as root, into coverage.out
+cover: test-setup build ## line coverage of each package by all tests, as root, into coverage.out; PKG, RUN
 	$(GO) run -tags '$(TAGS)' ./scripts/test all $(CHOICE) -cover coverage.out
 
 soak: test-setup setup-vm build ## everything in full, for hours, as root; continues where it was stopped (scripts/soak has options)

@@ -58,7 +58,7 @@ func (r *runner) buildOnce(ctx context.Context, list []testPackage, race bool) e
 		args = append(args, "-race")
 	}
 	if r.cover != "" {
-		args = append(args, "-cover", "-covermode=atomic")
+		args = append(args, "-cover", "-covermode=atomic", "-coverpkg=./...") // tests of one package run code of others
 	}
 	for _, p := range list {
 		args = append(args, p.path)

@@ -140,6 +140,13 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 	cmd := r.command(ctx, r.test2json, args...)
 	cmd.Dir = b.pkg.dir
 	cmd.Env = append(r.environment(b.phase), r.goEnvironment...)
+	if r.cover != "" {
+		children, err := coverDir(dir)
+		if err != nil {
+			return fail(err)
+		}
+		cmd.Env = append(cmd.Env, "GOCOVERDIR="+children)
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -163,7 +170,7 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 		}
 	}
 	if r.cover != "" {
-		if err := r.profiles.add(profile); err != nil {
+		if err := errors.Join(r.profiles.add(profile), r.profiles.addChildren(ctx, dir)); err != nil {
 			return fail(err)
 		}
 	}

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +54,28 @@ func (p *profiles) add(file string) error {
 		p.blocks[f[0]] = block{n, p.blocks[f[0]].covered || f[2] != "0"}
 	}
 	return nil
+}
+
+// coverDir makes the directory of the test process in dir to which test binaries that run as child processes, also of other
+// users, write their coverage (GOCOVERDIR). Without it they write a warning to standard error.
+func coverDir(dir string) (string, error) {
+	path := filepath.Join(dir, "cover")
+	return path, errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, 0o777))
+}
+
+// addChildren adds what child processes wrote to coverDir(dir).
+func (p *profiles) addChildren(ctx context.Context, dir string) error {
+	children := filepath.Join(dir, "cover")
+	if entries, err := os.ReadDir(children); err != nil || len(entries) == 0 {
+		return err
+	}
+	profile := filepath.Join(dir, "children")
+	cmd := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+children, "-o="+profile)
+	// A child that was killed while it wrote has left a file that is not one. Other files are read nevertheless.
+	if out, err := cmd.CombinedOutput(); err != nil && len(out) > 0 {
+		fmt.Fprintf(os.Stderr, "coverage of child processes: %s\n", out)
+	}
+	return p.add(profile)
 }
 
 // write writes the total to a file for `go tool cover`, and the coverage of each package to out.

@@ -322,7 +322,8 @@ func program(t *testing.T, archive []byte, attr *syscall.SysProcAttr, dir string
 	defer exe.Close()
 	cmd := exec.Command("/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{exe}
-	cmd.Env = append(env, "UNPACK_TEST_DIR="+dir)
+	// Without GOCOVERDIR, a binary for coverage writes a warning to standard error.
+	cmd.Env = append(env, "UNPACK_TEST_DIR="+dir, "GOCOVERDIR="+os.Getenv("GOCOVERDIR"))
 	cmd.SysProcAttr = attr
 	cmd.Stdin = bytes.NewReader(archive)
 	var out, errs bytes.Buffer
