@@ -86,7 +86,7 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if j.session != nil {
 		a := assembly{&j.view, j.init, u, dir, j.late}
 		if err := a.assemble(); err != nil {
-			return refuseSmall(fmt.Errorf("the session's layer: %w", err))
+			return refuseLayer(fmt.Errorf("the session's layer: %w", err))
 		}
 	}
 	if j.session == nil { // a job is waiting for the jail: its slot is made while the scanner starts

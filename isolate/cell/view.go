@@ -251,9 +251,18 @@ func (a *assembly) assembleImage() error {
 	return nil
 }
 
-// refuseSmall turns ENOSPC into a refusal: the client's layer is too small for what a session needs before its first
-// job.
-func refuseSmall(err error) error {
+// refuseLayer turns errors of a client's layer into refusals: it is too small for what a session needs before its first
+// job, or its file system is damaged. A file system of which the host's disk lost blocks may be mounted without an error,
+// because its superblock says that it was unmounted; ext4 reports the damage when it reads a directory or an inode.
+func refuseLayer(err error) error {
+	for _, damage := range []error{unix.EBADMSG, unix.EUCLEAN, unix.EIO} { // a checksum, a structure, a read
+		if errors.Is(err, damage) {
+			return &job.Refusal{
+				Step: "session", Message: fmt.Sprintf("%v: %v", layer.ErrDamaged, err),
+				Hint: "recover files with e2fsck(8) and debugfs(8), or discard the layer",
+			}
+		}
+	}
 	if !errors.Is(err, unix.ENOSPC) {
 		return err
 	}
