@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"corral/mcp/agent"
 	"corral/mcp/ctxtools"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
@@ -15,7 +17,8 @@ import (
 // TestPublishedDefinitions: what tools/list publishes about each tool is the file of its name in testdata/definitions. Clients depend
 // on names, types and bounds; UPDATE=1 writes the files again after a deliberate change.
 func TestPublishedDefinitions(t *testing.T) {
-	for _, tool := range append([]tool.Tool{&execute.Execute{}, &execute.QueryOutput{}, &execute.Sandbox{Repos: []string{"app"}}, &execute.Starlark{}}, (&ctxtools.Suite{}).Tools()...) {
+	contract := []tool.Tool{&execute.Execute{}, &execute.QueryOutput{}, &execute.Sandbox{Repos: []string{"app"}}, &execute.Starlark{}}
+	for _, tool := range slices.Concat(contract, (&ctxtools.Suite{}).Tools(), (&agent.Suite{}).Tools()) {
 		var got bytes.Buffer
 		e := json.NewEncoder(&got)
 		e.SetEscapeHTML(false)

@@ -4,6 +4,7 @@
 //   - run: what tools that run jobs share, as the description of a job's outcome.
 //   - execute: runtime_execute, runtime_query_output, sandbox_exec and starlark_run.
 //   - ctxtools: ctx_execute, ctx_search and their siblings, with the state that they share.
+//   - agent: run, output and job, which replace an agent's shell.
 //   - server: the protocol over stdio and HTTP. It knows tools by the interface tool.Tool.
 //
 // A front-end makes the tools with what they need to run, and a server with the tools.

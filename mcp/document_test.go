@@ -11,6 +11,7 @@ import (
 
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
+	"corral/mcp/agent"
 	"corral/mcp/ctxtools"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
@@ -48,6 +49,26 @@ func TestDocuments(t *testing.T) {
 		}
 		if !strings.Contains(string(page), d.Dotted) {
 			t.Errorf("%s: the page has no %s", d.Name, d.Dotted)
+		}
+	}
+}
+
+// TestAgentDocument: the page of the tools for agents documents every argument of each, and no others.
+func TestAgentDocument(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "docs", "interfaces", "agent.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range (&agent.Suite{}).Tools() {
+		var want []string
+		for _, p := range mcptest.ReadSchema(t, tool.Definition().Input).Properties {
+			want = append(want, p.Name)
+		}
+		got := documented(string(page), tool.Name())
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the page has %q, the schema %q", tool.Name(), got, want)
 		}
 	}
 }
