@@ -346,6 +346,10 @@ func TestSessionRefusals(t *testing.T) {
 		"unknown tool":         {overlay, "session", func(s *job.Spec) { s.Tool = "rm" }},
 		"unpack":               {overlay, "session", func(s *job.Spec) { s.Tool = job.ToolUnpack }},
 		"changes of direct":    {direct, "session", func(s *job.Spec) { s.Tool = job.ToolChanges }},
+		"edit in a root":       {direct, "session", func(s *job.Spec) { s.Tool = job.ToolEdit }},
+		"edit on a terminal":   {overlay, "request", func(s *job.Spec) { s.Tool, s.Terminal = job.ToolEdit, job.Size{Rows: 1, Cols: 1} }},
+		"edit of nothing":      {job.Session{}, "workspace", func(s *job.Spec) { s.Tool, s.Workspace = job.ToolEdit, job.NoRepo }},
+		"edit without session": {job.Session{}, "request", func(s *job.Spec) { s.Tool, s.Terminal = job.ToolEdit, job.Size{Rows: 1, Cols: 1} }},
 		"tool, no session":     {job.Session{}, "session", func(s *job.Spec) { s.Tool = job.ToolChanges }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,8 @@ type Request struct {
 	// Command is a program and its arguments, run unchanged: there is no runtime then, and Executable, Args and Code
 	// stay empty. A program without a slash is looked up in the job's PATH.
 	Command []string
+	// Builtin is a program of corral's own that runs in place of Command[0]: ToolEdit, or ToolNone.
+	Builtin Tool
 	// Executable is the program that runs the code; "" lets the runtime choose.
 	Executable string
 	Args       []string // for the program, or for the code

@@ -118,7 +118,13 @@ const (
 	// ToolStarlark interprets a Starlark program, one of the Spec's Files. It runs without a session, with Workspace
 	// NoRepo and without a terminal, and always with the strictest profile, whatever is set for the repository.
 	ToolStarlark Tool = "starlark"
+	// ToolEdit changes one file of the repository, as standard input describes (see package edit). It sees the repository
+	// as any job with its Spec does, and has the rights of one. It has no terminal, and no root file system of its own.
+	ToolEdit Tool = "edit"
 )
+
+// InRepository reports whether the program works in the repository as the jobs of its session see it.
+func (t Tool) InRepository() bool { return t == ToolNone || t == ToolEdit }
 
 // LayerDir is where ToolChanges finds the upper directory of the session's overlay.
 const LayerDir = "/var/layer"

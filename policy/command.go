@@ -19,6 +19,19 @@ const (
 
 func (c *chain) isCommand() bool { return len(c.r.Command) > 0 }
 
+// builtin denies a program of corral's own that a client cannot request, or that could not run.
+func (c *chain) builtin() []string {
+	switch r := c.r; {
+	case r.Builtin == job.ToolNone:
+		return nil
+	case r.Builtin != job.ToolEdit:
+		return []string{fmt.Sprintf("Program %q cannot be requested", r.Builtin)}
+	case r.Root || r.Terminal != (job.Size{}):
+		return []string{fmt.Sprintf("Program %q has no terminal, and no root file system of its own", r.Builtin)}
+	}
+	return nil
+}
+
 // commandWords denies a command that cannot be executed.
 func commandWords(c *chain) []string {
 	total := 0
@@ -38,7 +51,7 @@ func commandWords(c *chain) []string {
 // executables, if there is one. A name on the list allows only programs that no file of a repository can pose as.
 func allowedCommand(c *chain) []string {
 	list, program := c.p.rules.Executables, c.r.Command[0]
-	if list == nil {
+	if list == nil || c.r.Builtin != job.ToolNone { // corral's own program is not one of the host
 		return nil
 	}
 	dirs := filepath.SplitList(c.p.installed.Path())

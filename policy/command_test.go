@@ -108,6 +108,16 @@ func TestCommandChain(t *testing.T) {
 		{"direct, in a read-only repository", []string{"make"}, in("narrow", job.Direct), "workspace", `Workspace "direct" is refused: the repository is configured as "readonly"`},
 		{"a layer, in a read-only repository", []string{"make"}, in("narrow", job.Overlay), "workspace", `Workspace "overlay" is refused: the repository is configured as "readonly"`},
 		{"timeout", []string{"make"}, func(_ *Rules, r *job.Request) { r.Limits.Wall = job.Unlimited }, "timeout", "Requested timeout (unlimited) exceeds maximum (60000ms)"},
+		{"builtin", []string{"edit"}, func(rules *Rules, r *job.Request) {
+			rules.Executables, r.Builtin = []string{"bash"}, job.ToolEdit
+		}, "", ""},
+		{"builtin that clients cannot request", []string{"changes"}, func(_ *Rules, r *job.Request) { r.Builtin = job.ToolChanges }, "runtime.allowed", `Program "changes" cannot be requested`},
+		{"builtin with a terminal", []string{"edit"}, func(_ *Rules, r *job.Request) {
+			r.Builtin, r.Terminal = job.ToolEdit, job.Size{Rows: 1, Cols: 1}
+		}, "runtime.allowed", `Program "edit" has no terminal, and no root file system of its own`},
+		{"builtin with a root", []string{"edit"}, func(_ *Rules, r *job.Request) {
+			r.Builtin, r.Root, r.Dir = job.ToolEdit, true, "/"
+		}, "runtime.allowed", `Program "edit" has no terminal, and no root file system of its own`},
 		{"the operator", []string{"make"}, func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,6 +125,9 @@ func TestCommandChain(t *testing.T) {
 			command(tt.argv...)(&rules, &r)
 			tt.change(&rules, &r)
 			d := decide(t, rules, installed, r)
+			if d.Allowed() && d.Spec.Tool != r.Builtin {
+				t.Errorf("runs %q, want %q", d.Spec.Tool, r.Builtin)
+			}
 			if d.Rule != tt.rule || tt.rule != "" && !slices.Equal(d.Reasons, []string{tt.want}) || (d.Spec.Args != nil) != (tt.rule == "") {
 				t.Errorf("%s: %q, %q", d.Rule, d.Reasons, d.Spec.Args)
 			}

@@ -36,7 +36,7 @@ func (c *chain) spec() job.Spec {
 	c.env = c.environment(env)
 	s := job.Spec{
 		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
-		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal,
+		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin,
 	}
 	if s.Workspace == job.Direct {
 		s.Protect = c.protect()
@@ -86,11 +86,12 @@ type extra struct {
 	workspace string // as requested, "" if not
 	protect   string // that applies, "" if none
 	root      int64  // 1 if the request runs in its session's own root file system, 2 if it shares its home directory and /tmp
-	output    int64  // as requested; 0 is not encoded
+	output    int64  // as requested; 0 is not encoded unless builtin is
+	builtin   string // program of corral's own; "" is not encoded
 }
 
 func (c *chain) extra() extra {
-	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols), output: c.r.Output}
+	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols), output: c.r.Output, builtin: string(c.r.Builtin)}
 	for _, name := range sortedNames(c.r.Env) {
 		if value := c.r.Env[name]; value != nil {
 			a.env = append(a.env, name, "set", *value)
@@ -114,16 +115,19 @@ func (c *chain) extra() extra {
 }
 
 func (a extra) encode(b []byte) []byte {
-	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 && a.output == 0 {
+	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 && a.output == 0 && a.builtin == "" {
 		return b
 	}
 	b = appendTexts(appendTexts(b, a.command), a.env)
 	b = appendNumber(appendNumber(b, a.rows), a.cols)
 	b = appendNumber(appendText(appendText(b, a.workspace), a.protect), a.root)
-	if a.output == 0 {
-		return b
+	if a.output != 0 || a.builtin != "" {
+		b = appendNumber(b, a.output)
 	}
-	return appendNumber(b, a.output)
+	if a.builtin != "" {
+		b = appendText(b, a.builtin)
+	}
+	return b
 }
 
 func (c *chain) identity(d *job.Decision) identity {

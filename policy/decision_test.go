@@ -173,6 +173,9 @@ func decode(b []byte) (i identity, ok bool) {
 	if len(b) > 0 {
 		i.more.output = number()
 	}
+	if len(b) > 0 {
+		i.more.builtin = text()
+	}
 	return i, len(b) == 0
 }
 
@@ -195,7 +198,7 @@ func FuzzEncoding(f *testing.F) {
 			job.Limits{Memory: r.Int64()},
 			job.Limits{OpenFiles: -1},
 			word(), words(),
-			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2), r.Int64N(2)},
+			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2), r.Int64N(2), word()},
 		}
 		if got, ok := decode(i.encode()); !ok || !reflect.DeepEqual(got, i) {
 			t.Errorf("%+v decoded as %+v", i, got)

@@ -102,6 +102,8 @@ func (c *chain) tries() []try {
 // program describes the chosen program, for people.
 func (c *chain) program() string {
 	switch {
+	case c.r.Builtin != job.ToolNone:
+		return "corral-layer " + string(c.r.Builtin)
 	case c.isCommand():
 		return text.Line(c.r.Command[0], maxSaid)
 	case c.isStarlark():

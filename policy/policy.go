@@ -15,8 +15,8 @@
 // is SHA-256 over an encoding that begins with its version, "corral decision 1". A text is encoded as its length in
 // eight bytes, big endian, followed by its bytes; a list as its count in eight bytes followed by its texts; a number
 // as eight bytes; a boolean as the number 1 or 0. Fields are encoded in the order of type identity. All of them are
-// always present, except that the fields from command on are present only if one of them is not empty, and the last
-// one only if it is not 0. No two different requests have the same encoding.
+// always present, except that the fields from command on are present only if one of them is not empty, output only if it
+// or the one after it is, and builtin, the last one, only if it is. No two different requests have the same encoding.
 //
 // A request with a Command passes the same steps. It has no runtime, and its program is looked up in the job's own
 // PATH: if the operator has a list of executables, the program must be on it, either by a name that the job's PATH

@@ -142,7 +142,7 @@ func allowedRuntime(_ context.Context, c *chain) []string {
 		if c.r.Runtime != "" || c.r.Executable != "" || c.r.Args != nil || c.r.Code != nil {
 			return []string{"A command cannot be combined with a runtime, executable, arguments or code"}
 		}
-		return nil
+		return c.builtin()
 	}
 	list := c.runtimes()
 	ok := c.isStarlark()

@@ -1,5 +1,5 @@
-// Corral-layer lists, applies and unpacks the contents of a session's layer. It runs as a job in the session's jail, as the
-// session's user. The supervisor starts it instead of a program of the jail; it is not meant to be run by hand.
+// Corral-layer lists, applies and unpacks the contents of a session's layer, and edits files of a repository. It runs as a
+// job in the jail of the session or repository, as the job's user. The supervisor starts it instead of a program of the jail; it is not meant to be run by hand.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/workspace/changes/layer"
+	"corral/workspace/edit"
 	"corral/workspace/image/unpack"
 )
 
@@ -18,6 +19,7 @@ import (
 func tools() map[string]func(ctx context.Context, args []string) error {
 	return map[string]func(context.Context, []string) error{
 		"changes": func(ctx context.Context, args []string) error { return layer.Run(ctx, args, os.Stdout) },
+		edit.Name: func(_ context.Context, args []string) error { return edit.Run(args, os.Stdin, os.Stdout) },
 		"unpack":  func(_ context.Context, args []string) error { return unpack.Run(args, os.Stdin, os.Stdout) },
 	}
 }
@@ -39,5 +41,5 @@ func run(ctx context.Context, args []string) error {
 			return tool(ctx, args[1:])
 		}
 	}
-	return fmt.Errorf("started as %q: must be changes or unpack", args)
+	return fmt.Errorf("started as %q: must be changes, edit or unpack", args)
 }

@@ -205,6 +205,10 @@ var bounds = []bound{
 		reason: "it reads the report that a job makes of a session's layer, and never the layer",
 	},
 	{
+		from: "workspace/edit", only: []string{"std", sys, "internal/text"},
+		reason: "it runs inside a jail, on files of jobs, in a program that must be small and easy to audit",
+	},
+	{
 		from: "workspace/changes/stream", only: []string{"std", "job"},
 		reason: "outside a jail it reads what was written inside, so it must be easy to audit",
 	},
@@ -298,8 +302,8 @@ var bounds = []bound{
 	{
 		from: "cmd/corral-layer",
 		only: []string{
-			"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/image/unpack", "isolate/scan",
-			"job", "internal/version",
+			"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/edit", "workspace/image/unpack",
+			"isolate/scan", "internal/text", "job", "internal/version",
 		},
 		reason: "it runs inside a session's jail, on files of jobs and archives of others: small, static, easy to audit",
 	},

@@ -144,7 +144,7 @@ func (sl *Slot) workspace(q *admit.Request) (*os.File, error) {
 		return nil, nil
 	case j.session != nil && j.session.Import:
 		return j.view.fromLayer("root", readOnly)
-	case j.view.merged != "" && q.Tool == string(job.ToolNone):
+	case j.view.merged != "" && job.Tool(q.Tool).InRepository():
 		return cloneMount(j.view.merged, nil, readOnly)
 	}
 	return sl.mount(readOnly)

@@ -62,8 +62,10 @@ func (ss *Session) checkRequest(q *admit.Request) error {
 		return sessionRefusal("tool %.40q cannot be used in this session", q.Tool)
 	case tool == job.ToolChanges || tool == job.ToolUnpack:
 		return nil
-	case tool != job.ToolNone:
+	case !tool.InRepository():
 		return sessionRefusal("unknown tool %.40q", q.Tool)
+	case tool == job.ToolEdit && admit.CheckEdit(q, ss.root()) != nil:
+		return admit.CheckEdit(q, ss.root())
 	case readOnly:
 		return nil
 	case overlay != (ss.workspace == job.Overlay) || ss.workspace == job.ReadOnly:
@@ -81,7 +83,7 @@ func (m *Manager) Enter(peer host.Peer, q *admit.Request) (ss *Session, leave fu
 	done, err := ss.startTurn(q)
 	if err == nil {
 		switch tool := job.Tool(q.Tool); {
-		case tool == job.ToolNone:
+		case tool.InRepository():
 			err = ss.jail.Repo().CheckUnmoved()
 		case tool == job.ToolChanges && q.Flags&wire.FlagReadOnly == 0:
 			err = ss.checkWritten()

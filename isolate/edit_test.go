@@ -1,0 +1,117 @@
+package isolate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/job"
+	"corral/workspace/edit"
+)
+
+// editing returns an edit as a job, and its input.
+func (f *front) editing(ss job.Session, ws job.Workspace, r edit.Request) (job.Spec, []byte) {
+	spec := f.spec(edit.Name)
+	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, job.ToolEdit, ws, f.repo
+	return spec, []byte(r.Encode())
+}
+
+func replacing(path, old, new string) edit.Request {
+	return edit.Request{Path: path, Old: &old, New: &new}
+}
+
+// TestEditTool checks that an edit changes what the jobs of the same session see, and nothing else.
+func TestEditTool(t *testing.T) {
+	f := newFront(t)
+	name := filepath.Join(f.repo, "file")
+	put(t, name, "old\n", 0o640, owner)
+	onHost := func() string {
+		b, err := os.ReadFile(name) //nolint:gosec // a file of the test
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	spec, input := f.editing(ss, job.Overlay, replacing("file", "old", "new"))
+	if d := f.feed(spec, input); d.ExitCode != 0 || !strings.Contains(d.out, "-old\n+new") || onHost() != "old\n" {
+		t.Errorf("overlay: %+v %q %q, on the host %q", d.Result, d.out, d.err, onHost())
+	}
+	if got := f.must(ss, "cat file; stat -c %a file; ls -A"); got != "new\n640\nfile\n" {
+		t.Errorf("a job of the session sees %q", got)
+	}
+	spec, input = f.editing(job.Session{}, job.Direct, replacing("file", "old", "direct"))
+	if d := f.feed(spec, input); d.ExitCode != 0 || onHost() != "direct\n" {
+		t.Errorf("direct: %+v %q %q, on the host %q", d.Result, d.out, d.err, onHost())
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil || st.Uid != owner || st.Mode&0o7777 != 0o640 {
+		t.Errorf("the file belongs to %d, mode %o, %v", st.Uid, st.Mode, err)
+	}
+	spec, input = f.editing(job.Session{}, job.ReadOnly, replacing("file", "direct", "x"))
+	if d := f.feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.err, "cannot be written") || onHost() != "direct\n" {
+		t.Errorf("readonly: %+v %q %q", d.Result, d.out, d.err)
+	}
+	put(t, filepath.Join(f.repo, "locked"), "old\n", 0o444, owner)
+	put(t, filepath.Join(f.repo, "roots"), "old\n", 0o644, 0)
+	for _, other := range []string{"locked", "roots"} {
+		spec, input = f.editing(job.Session{}, job.Direct, replacing(other, "old", "x"))
+		if d := f.feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.err, other+" cannot be written") {
+			t.Errorf("%s: %+v %q %q", other, d.Result, d.out, d.err)
+		}
+	}
+}
+
+// TestEditParallel checks that edits of one file by different jobs at the same time all take effect, with a program that
+// replaces the file meanwhile, behind an overlay and without.
+func TestEditParallel(t *testing.T) {
+	f := newFront(t)
+	const n = 8
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "line %d is old\n", i)
+	}
+	put(t, filepath.Join(f.repo, "file"), lines.String(), 0o644, owner)
+	for _, tt := range []struct {
+		in job.Session
+		ws job.Workspace
+	}{{f.session(job.SessionSpec{Workspace: job.Overlay}), job.Overlay}, {f.session(job.SessionSpec{Workspace: job.Direct}), job.Direct}} {
+		var all sync.WaitGroup
+		for i := range n {
+			spec, input := f.editing(tt.in, tt.ws, replacing("file", fmt.Sprintf("line %d is old", i), fmt.Sprintf("line %d is new", i)))
+			all.Go(func() {
+				if d := f.feed(spec, input); d.ExitCode != 0 {
+					t.Errorf("%v, edit %d: %+v %q", tt.ws, i, d.Result, d.err)
+				}
+			})
+		}
+		all.Wait()
+		if got, want := f.must(tt.in, "cat file; ls -A"), strings.ReplaceAll(lines.String(), "old", "new")+"file\n"; got != want {
+			t.Errorf("%v: %q", tt.ws, got)
+		}
+	}
+}
+
+// TestEditHostile checks that what a job left in the repository leads no edit elsewhere, and stops none for good.
+func TestEditHostile(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Direct})
+	f.must(ss, "mkfifo fifo; ln -s /etc/passwd passwd; ln -s .. up; mkdir d .git; echo old >.git/config; truncate -s 1G huge; echo old >file")
+	for path, want := range map[string]string{
+		"fifo": "not a regular file", "passwd": "leads out", "up/x": "leads out", "d": "is a directory", "huge": "has 1073741824 bytes",
+		".git/config": "git directory", "/proc/self/mem": "leads out", "/tmp/x": "leads out",
+	} {
+		spec, input := f.editing(ss, job.Direct, replacing(path, "old", "new"))
+		if d := f.feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.err, want) || d.out != "" {
+			t.Errorf("%s: %+v %q %q, want %q", path, d.Result, d.out, d.err, want)
+		}
+	}
+	if got := f.must(ss, "cat .git/config"); got != "old\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,153 @@
+// Package edit changes one file of a repository: it replaces a text that occurs exactly once, applies a unified diff to one
+// file, or creates a file. A front-end makes a Request; Run, in the program corral-layer, carries it out as a job in the
+// jail of the repository, as the job's user.
+//
+// A file is replaced as a whole. The new content is written beside it, synced and exchanged with the old one, which must
+// then be what was read: a program that wrote the file meanwhile loses nothing, and nobody ever sees half of a file.
+// Edits of files in the same directory wait for each other, also those of other jails, by a lock on the directory.
+package edit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Bounds of an edit, in bytes.
+const (
+	MaxFile  = 16 << 20 // of a file, before and after the edit
+	MaxText  = 1 << 20  // of each text of a Request
+	maxInput = 32 << 20 // of an encoded Request: JSON needs up to six bytes for one
+)
+
+// Name is the first argument of corral-layer for an edit. All that a client chooses comes from standard input.
+const Name = "edit"
+
+// A Request is an edit. Either Patch is set, or Old and New are. An Old of "" creates the file.
+type Request struct {
+	Path  string  `json:"path"` // relative to the repository, or absolute and in it
+	Old   *string `json:"old,omitempty"`
+	New   *string `json:"new,omitempty"`
+	Patch *string `json:"patch,omitempty"`
+}
+
+// redaction begins each mark that output has in place of a secret.
+const redaction = "[REDACTED:"
+
+// Check returns why the request cannot be carried out on any file, or nil. An empty path is valid with a patch that names
+// its file.
+func (r *Request) Check() error {
+	texts := []struct {
+		name string
+		text *string
+	}{{"old", r.Old}, {"new", r.New}, {"patch", r.Patch}}
+	switch {
+	case r.Patch != nil && (r.Old != nil || r.New != nil):
+		return errors.New("patch cannot be combined with old and new: give one of the two forms")
+	case r.Patch == nil && r.Old == nil:
+		return errors.New(`old or patch is required: old is the text to replace ("" creates the file), patch is a unified diff`)
+	case r.Patch == nil && r.New == nil:
+		return errors.New(`new is required with old: it is the text that replaces it ("" deletes it)`)
+	case r.Path == "" && r.Patch == nil:
+		return errors.New("path is required")
+	}
+	for _, t := range texts {
+		switch {
+		case t.text == nil:
+		case len(*t.text) > MaxText:
+			return fmt.Errorf("%s: has %d bytes, the maximum is %d", t.name, len(*t.text), MaxText)
+		case strings.IndexByte(*t.text, 0) >= 0:
+			return fmt.Errorf("%s: contains a NUL byte, and only text can be edited", t.name)
+		case strings.Contains(*t.text, redaction):
+			return fmt.Errorf("%s: contains %q, which stands for a secret in output and is not what the file contains: "+
+				"edit lines without secrets, or change this one with a command", t.name, redaction)
+		}
+	}
+	return nil
+}
+
+// Encode returns the request as Run reads it.
+func (r *Request) Encode() string {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "" // strings and pointers to them can always be encoded
+	}
+	return string(b)
+}
+
+// Run carries out the request in stdin on the repository that is the working directory, and writes what it changed to
+// stdout. If it returns an error, the file is as it was.
+func Run(args []string, stdin io.Reader, stdout io.Writer) error {
+	if len(args) > 0 {
+		return errors.New("edit takes no arguments: the request is read from standard input")
+	}
+	d := json.NewDecoder(io.LimitReader(stdin, maxInput))
+	d.DisallowUnknownFields()
+	var r Request
+	if err := d.Decode(&r); err != nil {
+		return fmt.Errorf("the request on standard input is not valid: %w", err)
+	}
+	if err := r.Check(); err != nil {
+		return err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	report, err := r.do(root)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, report)
+	return err
+}
+
+// do carries out the request in the repository at root, and reports what it changed.
+func (r *Request) do(root string) (report string, err error) {
+	var p *patch
+	if r.Patch != nil {
+		if p, err = parsePatch(*r.Patch); err != nil {
+			return "", err
+		}
+		if r.Path == "" {
+			r.Path = p.path
+		}
+		if r.Path == "" {
+			return "", errors.New("path is required: the patch names no file")
+		}
+	}
+	creates := p == nil && *r.Old == "" || p != nil && p.creates
+	at, err := find(root, r.Path, creates)
+	if err != nil {
+		return "", err
+	}
+	defer at.close()
+	if p != nil && !p.names(r.Path, at.shown()) {
+		return "", fmt.Errorf("the patch is for %q, and path is %q: give one file and its patch per call", p.path, r.Path)
+	}
+	if err := at.lock(); err != nil {
+		return "", err
+	}
+	return at.edit(func(f *file) ([]change, error) {
+		switch {
+		case f == nil && !creates:
+			return nil, fmt.Errorf("%s does not exist: old \"\" creates it, with new as its content", at.shown())
+		case p != nil:
+			return p.apply(f)
+		case *r.Old == "":
+			return create(f, *r.New)
+		}
+		return replace(f, *r.Old, *r.New)
+	})
+}
+
+// create returns the change that gives a file its first content. f is nil if there is no file.
+func create(f *file, content string) ([]change, error) {
+	if f != nil && len(f.content) > 0 {
+		return nil, fmt.Errorf("%s exists and has %d bytes: old is the text of it to replace, and \"\" only creates a file", f.shown, len(f.content))
+	}
+	return []change{{text: []byte(content)}}, nil
+}
