@@ -352,3 +352,43 @@ func TestCallers(t *testing.T) {
 		}
 	}
 }
+
+// TestUnlisted: an unlisted tool can be called by all who may use all tools, and is listed to those whose tools name it. The
+// instructions are those for the listed tools.
+func TestUnlisted(t *testing.T) {
+	s := New(Options{
+		Version: "1.2.3", Tools: []tool.Tool{testTools()[0]}, Unlisted: []tool.Tool{newFake("apart", func(context.Context, json.RawMessage) (tool.Result, error) {
+			return tool.Result{Text: "apart", Whole: true}, nil
+		})},
+		Instructions: func(names []string) string { return "for " + strings.Join(names, " and ") },
+	})
+	for _, tt := range []struct {
+		may          []string
+		listed, said string
+		called       bool
+	}{
+		{nil, "echo", "for echo", true},
+		{[]string{"apart"}, "apart", "for apart", true},
+		{[]string{"apart", "echo"}, "apart echo", "for apart and echo", true},
+		{[]string{"echo"}, "echo", "for echo", false},
+	} {
+		k := dial(t, s, tool.Caller{Principal: "user:t", Tools: tt.may})
+		if m := k.ask(initialize("2025-11-25")); !bytes.Contains(m.raw, []byte(`"instructions":"`+tt.said+`"`)) {
+			t.Errorf("%q: %s", tt.may, m.raw)
+		}
+		var names []string
+		for _, one := range k.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`).Result.Tools {
+			names = append(names, one.Name)
+		}
+		if got := strings.Join(names, " "); got != tt.listed {
+			t.Errorf("%q: listed %s", tt.may, got)
+		}
+		if m := k.ask(toCall("2", "apart", "{}")); (m.Error == nil) != tt.called {
+			t.Errorf("%q: %s", tt.may, m.raw)
+		}
+	}
+	modern := dial(t, s, tool.Caller{Principal: "user:t"}).ask(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + modernMeta + `}}`)
+	if !bytes.Contains(modern.raw, []byte(`"instructions":"for echo"`)) {
+		t.Errorf("server/discover: %s", modern.raw)
+	}
+}

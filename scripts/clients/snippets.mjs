@@ -68,8 +68,10 @@ for (const block of page.matchAll(/^#+ (.*)$|^```(\w+)\n([\s\S]*?)^```$/gm)) {
     const found = servers(parsers[block[2]](block[3]));
     ok(found.length > 0 || /permissions/.test(block[3]), 'no server in it');
     for (const server of found) {
-      const to = await connect('v1', resolve(server));
-      ok(to.tools.some((t) => t.name === 'runtime_execute'), 'no runtime_execute');
+      const at = resolve(server);
+      const to = await connect('v1', at);
+      const want = at.args?.includes('agent') ? 'run' : 'runtime_execute';
+      ok(to.tools.some((t) => t.name === want), `no ${want}`);
       await to.close();
     }
   } catch (e) {
