@@ -68,8 +68,9 @@ type diskWatch struct {
 	bytes, inodes         int64 // free now
 
 	// passed is when the current run of checks that found queued descriptors began, zero if the last check found none;
-	// looked is when the last of them was.
+	// looked is when the last of them was, and checks their number.
 	passed, looked time.Time
+	checks         int
 }
 
 func (w *diskWatch) loop(stop <-chan struct{}) {
@@ -136,11 +137,13 @@ func (w *diskWatch) exceeded(bytes, inodes int64) wire.Outcome {
 
 // A descriptor that was sent over a socket and not received is in no process's descriptor table, and there is no way
 // to find out to which file it refers. An honest program receives it sooner or later, so a job with such descriptors
-// is checked again and continues if a check finds none. If every check within passedPatience finds some, or if the
-// free space has fallen by the limit, and at least by passedBytes or passedInodes, once more, the whole decrease of free
+// is checked again and continues if a check finds none. If every check within passedPatience finds some, and at least
+// passedChecks, because on a busy machine there is time for few and a program that keeps sending has some queued half of the
+// time, or if the free space has fallen by the limit, and at least by passedBytes or passedInodes, once more, the whole decrease of free
 // space is charged to the job.
 const (
 	passedPatience = 200 * time.Millisecond
+	passedChecks   = 20
 	passedInterval = 5 * time.Millisecond // between checks, because the job is frozen during each
 	passedBytes    = 64 << 20
 	passedInodes   = 1 << 16
@@ -161,9 +164,10 @@ func (w *diskWatch) tooFar() bool {
 func (w *diskWatch) allowMoreTime() (more bool) {
 	w.looked = time.Now()
 	if w.passed.IsZero() {
-		w.passed = w.looked
+		w.passed, w.checks = w.looked, 0
 	}
-	return w.looked.Sub(w.passed) < passedPatience && !w.tooFar()
+	w.checks++
+	return (w.looked.Sub(w.passed) < passedPatience || w.checks < passedChecks) && !w.tooFar()
 }
 
 // confirm reports which limit the job itself has exceeded, or 0. The job is frozen until thaw is called. Bytes
