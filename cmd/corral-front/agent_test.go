@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -200,4 +203,39 @@ func TestAgentListed(t *testing.T) {
 	if a := <-answer; a == nil || a.Error == nil {
 		t.Errorf("a tool that --tools excludes: %+v", a)
 	}
+}
+
+// TestAgentServe checks that over HTTP a principal's tools decide whether the tools for agents are listed, and that the end of a
+// session ends its jobs.
+func TestAgentServe(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := daemon(t)
+	agent, agentHash := config.NewToken()
+	all, allHash := config.NewToken()
+	w := p.web(t, d, fmt.Sprintf("principals:\n  - {name: a, token_sha256: \"%x\", tools: [agent]}\n  - {name: b, token_sha256: \"%x\"}\n", agentHash, allHash))
+	sessions := map[string]string{}
+	for token, want := range map[string]string{agent: "job", all: "ctx_execute"} {
+		_, session, _ := w.post(token, "", hello)
+		sessions[token] = session
+		_, _, a := w.post(token, session, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
+		var names []string
+		for _, tool := range a.Result.Tools {
+			names = append(names, tool.Name)
+		}
+		if !slices.Contains(names, want) || slices.Contains(names, "run") != (token == agent) {
+			t.Errorf("listed: %q", names)
+		}
+		w.call(token, session, "run", `{"code":"echo kept >~/f; exec sleep 1000","background":true}`)
+		if a := w.call(token, session, "run", `{"code":"cat ~/f"}`); a.Result.Content[0].Text != "kept\n" {
+			t.Errorf("%+v", a.Result)
+		}
+	}
+	if _, _, a := w.post(agent, sessions[agent], `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"runtime_execute","arguments":{}}}`); a.Error == nil {
+		t.Errorf("a tool that the principal may not use: %+v", a.Result)
+	}
+	for token, session := range sessions {
+		w.end(token, session)
+	}
+	sandboxtest.Eventually(t, 20*time.Second, "the sessions end with their jobs", func() bool { return len(p.sessions(t, d)) == 0 })
 }

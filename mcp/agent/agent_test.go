@@ -91,6 +91,19 @@ func TestRunReplies(t *testing.T) {
 	}
 }
 
+// TestRedacted: secrets are in no reply, whole or in parts.
+func TestRedacted(t *testing.T) {
+	for _, more := range []string{"", strings.Repeat("1\n2\n", 10_000)} {
+		f := mcptest.NewFakeRunner()
+		f.Stdout, f.Stderr = more+"token hunter2hunter2\n", "hunter2hunter2"
+		x := newSuite(t, f)
+		x.Scripts.Secrets = []string{"hunter2hunter2"}
+		if r := call(t, &Run{x}, `{"code":"x","intent":"token"}`); strings.Contains(r.Text, "hunter2") || !strings.Contains(r.Text, "[REDACTED") {
+			t.Errorf("%q", r.Text)
+		}
+	}
+}
+
 // TestRunRequest: what a call requests, by the usual names of arguments.
 func TestRunRequest(t *testing.T) {
 	for _, tt := range []struct{ arguments, runtime, dir string }{
