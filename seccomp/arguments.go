@@ -77,6 +77,10 @@ var conditions = []condition{
 	{call: "fchmodat", text: noSetID, clauses: []clause{{has(2, setID)}}},
 	{call: "mknod", text: fileOnly, clauses: node(1)},
 	{call: "mknodat", text: fileOnly, clauses: node(2)},
+	// Huge pages come from one pool of the host, which its administrator reserved for a program, and are not charged as memory. Programs
+	// that want some fall back to others, as on a host without a pool. Of segments (shmget), RLIMIT_MEMLOCK bounds them.
+	{call: "mmap", text: "refused: MAP_HUGETLB", clauses: []clause{{has(3, unix.MAP_HUGETLB)}}},
+	{call: "memfd_create", profile: defaultProfile, text: "refused: MFD_HUGETLB", clauses: []clause{{has(1, unix.MFD_HUGETLB)}}},
 	// RENAME_WHITEOUT leaves a character device in place of the file, which mknod may not create: overlayfs takes it
 	// for a deleted file.
 	{call: "renameat2", text: "refused: RENAME_WHITEOUT", clauses: []clause{{has(4, unix.RENAME_WHITEOUT)}}},

@@ -50,6 +50,12 @@ var argumentCases = []argumentCase{
 	{call: "renameat2", args: [6]uint64{4, 4, 4, 4, 3, 4}, want: wantAllow}, // RENAME_NOREPLACE, RENAME_EXCHANGE
 	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 4}, want: wantEPERM},
 	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 5}, want: wantEPERM},
+	{call: "mmap", args: [6]uint64{0, 4096, 3, 0x22}, want: wantAllow},
+	{call: "mmap", args: [6]uint64{0x40000, 0x40000, 0x40000, 0x4022, 0x40000, 0x40000}, want: wantAllow},
+	{call: "mmap", args: [6]uint64{0, 4096, 3, 0x40022}, want: wantEPERM},
+	{call: "mmap", args: [6]uint64{0, 4096, 3, 0x78040001}, want: wantEPERM}, // MAP_HUGE_1GB
+	{call: "memfd_create", args: [6]uint64{0, 3}, want: wantAllow, strict: wantEPERM},
+	{call: "memfd_create", args: [6]uint64{0, 5}, want: wantEPERM},
 	{call: "fcntl", args: [6]uint64{36, 6, 37}, want: wantAllow}, // F_SETLK
 	{call: "fcntl", args: [6]uint64{0, 1030}, want: wantAllow},   // F_DUPFD_CLOEXEC
 	{call: "fcntl", args: [6]uint64{0, 36}, want: wantEPERM},

@@ -130,6 +130,11 @@ var attempts = []attempt{
 	{call: "personality", args: []any{0xffffffff}, bare: true},
 	{call: "personality", args: []any{0x0400000}, want: unix.EPERM, bare: true},
 
+	// Huge pages: a host without a pool returns ENOMEM, one without the feature EINVAL.
+	{call: "mmap", args: []any{0, 4096, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB, -1, 0}, want: unix.EPERM},
+	{call: "mmap", args: []any{0, 4096, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS, -1, 0}, bare: true},
+	{call: "memfd_create", args: []any{"m", unix.MFD_HUGETLB}, want: unix.EPERM},
+
 	// Calls that only strict refuses.
 	{call: "memfd_create", args: []any{"m", 0}, strict: unix.EPERM, bare: true},
 	{call: "shmctl", args: []any{-1, 0, 0}, want: unix.EINVAL, strict: unix.EPERM},

@@ -130,6 +130,10 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 		return a[0] == 62
 	case "setsockopt":
 		return a[1] == 6 && a[2] == 31 || a[1] == 17 && a[2] == 100 || a[1] == 1 && (a[2] == 26 || a[2] == 37 || a[2] == 65 || 50 <= a[2] && a[2] <= 52)
+	case "mmap":
+		return a[3]&0x40000 != 0
+	case "memfd_create":
+		return a[1]&4 != 0
 	case "seccomp":
 		return a[0] == 1 && a[1]&8 != 0
 	case "clone":
