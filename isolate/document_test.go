@@ -75,6 +75,7 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| kernel memory that no cgroup is charged for: replies in netlink sockets, connections not accepted, data in UDP sockets, "+
 			"system call filters | %d MiB, estimated four times a second while the kernel's memory on the host is some %d MiB larger than before; "+
 			"more ends the job, limit `memory` |", meter.MaxKernelBytes>>20, meter.ManyKernelBytes>>20),
+		fmt.Sprintf("| data in TCP connections that it has open | %d MiB, looked at likewise; what is more counts as kernel memory |", meter.MaxConnectionBytes>>20),
 		fmt.Sprintf("| arguments and environment | %d MiB together for corral; the kernel's own limit is 2 MiB at a stack of 8 MiB |", wire.MaxPayload>>20),
 	})
 	c := Config{Instance: "test", Programs: "/", StateDir: t.TempDir()}

@@ -29,6 +29,9 @@ sub hold { for (1..shift) { socket(my $s, 16, SOCK_RAW, 0) or die "socket: $!"; 
 sub hold { my $n = shift; listener(); while ($n-- > 0) { listener() if $n % 1000 == 999; my $c = connected() } }`, 100, 30_000},
 	{"data in connections that nobody accepts", `
 sub hold { listener(); for (1..shift) { my $c = connected(); send($c, "x" x 65536, 64) } }`, 10, 2000},
+	{"data in accepted connections", `
+sub hold { for (1..shift) { listener(); my $c = connected(); accept(my $a, $s); push @kept, $a, $c;
+	setsockopt($c, SOL_SOCKET, SO_SNDBUF, 1 << 20); for (1..1000) { send($c, "x" x 65536, 64) or last } } }`, 2, 110},
 	{"errors of UDP sockets", `
 sub hold { for (1..shift) { socket(my $s, PF_INET, SOCK_DGRAM, 0) or die; push @kept, $s; setsockopt($s, 0, 11, 1) or die "IP_RECVERR: $!";
 	send($s, "x" x 1000, 64, sockaddr_in(9, INADDR_LOOPBACK)) for 1..300 } }`, 10, 800},

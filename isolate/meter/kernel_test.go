@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A netlink socket with 5,000 bytes, a listening and an accepted connection, one that is not accepted with 0x1000 bytes, one in TIME_WAIT;
+// A netlink socket with 5,000 bytes, a listening socket, one connection that has been accepted with as much data as a job may have, one that is not accepted with 0x1000 bytes, one in TIME_WAIT;
 // UDP sockets with 0x2000 and 0x100 bytes.
 var socketTables = map[string]string{
 	"sockstat":  "sockets: used 109\nTCP: inuse 3 orphan 0 tw 10 alloc 1 mem 100000\nUDP: inuse 1 mem 0\nUDPLITE: inuse 0\n",
@@ -21,7 +21,7 @@ var socketTables = map[string]string{
 		"000000003c6dd8a2 0   2          00000000 5000     0        0     2        0        27085258\n",
 	"tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
 		"   0: 0100007F:9C41 00000000:0000 0A 00000000:00000001 00:00000000 00000000  1001        0 27085258 1 0 100 0 0 10 0\n" +
-		"   1: 0100007F:9C41 0100007F:C350 01 00000000:00FFFFFF 00:00000000 00000000  1001        0 27085259 1 0 20 4 30 10 -1\n" +
+		"   1: 0100007F:9C41 0100007F:C350 01 00000000:08000000 00:00000000 00000000  1001        0 27085259 1 0 20 4 30 10 -1\n" +
 		"   2: 0100007F:9C41 0100007F:C352 08 00000000:00001000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n" +
 		"   3: 0100007F:C358 0100007F:9C41 06 00000000:00000000 03:0000176C 00000000     0        0 0 3 0\n",
 	"tcp6": "is not read: there are no such sockets",
@@ -41,6 +41,13 @@ func TestSocketBytes(t *testing.T) {
 	const want = 10*timeWaitBytes + 5000 + unacceptedBytes + dataFactor*0x1000 + 0x2000 + 0x100
 	if n, err := socketBytes(dir); n != want || err != nil {
 		t.Errorf("%d bytes, %v; want %d", n, err, want)
+	}
+	more := strings.Replace(socketTables["tcp"], "00000000:08000000", "00000003:08000004", 1)
+	if err := os.WriteFile(dir+"tcp", []byte(more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := socketBytes(dir); n != want+7 || err != nil {
+		t.Errorf("%d bytes, %v; want %d with 7 more than a job's connections may hold", n, err, want+7)
 	}
 	short := strings.Replace(socketTables["sockstat"], "mem 100000", "mem 100", 1)
 	if err := os.WriteFile(dir+"sockstat", []byte(short), 0o600); err != nil {

@@ -23,6 +23,10 @@ const (
 	// dataFactor is by how much the buffers of queued data are larger than the data: 1.1 in loopback connections, more for a short rest.
 	dataFactor = 2
 
+	// MaxConnectionBytes is how much data the connections of a job that have a descriptor can hold before the rest counts, too. Its
+	// cgroup is charged for it, but all of the host's connections share one pool (net.ipv4.tcp_mem, an eleventh of the memory).
+	MaxConnectionBytes = 128 << 20
+
 	// filterSize is what the kernel uses, uncharged, for a system call filter of the maximum length, 4,096 instructions: a copy of the
 	// instructions, and compiled code.
 	filterSize = 56 << 10
@@ -65,6 +69,12 @@ func socketBytes(dir string) (int64, error) {
 	if bytes+(tcp+tcp6)*unacceptedBytes+data*dataFactor <= MaxKernelBytes/2 {
 		tcp, tcp6 = 0, 0
 	}
+	var connected int64
+	tcpBytes := func(f []string) (int64, error) {
+		n, of, err := tcpBytes(f)
+		connected += of
+		return n, err
+	}
 	for _, t := range []struct {
 		sockets int64
 		name    string
@@ -74,7 +84,7 @@ func socketBytes(dir string) (int64, error) {
 			err = add(t.name, t.size)
 		}
 	}
-	return bytes, err
+	return bytes + max(0, connected-MaxConnectionBytes), err
 }
 
 // netlinkBytes returns what waits in a socket of /proc/PID/net/netlink: the fifth column is the size of its buffers.
@@ -100,15 +110,18 @@ func udpBytes(f []string) (int64, error) {
 	return queued(f[columnQueues])
 }
 
-// tcpBytes estimates what a connection holds that has no descriptor: it waits to be accepted, or was closed with data to be sent. The
-// buffers of all others are charged.
-func tcpBytes(f []string) (int64, error) {
-	const timeWait = "06" // counted by sockstat
-	if len(f) <= columnInode || f[0] == "sl" || f[columnInode] != "0" || f[columnState] == timeWait {
-		return 0, nil
+// tcpBytes estimates what a connection holds uncharged: one without a descriptor, which waits to be accepted, or was closed with data to
+// be sent. For any other it returns the data.
+func tcpBytes(f []string) (uncharged, connected int64, err error) {
+	const listening, timeWait = "0A", "06" // queues of the first count connections; the second are counted by sockstat
+	if len(f) <= columnInode || f[0] == "sl" || f[columnState] == listening || f[columnState] == timeWait {
+		return 0, 0, nil
 	}
 	n, err := queued(f[columnQueues])
-	return unacceptedBytes + n*dataFactor, err
+	if f[columnInode] != "0" {
+		return 0, n, err
+	}
+	return unacceptedBytes + n*dataFactor, 0, err
 }
 
 // queued returns the sum of the two queues.
