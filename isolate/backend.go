@@ -32,6 +32,19 @@ func (b backend) Reload(peer host.Peer) ([]string, error) {
 	return done.Notes(), err
 }
 
+// Drain begins or ends to refuse new jobs and sessions, for root alone.
+func (b backend) Drain(peer host.Peer, on bool) error {
+	if !peer.MayOperate() {
+		return onlyRoot("drain the supervisor")
+	}
+	b.s.jobs.drain.Set(on)
+	b.s.config.Log.Info("drain", "on", on)
+	return nil
+}
+
+// Kill ends a job of peer's, or for root any job.
+func (b backend) Kill(peer host.Peer, id string) error { return b.s.jobs.kill(peer, id) }
+
 func onlyRoot(what string) error {
 	return &job.Refusal{Step: "request", Message: "only root may " + what, Hint: "run the command with sudo"}
 }

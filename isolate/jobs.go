@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"fmt"
 	"sort"
 	"sync"
 	"time"
@@ -8,12 +9,15 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/host"
+	"corral/isolate/operate"
 	"corral/isolate/wire"
+	"corral/job"
 )
 
 // A jobTable has the live jobs of a supervisor.
 type jobTable struct {
 	jails *cell.Jails
+	drain operate.Drain
 
 	mu                 sync.Mutex
 	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
@@ -32,11 +36,40 @@ func (t *jobTable) adjust(maxAll, maxPerUser int) {
 	t.maxAll, t.maxPerUser = maxAll, maxPerUser
 }
 
+// kill ends the job called id, if peer may: the user whose job it is, or root at a daemon's socket.
+func (t *jobTable) kill(peer host.Peer, id string) error {
+	t.mu.Lock()
+	r := t.live[id]
+	t.mu.Unlock()
+	if r == nil || !peer.MayOperate() && (peer.UID != r.peer.UID || peer.Embedded != r.peer.Embedded) {
+		return &job.Refusal{Step: "request", Message: fmt.Sprintf("no job %q", id), Hint: "it has ended, or it is not yours: corral ps"}
+	}
+	go r.requestEnd(wire.Killed) // without cgroup.kill ending takes time, and the client has other requests
+	return nil
+}
+
+// errDraining refuses new work while the supervisor is drained.
+var errDraining = &job.Refusal{
+	Step: "request", Message: "the supervisor is being drained: it takes no new jobs or sessions",
+	Hint: "try again when it was restarted; root ends the drain with: corral drain --undo",
+}
+
+// admitting refuses new work while the supervisor is drained.
+func (t *jobTable) admitting() error {
+	if t.drain.On() {
+		return errDraining
+	}
+	return nil
+}
+
 // register counts a run, or refuses it if there are too many. It precedes any access to what the client named or
 // passed, and so bounds what the client's own file system can block.
 func (t *jobTable) register(r *run) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.drain.On() {
+		return errDraining
+	}
 	if len(t.live) >= t.maxAll {
 		return admit.TooMany(len(t.live), "of this supervisor")
 	}
@@ -69,14 +102,27 @@ func (t *jobTable) setRepo(r *run, path string) {
 
 // entries lists the running jobs that peer may see: its own, or all if it is root.
 func (t *jobTable) entries(peer host.Peer) []wire.Entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var list []wire.Entry
-	for _, r := range t.live {
-		if peer.UID == r.peer.UID || peer.UID == 0 {
-			list = append(list, wire.Entry{Job: r.id, UID: r.peer.UID, Started: r.started.UnixNano(), Repo: r.repo})
-		}
+	runs, list := t.seenBy(peer)
+	for i, r := range runs { // reads files, and so without the lock
+		list[i].CPU, list[i].Memory = r.usage()
 	}
 	sort.Slice(list, func(i, k int) bool { return list[i].Started < list[k].Started })
 	return list
+}
+
+// seenBy returns the running jobs that peer may see, and their entries without usage.
+func (t *jobTable) seenBy(peer host.Peer) (runs []*run, list []wire.Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.live {
+		if peer.UID != r.peer.UID && peer.UID != 0 {
+			continue
+		}
+		runs = append(runs, r)
+		list = append(list, wire.Entry{
+			Job: r.id, UID: r.peer.UID, Started: r.started.UnixNano(), Repo: r.repo,
+			Tool: r.claim.Tool, Runtime: r.claim.Runtime, Principal: r.claim.Principal,
+		})
+	}
+	return runs, list
 }

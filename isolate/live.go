@@ -21,6 +21,7 @@ type run struct {
 	limits     job.Limits
 	protect    job.Protection
 	sent       time.Time        // when the job was sent to its stub: its wall time counts from here, also if this process is delayed
+	claim      job.Claim        // set before the run is registered
 	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
 	signals    chan wire.Signal // queue of signals to be forwarded
 	done       chan struct{}    // closed when the job has ended
@@ -28,7 +29,10 @@ type run struct {
 
 	mu         sync.Mutex
 	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
-	slot       *cell.Slot   // guarded by mu: where the job runs
+	slot       *cell.Slot   // guarded by mu: where the job runs; nil before and afterwards
+	cpu        int64        // guarded by mu: as usage read it last
+	memory     int64        // guarded by mu: likewise
+	usageAt    time.Time    // guarded by mu: when that was
 	forwarding bool         // guarded by mu: forwardSignals runs
 }
 
@@ -125,7 +129,25 @@ func (r *run) finish(mine bool) wire.Outcome {
 	close(r.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.slot = nil // usage must not read the slot's cgroup once it is released
 	return r.outcome
+}
+
+// usageInterval is how old the usage of a job in a list can be: a user who lists jobs in a loop causes no more readings.
+const usageInterval = 200 * time.Millisecond
+
+// usage returns the CPU time in nanoseconds and the peak memory in bytes of the job so far, -1 where unknown.
+func (r *run) usage() (cpu, memory int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.slot == nil && r.usageAt.IsZero():
+		return -1, -1
+	case r.slot != nil && time.Since(r.usageAt) >= usageInterval:
+		r.cpu, r.memory = r.slot.Usage()
+		r.usageAt = time.Now()
+	}
+	return r.cpu, r.memory
 }
 
 // runAfter calls f after d, unless stop is called before. stop waits for a call of f in progress.

@@ -19,6 +19,7 @@ func (r *run) Serve(ctx context.Context, q *admit.Request, terminal func(*os.Fil
 		return admit.RefusedResult(host.ErrEnding)
 	}
 	defer s.work.Done()
+	r.claim = q.Claim
 	result, err := s.acquire(ctx, r, q, terminal)
 	if err != nil {
 		result = admit.RefusedResult(err)

@@ -119,7 +119,7 @@ func New(c Config) (*Supervisor, error) {
 	u.Push(s.state.Close)
 	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
 	s.sessions, err = sessions.New(sessions.Config{
-		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Jails: s.cells, Served: s.served,
+		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Admitting: s.jobs.admitting, Jails: s.cells, Served: s.served,
 		Userns: s.userns, Subuids: s.subuids, Log: c.Log,
 	})
 	if err != nil {

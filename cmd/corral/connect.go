@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -66,4 +67,19 @@ func embedded(o *runOptions) (*client.Client, func(), error) {
 		return nil, nil, err
 	}
 	return embed.Start(embed.Options{Program: path, Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account})
+}
+
+// sibling returns the path of a program of the same release, which is in this program's directory or in ../lib/corral.
+func sibling(name string) (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range []string{filepath.Dir(exe), filepath.Join(filepath.Dir(exe), "..", "lib", "corral")} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed beside %s", name, exe)
 }

@@ -1,4 +1,4 @@
-// Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, reload,
+// Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, kill, reload, drain,
 // session and version, and executes corral-front for every other command. corral-front is installed beside it or in the library
 // directory of the same release.
 package main
@@ -6,30 +6,18 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/nearest"
-	"corral/internal/text"
 	"corral/internal/usage"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 	"corral/job"
-)
-
-// Exit codes that corral sets itself; see also exitCode.
-const (
-	exitTimeout = 124
-	exitFailure = 125
-	exitNoExec  = 126
-	exitMissing = 127
 )
 
 func main() {
@@ -52,6 +40,10 @@ func dispatch(args []string) int {
 		err = psCommand(args[1:])
 	case "reload":
 		err = reloadCommand(args[1:])
+	case "kill":
+		err = killCommand(args[1:])
+	case "drain":
+		code, err = drainCommand(args[1:])
 	case "session":
 		code, err = sessionCommand(args[1:])
 	case "version", "--version", "-v":
@@ -65,14 +57,12 @@ func dispatch(args []string) int {
 	}
 	if err != nil {
 		printError(err)
+		if code != 0 && args[0] == "drain" {
+			return code
+		}
 		return errorCode(err)
 	}
 	return code
-}
-
-func printText(text string) error {
-	_, err := io.WriteString(os.Stdout, text)
-	return err
 }
 
 // help prints the usage of the command in args[0], or of corral if args is empty.
@@ -86,21 +76,16 @@ func help(args []string) error {
 		return printText(usage.Ps)
 	case args[0] == "reload":
 		return printText(usage.Reload)
+	case args[0] == "kill":
+		return printText(usage.Kill)
+	case args[0] == "drain":
+		return printText(usage.Drain)
 	case args[0] == "session":
 		return printText(usage.Session)
 	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
 		return printText(usage.Corral)
 	}
 	return execFront([]string{args[0], "--help"})
-}
-
-// printError writes an error to standard error on one line with the prefix "corral: ", and its hint on a second line.
-func printError(err error) {
-	message, hint, hinted := strings.Cut(err.Error(), "\nhint: ")
-	fmt.Fprintf(os.Stderr, "corral: %s\n", text.Escape(message))
-	if hinted {
-		fmt.Fprintf(os.Stderr, "hint: %s\n", text.Escape(hint))
-	}
 }
 
 // errorCode returns the exit code for an error: 127 or 126, as shells do, if the program is missing or cannot be
@@ -118,7 +103,7 @@ func errorCode(err error) int {
 
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
-	"run", "ps", "reload", "session", "version", "help",
+	"run", "ps", "kill", "reload", "drain", "session", "version", "help",
 	"audit", "changes", "completion", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve", "token",
 }
 
@@ -148,19 +133,4 @@ func unknownCommand(name, near string) error {
 		return fmt.Errorf("unknown command %q\nhint: corral help", name)
 	}
 	return fmt.Errorf("unknown command %q\nhint: did you mean corral %s?", name, near)
-}
-
-// sibling returns the path of a program of the same release, which is in this program's directory or in ../lib/corral.
-func sibling(name string) (string, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	for _, dir := range []string{filepath.Dir(exe), filepath.Join(filepath.Dir(exe), "..", "lib", "corral")} {
-		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not installed beside %s", name, exe)
 }

@@ -1,19 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"corral/internal/text"
-	"corral/internal/usage"
-	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -116,49 +109,4 @@ func orNull(n int64) *int64 {
 		return nil
 	}
 	return &n
-}
-
-func psCommand(args []string) error {
-	f := flag.NewFlagSet("ps", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	socket := f.String("supervisor", "", "")
-	switch err := parseFlags(f, args); {
-	case errors.Is(err, flag.ErrHelp):
-		return printText(usage.Ps)
-	case err != nil:
-		return err
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q\nhint: corral ps --help", f.Arg(0))
-	}
-	c, err := dial(*socket)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	list, err := c.List()
-	if err != nil {
-		return err
-	}
-	if err := printJobs(list); err != nil {
-		return err
-	}
-	sessions, err := c.ListSessions(context.Background())
-	if err != nil || len(sessions) == 0 {
-		return err
-	}
-	if err := printText("\n"); err != nil {
-		return err
-	}
-	return printSessions(sessions)
-}
-
-// printJobs prints a table of jobs.
-func printJobs(list []wire.Entry) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "JOB\tUSER\tFOR\tREPOSITORY")
-	for _, e := range list {
-		age := time.Since(time.Unix(0, e.Started)).Truncate(time.Second / 10)
-		fmt.Fprintf(w, "%s\t%d\t%v\t%s\n", e.Job, e.UID, age, text.Escape(e.Repo))
-	}
-	return w.Flush()
 }

@@ -15,7 +15,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Env: []string{"SOCKET=" + serve(t).Socket},
 		Files: map[string]string{
-			"usage": usage.Corral, "usage-run": usage.Run, "usage-ps": usage.Ps, "usage-reload": usage.Reload, "usage-session": usage.Session,
+			"usage": usage.Corral, "usage-run": usage.Run, "usage-ps": usage.Ps, "usage-reload": usage.Reload, "usage-kill": usage.Kill, "usage-drain": usage.Drain, "usage-session": usage.Session,
 		},
 	})
 }

@@ -57,9 +57,9 @@ var (
 func TestFlags(t *testing.T) {
 	root := sandboxtest.ModuleRoot(t)
 	sources := map[string][]string{ // command → source
-		"run": {"cmd/corral/flags.go"}, "session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/report.go"},
-		"reload": {"cmd/corral/operate.go"},
-		"mcp":    {"front/server/mcp.go"}, "serve": {"front/server/http.go", "front/server/options.go"}, "exec-server": {"front/server/exec.go"},
+		"run": {"cmd/corral/flags.go"}, "session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/ps.go"},
+		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "drain": {"cmd/corral/drain.go"},
+		"mcp": {"front/server/mcp.go"}, "serve": {"front/server/http.go", "front/server/options.go"}, "exec-server": {"front/server/exec.go"},
 		"completion": {"front/commands/completion.go"},
 	}
 	all := commands.Corral().Commands

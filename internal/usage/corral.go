@@ -11,6 +11,8 @@ Usage:
   corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
   corral session open|exec|list|close        jails that stay open, with a layer of their own
   corral ps                                  list running jobs and open sessions
+  corral kill JOB                            end a running job
+  corral drain [--timeout TIME | --undo]     take no new jobs, and wait for those that run
   corral reload                              make the supervisor read its configuration again
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output
   corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
@@ -35,7 +37,13 @@ Without a running supervisor, sudo corral run starts one for a single job.
 // Ps is the help text of corral ps.
 const Ps = `corral ps lists running jobs and open sessions: yours, or all of them for root.
 
-Usage: corral ps [--supervisor SOCKET]
+Usage: corral ps [--json] [--watch] [--supervisor SOCKET]
+
+  --json     print one JSON object for each job, on a line of its own, and no sessions
+  --watch    print the list again every second, until SIGINT
+
+CPU is the time used so far and MEMORY the maximum so far. WHAT is what a front-end says about the job: its tool and runtime.
+The supervisor does not read the arguments of jobs, so it cannot show them.
 `
 
 // Corrald is the help text of corrald.
@@ -55,6 +63,26 @@ Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FI
 
 It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host. SIGHUP reads the
 configuration again, as corral reload does.
+`
+
+// Kill is the help text of corral kill.
+const Kill = `corral kill ends all processes of a running job, and returns when they are gone: one of yours, or any for root.
+
+Usage: corral kill JOB [--supervisor SOCKET]
+
+JOB is the first column of corral ps. The job's client gets the status cancelled.
+`
+
+// Drain is the help text of corral drain.
+const Drain = `corral drain makes the supervisor refuse new jobs and sessions, and waits until no job runs. Only root may. After that
+the service can be stopped or upgraded without ending a job.
+
+Usage: corral drain [--timeout TIME] [--undo] [--supervisor SOCKET]
+
+  --timeout TIME    wait for at most this time, such as 10m; the exit code is 1 if jobs still run (default: no limit)
+  --undo            take jobs and sessions again
+
+The supervisor stays drained until --undo or its end, also if this command is interrupted.
 `
 
 // Reload is the help text of corral reload.

@@ -19,3 +19,19 @@ func (c *client) reload(tag uint32, body []byte) error {
 	}
 	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
 }
+
+func (c *client) drain(tag uint32, body []byte) error {
+	m, err := wire.ReadDrain(body)
+	if err != nil {
+		return err
+	}
+	return c.conn.Send(answerOf(c.s.Jobs.Drain(c.peer, !m.Undo)).Append(tag))
+}
+
+func (c *client) kill(tag uint32, body []byte) error {
+	m, err := wire.ReadKill(body)
+	if err != nil {
+		return err
+	}
+	return c.conn.Send(answerOf(c.s.Jobs.Kill(c.peer, m.Job)).Append(tag))
+}

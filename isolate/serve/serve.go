@@ -47,6 +47,10 @@ type Jobs interface {
 	Denied(peer host.Peer, c job.Claim) error
 	// Reload reads the configuration again, if peer is root, and returns notes for the operator.
 	Reload(peer host.Peer) ([]string, error)
+	// Drain begins or ends to refuse new jobs and sessions, if peer is root.
+	Drain(peer host.Peer, on bool) error
+	// Kill ends the job called id, if it is peer's or peer is root.
+	Kill(peer host.Peer, id string) error
 	// InstanceName returns the supervisor's name, and NobodyID the user that front-ends of plain root become.
 	InstanceName() string
 	NobodyID() uint32
@@ -324,6 +328,10 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 		return c.signal(head.Tag, body)
 	case wire.OpList:
 		return c.list(head.Tag)
+	case wire.OpDrain:
+		return c.drain(head.Tag, body)
+	case wire.OpKill:
+		return c.kill(head.Tag, body)
 	case wire.OpReload:
 		return c.reload(head.Tag, body)
 	case wire.OpFacts:

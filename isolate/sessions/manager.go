@@ -28,10 +28,12 @@ type Config struct {
 	StateDir string          // directory of kept layers and images
 	Layers   Layers          // defaults and maximums
 	Jails    *cell.Jails
-	Served   *admit.Current
-	Userns   *host.UsernsMaker
-	Subuids  *host.Subordinates
-	Log      *slog.Logger
+	// Admitting refuses a session because no new work is taken at present. It is called concurrently; nil admits all.
+	Admitting func() error
+	Served    *admit.Current
+	Userns    *host.UsernsMaker
+	Subuids   *host.Subordinates
+	Log       *slog.Logger
 }
 
 // A Manager has the sessions of a supervisor's clients: open ones, and layers that outlived theirs.

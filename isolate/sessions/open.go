@@ -18,6 +18,11 @@ func (m *Manager) open(peer host.Peer, spec wire.Open, dir, common *os.File) (*S
 		return nil, host.ErrEnding
 	}
 	defer m.Work.Done()
+	if m.Admitting != nil {
+		if err := m.Admitting(); err != nil {
+			return nil, err
+		}
+	}
 	ss := &Session{m: m, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
 	if err := ss.check(); err != nil {
 		return nil, err

@@ -259,8 +259,11 @@ type Entry struct {
 	Job     string
 	UID     uint32 // the client's user id
 	Started int64  // nanoseconds since the Unix epoch
-	Memory  int64  // peak memory use in bytes
+	Memory  int64  // peak memory use in bytes; -1 is unknown
+	CPU     int64  // CPU time so far, in nanoseconds; -1 is unknown
 	Repo    string
+	// What the front-end said about the request; "" where it said nothing. The supervisor never reads a job's arguments.
+	Tool, Runtime, Principal string
 }
 
 // Append encodes en as part of the answer to tag.
@@ -270,15 +273,22 @@ func (en *Entry) Append(tag uint32) []byte {
 	e.u32(en.UID)
 	e.i64(en.Started)
 	e.i64(en.Memory)
+	e.i64(en.CPU)
 	e.text(en.Job, MaxName)
 	e.text(en.Repo, MaxPath)
+	for _, claim := range []string{en.Tool, en.Runtime, en.Principal} {
+		e.text(claim, job.MaxClaim)
+	}
 	return e.b
 }
 
 // ReadEntry decodes the body of an Entry.
 func ReadEntry(body []byte) (Entry, error) {
 	d := decoder{b: body}
-	en := Entry{UID: d.u32(), Started: d.i64(), Memory: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath)}
+	en := Entry{
+		UID: d.u32(), Started: d.i64(), Memory: d.i64(), CPU: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath),
+		Tool: d.text(job.MaxClaim), Runtime: d.text(job.MaxClaim), Principal: d.text(job.MaxClaim),
+	}
 	return en, d.done()
 }
 

@@ -61,6 +61,14 @@ var codecs = []struct {
 		m, err := ReadNote(body)
 		return m.Append(tag), err
 	}},
+	{"Drain", OpDrain, Drain{Undo: true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadDrain(body)
+		return m.Append(tag), err
+	}},
+	{"Kill", OpKill, Kill{"job-1"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadKill(body)
+		return m.Append(tag), err
+	}},
 	{"RemoveImage", OpRemoveImage, RemoveImage{"debian"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
 		m, err := ReadRemoveImage(body)
 		return m.Append(tag), err
@@ -81,7 +89,7 @@ var codecs = []struct {
 		return m.Append(tag), err
 	}},
 	{
-		"Entry", OpEntry, (&Entry{Job: "job-1", UID: 2, Started: 3, Memory: -1, Repo: "/srv/a\nb"}).Append(7),
+		"Entry", OpEntry, (&Entry{Job: "job-1", UID: 2, Started: 3, Memory: -1, CPU: 5, Repo: "/srv/a\nb", Tool: "t", Principal: "p"}).Append(7),
 		func(body []byte, tag uint32) ([]byte, error) {
 			m, err := ReadEntry(body)
 			return m.Append(tag), err

@@ -32,7 +32,7 @@ const (
 // An Op is the kind of a message.
 type Op uint16
 
-// The operations. Hello to Reload are requests.
+// The operations. Hello to Kill are requests.
 const (
 	OpHello Op = iota + 1
 	OpRun
@@ -47,6 +47,8 @@ const (
 	OpImages
 	OpRemoveImage
 	OpReload
+	OpDrain
+	OpKill
 	OpWelcome
 	OpTerminal
 	OpResult

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"corral/internal/text"
+)
+
+// Exit codes that corral sets itself; see also exitCode.
+const (
+	exitTimeout = 124
+	exitFailure = 125
+	exitNoExec  = 126
+	exitMissing = 127
+)
+
+func printText(text string) error {
+	_, err := io.WriteString(os.Stdout, text)
+	return err
+}
+
+// printError writes an error to standard error on one line with the prefix "corral: ", and its hint on a second line.
+func printError(err error) {
+	message, hint, hinted := strings.Cut(err.Error(), "\nhint: ")
+	fmt.Fprintf(os.Stderr, "corral: %s\n", text.Escape(message))
+	if hinted {
+		fmt.Fprintf(os.Stderr, "hint: %s\n", text.Escape(hint))
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/text"
+	"corral/internal/usage"
+	"corral/isolate/client"
+	"corral/isolate/wire"
+)
+
+// watchInterval is the time between two lists of corral ps --watch.
+const watchInterval = time.Second
+
+// clear moves the cursor to the upper left corner and erases the screen (ECMA-48, CUP and ED).
+const clear = "\x1b[H\x1b[2J"
+
+func psCommand(args []string) error {
+	f := flag.NewFlagSet("ps", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	socket := f.String("supervisor", "", "")
+	json, watch := f.Bool("json", false, ""), f.Bool("watch", false, "")
+	switch err := parseFlags(f, args); {
+	case errors.Is(err, flag.ErrHelp):
+		return printText(usage.Ps)
+	case err != nil:
+		return err
+	case f.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q\nhint: corral ps --help", f.Arg(0))
+	}
+	c, err := dial(*socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	names := userNames{}
+	show := func() error { return names.show(c) }
+	if *json {
+		show = func() error { return names.showJSON(c) }
+	}
+	if !*watch {
+		return show()
+	}
+	_, notTerminal := unix.IoctlGetTermios(int(os.Stdout.Fd()), unix.TCGETS)
+	for {
+		if notTerminal == nil && !*json {
+			if err := printText(clear); err != nil {
+				return err
+			}
+		}
+		if err := show(); err != nil {
+			return err
+		}
+		time.Sleep(watchInterval)
+	}
+}
+
+// userNames has the names of users that were looked up.
+type userNames map[uint32]string
+
+// of returns the name of a user, or the number of one without a name.
+func (n userNames) of(uid uint32) string {
+	name, known := n[uid]
+	if known {
+		return name
+	}
+	name = strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	n[uid] = name
+	return name
+}
+
+// show prints a table of jobs and one of sessions.
+func (n userNames) show(c *client.Client) error {
+	list, err := c.List()
+	if err != nil {
+		return err
+	}
+	if err := n.printJobs(list); err != nil {
+		return err
+	}
+	sessions, err := c.ListSessions(context.Background())
+	if err != nil || len(sessions) == 0 {
+		return err
+	}
+	if err := printText("\n"); err != nil {
+		return err
+	}
+	return printSessions(sessions)
+}
+
+func (n userNames) printJobs(list []wire.Entry) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOB\tUSER\tFOR\tCPU\tMEMORY\tWHAT\tREPOSITORY")
+	for _, e := range list {
+		age := time.Since(time.Unix(0, e.Started)).Truncate(time.Second / 10)
+		cpu, memory := "-", "-"
+		if e.CPU >= 0 {
+			cpu = time.Duration(e.CPU).Truncate(10 * time.Millisecond).String()
+		}
+		if e.Memory >= 0 {
+			memory = fmt.Sprintf("%.1f MiB", float64(e.Memory)/(1<<20))
+		}
+		what := e.Tool
+		if e.Runtime != "" {
+			what += " " + e.Runtime
+		}
+		if what == "" {
+			what = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%s\t%s\t%s\n", e.Job, text.Escape(n.of(e.UID)), age, cpu, memory, text.Escape(what), text.Escape(e.Repo))
+	}
+	return w.Flush()
+}
+
+// jobJSON is a running job in the output of corral ps --json.
+type jobJSON struct {
+	Job        string   `json:"job"`
+	UID        uint32   `json:"uid"`
+	User       string   `json:"user"`
+	Started    string   `json:"started"` // RFC 3339
+	CPUMS      *float64 `json:"cpuMs"`
+	PeakMemory *int64   `json:"peakMemoryBytes"`
+	Repo       string   `json:"repo"`
+	Tool       string   `json:"tool,omitempty"`
+	Runtime    string   `json:"runtime,omitempty"`
+	Principal  string   `json:"principal,omitempty"`
+}
+
+// showJSON prints one object per running job, each on a line.
+func (n userNames) showJSON(c *client.Client) error {
+	list, err := c.List()
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		o := jobJSON{
+			Job: e.Job, UID: e.UID, User: n.of(e.UID), Started: time.Unix(0, e.Started).UTC().Format(time.RFC3339Nano),
+			PeakMemory: orNull(e.Memory), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Principal: e.Principal,
+		}
+		if e.CPU >= 0 {
+			cpu := ms(time.Duration(e.CPU))
+			o.CPUMS = &cpu
+		}
+		if err := printJSON(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
