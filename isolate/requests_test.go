@@ -66,7 +66,7 @@ func TestRefusedRequests(t *testing.T) {
 		spoil func(*request)
 		step  string // "" for none
 	}{
-		{"nothing", func(q *request) { q.Wall = int64(time.Minute); q.Memory = 1 << 30 }, ""},
+		{"nothing", func(q *request) { q.Limits.Wall = time.Minute; q.Limits.Memory = 1 << 30 }, ""},
 		{"open payload", func(q *request) { q.files[0] = memfd(t) }, "payload"},
 		{"a file as payload", func(q *request) { q.files[0] = open(t, f.repo+"/file") }, "request"},
 		{"a pipe as payload", func(q *request) { q.files[0] = q.files[1] }, "payload"},
@@ -79,11 +79,11 @@ func TestRefusedRequests(t *testing.T) {
 		{"a directory that is open", func(q *request) { q.files[3] = open(t, f.repo) }, "request"},
 		{"a pipe as directory", func(q *request) { q.files[3] = q.files[1] }, "repo"},
 		{"another's directory", func(q *request) { q.files[3] = opened(t, "/usr") }, "repo"},
-		{"negative limit", func(q *request) { q.PIDs = -7 }, "limits"},
-		{"absurd limit", func(q *request) { q.Memory = 1 << 62 }, "limits"},
-		{"limit that overflows", func(q *request) { q.Wall = 1<<63 - 1 }, "limits"},
-		{"above a ceiling", func(q *request) { q.Memory = 1<<30 + 1 }, "limits"},
-		{"no limit under a ceiling", func(q *request) { q.Wall = -1 }, "limits"},
+		{"negative limit", func(q *request) { q.Limits.PIDs = -7 }, "limits"},
+		{"absurd limit", func(q *request) { q.Limits.Memory = 1 << 62 }, "limits"},
+		{"limit that overflows", func(q *request) { q.Limits.Wall = 1<<63 - 1 }, "limits"},
+		{"above a ceiling", func(q *request) { q.Limits.Memory = 1<<30 + 1 }, "limits"},
+		{"no limit under a ceiling", func(q *request) { q.Limits.Wall = -1 }, "limits"},
 		{"unknown profile", func(q *request) { q.Profile = "none" }, "profile"},
 		{"the scanner's profile", func(q *request) { q.Profile = "scanner" }, "profile"},
 		{"absolute directory", func(q *request) { q.Dir = "/etc" }, "cwd"},
@@ -91,8 +91,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"path with NUL", func(q *request) { q.Repo = f.repo + "\x00x" }, ""}, // the descriptor counts
 	} {
 		q := f.goodRequest()
-		q.Wall = int64(time.Minute)
-		q.Memory = 64 << 20
+		q.Limits.Wall = time.Minute
+		q.Limits.Memory = 64 << 20
 		tt.spoil(q)
 		r, err := f.send(q)
 		switch {

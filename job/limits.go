@@ -3,24 +3,67 @@ package job
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
+
+// A Unit is what a limit is measured in.
+type Unit int
+
+// The units.
+const (
+	Count Unit = iota
+	Bytes
+	CPUs // thousandths of a CPU
+	Time // nanoseconds
+)
+
+// Parse reads a value as people write it.
+func (u Unit) Parse(s string) (int64, error) {
+	switch u {
+	case Bytes:
+		return ParseSize(s)
+	case CPUs:
+		return ParseCPUs(s)
+	case Time:
+		d, err := ParseDuration(s)
+		return int64(d), err
+	}
+	return ParseCount(s)
+}
+
+func (u Unit) format(n int64) string {
+	switch u {
+	case Bytes:
+		return formatBytes(n)
+	case CPUs:
+		return FormatCPUs(n)
+	case Time:
+		return time.Duration(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
 
 // A Field is one limit of a Limits, for code that treats all of them alike.
 type Field struct {
 	Name     string
+	Option   string // of corral run, without dashes; "" is none
+	Doc      string // what it bounds, for the configuration
+	Unit     Unit
 	Value    *int64
 	Min, Max int64 // accepted range of a request, inclusive
 	Liftable bool  // whether Unlimited is accepted
-	format   func(int64) string
 }
+
+// Key returns the name as one word, as in the configuration.
+func (f *Field) Key() string { return strings.ReplaceAll(f.Name, " ", "_") }
 
 // Format formats a value of this limit with its unit, for people.
 func (f *Field) Format(v int64) string {
 	if v == Unlimited {
 		return "unlimited"
 	}
-	return f.format(v)
+	return f.Unit.format(v)
 }
 
 // formatBytes is FormatSize, but always with a unit.
@@ -30,10 +73,6 @@ func formatBytes(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + " bytes"
 }
-
-func formatCount(n int64) string { return strconv.FormatInt(n, 10) }
-
-func formatTime(n int64) string { return time.Duration(n).String() }
 
 // Bounds of a request's limits on any machine: with less, no program starts; more is a mistake of units.
 const (
@@ -48,16 +87,17 @@ const fields = 10
 // Fields returns every limit of l in a fixed order.
 func (l *Limits) Fields() [fields]Field {
 	return [...]Field{
-		{"memory", &l.Memory, minMemory, maxBytes, false, formatBytes},
-		{"cpus", &l.MilliCPUs, 10, 1_000_000, true, FormatCPUs},
-		{"pids", &l.PIDs, 2, maxCount, false, formatCount},
-		{"timeout", (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true, formatTime},
-		{"tmp", &l.Tmp, 1 << 16, maxBytes, false, formatBytes},
-		{"tmp inodes", &l.TmpInodes, 16, 1 << 31, false, formatCount},
-		{"disk", &l.Disk, 1, maxBytes, true, formatBytes},
-		{"inodes", &l.Inodes, 1, 1 << 40, true, formatCount},
-		{"file size", &l.FileSize, 1, maxBytes, true, formatBytes},
-		{"open files", &l.OpenFiles, 32, 1 << 20, false, formatCount}, // the last steps of the confinement need a dozen
+		{"memory", "memory", "Of all processes together; there is no swap.", Bytes, &l.Memory, minMemory, maxBytes, false},
+		{"cpus", "cpus", "Number of the host's CPUs.", CPUs, &l.MilliCPUs, 10, 1_000_000, true},
+		{"pids", "pids", "Processes and threads.", Count, &l.PIDs, 2, maxCount, false},
+		{"timeout", "timeout", "From start to end.", Time, (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true},
+		{"tmp", "tmp", "Bytes of each private directory: /tmp, /var/tmp, /home, /dev/shm.", Bytes, &l.Tmp, 1 << 16, maxBytes, false},
+		{"tmp inodes", "", "Files in each private directory.", Count, &l.TmpInodes, 16, 1 << 31, false},
+		{"disk", "disk", "Bytes that a job may add to the repository.", Bytes, &l.Disk, 1, maxBytes, true},
+		{"inodes", "inodes", "Files that a job may add to the repository.", Count, &l.Inodes, 1, 1 << 40, true},
+		{"file size", "file-size", "Size of the largest file.", Bytes, &l.FileSize, 1, maxBytes, true},
+		// The last steps of the confinement need a dozen.
+		{"open files", "nofile", "Open files of one process.", Count, &l.OpenFiles, 32, 1 << 20, false},
 	}
 }
 

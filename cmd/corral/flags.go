@@ -63,22 +63,12 @@ func parseRun(args []string) (*runOptions, error) {
 		return err
 	})
 	l := &o.spec.Limits
-	f.Func("timeout", "", func(s string) (err error) {
-		l.Wall, err = job.ParseDuration(s)
-		return err
-	})
-	f.Func("cpus", "", func(s string) (err error) {
-		l.MilliCPUs, err = job.ParseCPUs(s)
-		return err
-	})
-	for name, to := range map[string]*int64{
-		"memory": &l.Memory, "disk": &l.Disk, "file-size": &l.FileSize, "tmp": &l.Tmp, "output-limit": &o.limit,
-	} {
-		f.Func(name, "", parseInto(to, job.ParseSize))
+	for _, limit := range l.Fields() {
+		if limit.Option != "" {
+			f.Func(limit.Option, "", parseInto(limit.Value, limit.Unit.Parse))
+		}
 	}
-	for name, to := range map[string]*int64{"pids": &l.PIDs, "inodes": &l.Inodes, "nofile": &l.OpenFiles} {
-		f.Func(name, "", parseInto(to, job.ParseCount))
-	}
+	f.Func("output-limit", "", parseInto(&o.limit, job.ParseSize))
 	for name, to := range map[string]*[]string{"env": &o.set, "env-pass": &o.pass, "toolchain": &o.toolchains} {
 		f.Func(name, "", func(s string) error {
 			*to = append(*to, s)

@@ -107,9 +107,9 @@ func (g *generator) keys(into any) []key {
 		}
 		all = append(all, k)
 	}
-	if _, limits := into.(*job.Limits); limits {
-		for i, row := range limitTable {
-			all[i].doc = row.doc
+	if limits, ok := into.(*job.Limits); ok {
+		for i, f := range limits.Fields() {
+			all[i].doc = f.Doc
 		}
 	}
 	return all

@@ -2,45 +2,20 @@ package config
 
 import (
 	"reflect"
-	"slices"
-	"strings"
 
 	"corral/internal/config/strict"
 	"corral/job"
 )
 
-// A limitRow says how a limit of package job is written. Its key is the limit's name there, with underscores; its range is the
-// limit's.
-type limitRow struct {
-	name string
-	form strict.Form
-	doc  string // for schema.json and example.yaml
-}
-
-// limitTable has a row for each limit of package job.
-var limitTable = []limitRow{
-	{"memory", sizeForm, "Of all processes together; there is no swap."},
-	{"cpus", cpusForm, "Number of the host's CPUs."},
-	{"pids", countForm, "Processes and threads."},
-	{"timeout", timeForm, "From start to end."},
-	{"tmp", sizeForm, "Bytes of each private directory: /tmp, /var/tmp, /home, /dev/shm."},
-	{"tmp inodes", countForm, "Files in each private directory."},
-	{"disk", sizeForm, "Bytes that a job may add to the repository."},
-	{"inodes", countForm, "Files that a job may add to the repository."},
-	{"file size", sizeForm, "Size of the largest file."},
-	{"open files", countForm, "Open files of one process."},
-}
-
-// limitKey returns the key of a limit.
-func limitKey(f job.Field) string { return strings.ReplaceAll(f.Name, " ", "_") }
+// limitForms are the forms of limits, by unit.
+var limitForms = map[job.Unit]strict.Form{job.Bytes: sizeForm, job.CPUs: cpusForm, job.Count: countForm, job.Time: timeForm}
 
 // limitRows returns the rows of the *job.Limits that into is.
 func limitRows(into any) []strict.Row {
 	var rows []strict.Row
 	for _, f := range into.(*job.Limits).Fields() {
-		at := slices.IndexFunc(limitTable, func(r limitRow) bool { return r.name == f.Name })
 		rows = append(rows, strict.Row{
-			Name: limitKey(f), Form: limitTable[at].form, Bounded: true, Min: f.Min, Max: f.Max,
+			Name: f.Key(), Form: limitForms[f.Unit], Bounded: true, Min: f.Min, Max: f.Max,
 			Unlimited: f.Liftable, UnlimitedValue: job.Unlimited, Value: reflect.ValueOf(f.Value).Elem(),
 		})
 	}
@@ -62,7 +37,7 @@ func settle(defaults *job.Limits, defaultAt place, ceilings *job.Limits, ceiling
 		if ceiling == 0 || ceiling == job.Unlimited || *f.Value != job.Unlimited && *f.Value <= ceiling {
 			continue
 		}
-		key := limitKey(f)
+		key := f.Key()
 		if set := defaultAt(key); set.Present() && !set.Before(ceilingAt(key)) {
 			set.Failf("`%s`: %s is above the ceiling of %s", key, f.Format(*f.Value), f.Format(ceiling))
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -96,19 +95,14 @@ func TestSchemaLimits(t *testing.T) {
 	}
 	var l job.Limits
 	for _, f := range l.Fields() {
-		at := slices.IndexFunc(limitTable, func(r limitRow) bool { return r.name == f.Name })
-		if at < 0 {
-			t.Errorf("%s has no row", f.Name)
-			continue
-		}
-		if got := accepts(limitKey(f), "unlimited"); got != f.Liftable {
+		if got := accepts(f.Key(), "unlimited"); got != f.Liftable {
 			t.Errorf("%s: unlimited is %t for the schema", f.Name, got)
 		}
-		if limitTable[at].form.What != countForm.What {
+		if f.Unit != job.Count {
 			continue
 		}
 		for v, want := range map[int64]bool{f.Min: true, f.Max: true, f.Min - 1: false, f.Max + 1: false} {
-			if got := accepts(limitKey(f), fmt.Sprint(v)); got != want {
+			if got := accepts(f.Key(), fmt.Sprint(v)); got != want {
 				t.Errorf("%s: %d is %t for the schema", f.Name, v, got)
 			}
 		}

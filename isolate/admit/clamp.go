@@ -38,7 +38,7 @@ func (s *Served) clampEntry(path string, q *Request, limits job.Limits) (job.Lim
 
 // clamp applies one entry's ceilings and profile to a request.
 func (r *Entry) clamp(q *Request, limits job.Limits, profile string) (job.Limits, string, error) {
-	if err := requestedLimits(q).Within(r.Ceilings); err != nil {
+	if err := q.Limits.Within(r.Ceilings); err != nil {
 		return limits, "", err
 	}
 	limits = limits.AtMost(r.Ceilings)

@@ -29,12 +29,12 @@ func TestClampEntry(t *testing.T) {
 		profile    string
 		step       string // step of the refusal; "" for none
 	}{
-		{"listed nowhere", "/other", wire.Run{PIDs: 900}, job.Limits{}, "", ""},
-		{"nothing said", "/free", wire.Run{PIDs: 900, Profile: "default"}, job.Limits{}, "default", ""},
+		{"listed nowhere", "/other", wire.Run{Limits: job.Limits{PIDs: 900}}, job.Limits{}, "", ""},
+		{"nothing said", "/free", wire.Run{Limits: job.Limits{PIDs: 900}, Profile: "default"}, job.Limits{}, "default", ""},
 		{"lowered", "/bound", wire.Run{}, job.Limits{PIDs: 10, Wall: time.Second, Memory: 1 << 30}, "", ""},
-		{"asked for what is allowed", "/bound", wire.Run{PIDs: 10}, job.Limits{PIDs: 10, Wall: time.Second, Memory: 1 << 30}, "", ""},
-		{"asked for more", "/bound", wire.Run{PIDs: 11}, job.Limits{}, "", "limits"},
-		{"asked for no limit", "/bound", wire.Run{Wall: job.Unlimited}, job.Limits{}, "", "limits"},
+		{"asked for what is allowed", "/bound", wire.Run{Limits: job.Limits{PIDs: 10}}, job.Limits{PIDs: 10, Wall: time.Second, Memory: 1 << 30}, "", ""},
+		{"asked for more", "/bound", wire.Run{Limits: job.Limits{PIDs: 11}}, job.Limits{}, "", "limits"},
+		{"asked for no limit", "/bound", wire.Run{Limits: job.Limits{Wall: job.Unlimited}}, job.Limits{}, "", "limits"},
 		{"reads", "/still", wire.Run{Flags: wire.FlagReadOnly}, job.Limits{}, "", ""},
 		{"writes", "/still", wire.Run{}, job.Limits{}, "", ""},
 		{"no profile asked for", "/strict", wire.Run{}, job.Limits{}, "strict", ""},
@@ -78,7 +78,7 @@ func TestClampLimitsCommon(t *testing.T) {
 		{Path: "/main/.git", Overlay: true, Ceilings: job.Limits{Memory: 1 << 20}},
 	}}}
 	r := &Repo{Path: "/wt", Common: &Repo{Path: "/main/.git"}}
-	for step, run := range map[string]wire.Run{"": {}, "limits": {PIDs: 11}, "profile": {Profile: "default"}} {
+	for step, run := range map[string]wire.Run{"": {}, "limits": {Limits: job.Limits{PIDs: 11}}, "profile": {Profile: "default"}} {
 		limits, profile, err := c.Clamp(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
 		if step != "" {
 			refusedAt(t, step, err, step, 0)

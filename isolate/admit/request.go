@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,7 +53,7 @@ func CheckProfile(name string) error {
 // Check refuses requests for reasons that do not depend on the repository, and returns the job's limits with defaults
 // filled in.
 func (s *Served) Check(peer host.Peer, q *Request) (job.Limits, error) {
-	l := requestedLimits(q)
+	l := q.Limits
 	if err := l.Check(); err != nil {
 		return l, err
 	}
@@ -136,14 +135,6 @@ func (r *Request) WorkDir() string {
 		return job.NoRepoDir
 	}
 	return r.Dir
-}
-
-// requestedLimits returns the limits set in the request.
-func requestedLimits(q *Request) job.Limits {
-	return job.Limits{
-		Memory: q.Memory, MilliCPUs: q.MilliCPUs, PIDs: q.PIDs, Wall: time.Duration(q.Wall), Tmp: q.Tmp, TmpInodes: q.TmpInodes,
-		Disk: q.Disk, Inodes: q.Inodes, FileSize: q.FileSize, OpenFiles: q.OpenFiles,
-	}
 }
 
 // TooMany refuses a job because n are running, which is the maximum of scope.

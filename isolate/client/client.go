@@ -192,11 +192,9 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 }
 
 func message(spec job.Spec) wire.Run {
-	l := spec.Limits
 	m := wire.Run{
-		Memory: l.Memory, MilliCPUs: l.MilliCPUs, PIDs: l.PIDs, Wall: int64(l.Wall), Tmp: l.Tmp, TmpInodes: l.TmpInodes,
-		Disk: l.Disk, Inodes: l.Inodes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		Rows: spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: spec.Profile, Repo: spec.Repo, Dir: spec.Dir,
+		Limits: spec.Limits,
+		Rows:   spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: spec.Profile, Repo: spec.Repo, Dir: spec.Dir,
 		Claim: spec.Claim,
 	}
 	switch spec.Workspace {

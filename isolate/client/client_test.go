@@ -113,8 +113,7 @@ func TestRequest(t *testing.T) {
 		head, body, files := next(t, s)
 		got, err := wire.ReadRun(body)
 		want := wire.Run{
-			Flags: tt.flags, Memory: 1, MilliCPUs: 2, PIDs: 3, Wall: 4, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8, FileSize: 9,
-			OpenFiles: 10, Rows: spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: "strict", Repo: spec.Repo, Dir: "a/b",
+			Flags: tt.flags, Limits: spec.Limits, Rows: spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: "strict", Repo: spec.Repo, Dir: "a/b",
 		}
 		if err != nil || head.Op != wire.OpRun || got != want || len(files) != tt.files || len(files) != got.Descriptors() {
 			t.Errorf("%s: %+v with %d descriptors, %v; want %+v with %d", tt.name, got, len(files), err, want, tt.files)

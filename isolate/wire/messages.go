@@ -22,19 +22,10 @@ const (
 )
 
 // Run requests a job. Its descriptors are, in this order and as Flags say: payload, stdout, stderr, stdin, repository,
-// Common. Limits are as in job.Limits: 0 is the supervisor's default, -1 none.
+// Common. In Limits, 0 is the supervisor's default, -1 none.
 type Run struct {
 	Flags      uint32
-	Memory     int64
-	MilliCPUs  int64
-	PIDs       int64
-	Wall       int64 // nanoseconds
-	Tmp        int64
-	TmpInodes  int64
-	Disk       int64
-	Inodes     int64
-	FileSize   int64
-	OpenFiles  int64
+	Limits     job.Limits
 	Rows, Cols uint16
 	Profile    string // maximum MaxName bytes
 	Session    string // maximum MaxName; "" is none
@@ -46,9 +37,12 @@ type Run struct {
 }
 
 func (r *Run) numbers() []*int64 {
-	return []*int64{
-		&r.Memory, &r.MilliCPUs, &r.PIDs, &r.Wall, &r.Tmp, &r.TmpInodes, &r.Disk, &r.Inodes, &r.FileSize, &r.OpenFiles,
+	fields := r.Limits.Fields()
+	list := make([]*int64, len(fields))
+	for n, f := range fields {
+		list[n] = f.Value
 	}
+	return list
 }
 
 // Append encodes r as a message with tag.

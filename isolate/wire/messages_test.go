@@ -105,8 +105,10 @@ var codecs = []struct {
 }
 
 var fullRun = &Run{
-	Flags: flagsEnd - 1, Memory: 1, MilliCPUs: -1, PIDs: 3, Wall: 1 << 62, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8,
-	FileSize: 9, OpenFiles: 10, Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
+	Flags: flagsEnd - 1, Limits: job.Limits{
+		Memory: 1, MilliCPUs: -1, PIDs: 3, Wall: 1 << 62, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8, FileSize: 9, OpenFiles: 10,
+	},
+	Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
 	Common: "/srv/main/.git", Claim: fullClaim,
 }
 

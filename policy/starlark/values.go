@@ -18,17 +18,24 @@ type unit struct {
 }
 
 // units has one entry per limit.
-var units = []unit{
-	{"memory", "memory_mb", 1 << 20},
-	{"cpus", "milli_cpus", 1},
-	{"pids", "pids", 1},
-	{"timeout", "timeout_ms", 1_000_000},
-	{"tmp", "tmp_mb", 1 << 20},
-	{"tmp inodes", "tmp_inodes", 1},
-	{"disk", "disk_mb", 1 << 20},
-	{"inodes", "inodes", 1},
-	{"file size", "file_size_mb", 1 << 20},
-	{"open files", "open_files", 1},
+var units = unitsOf(new(job.Limits))
+
+func unitsOf(l *job.Limits) []unit {
+	var list []unit
+	for _, f := range l.Fields() {
+		u := unit{f.Name, f.Key(), 1}
+		switch f.Unit {
+		case job.Bytes:
+			u.name, u.size = u.name+"_mb", 1<<20
+		case job.CPUs:
+			u.name = "milli_" + u.name
+		case job.Time:
+			u.name, u.size = u.name+"_ms", 1_000_000
+		case job.Count:
+		}
+		list = append(list, u)
+	}
+	return list
 }
 
 // fieldOf returns the field of a unit's limit.
