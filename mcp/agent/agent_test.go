@@ -263,3 +263,21 @@ func TestListed(t *testing.T) {
 		t.Errorf("%d bytes", total)
 	}
 }
+
+// TestFailures: how test runners name failed tests, and lines that only look like it.
+func TestFailures(t *testing.T) {
+	for _, line := range []string{
+		"--- FAIL: TestA (0.00s)", "    --- FAIL: TestA/one (0.00s)", "FAIL\tcorral/mcp\t0.1s", "FAILED tests/a.py::test_b - assert 1 == 2",
+		"ERROR tests/a.py::test_b - fixture 'x' not found", "ERROR tests/a.py - ImportError", "not ok 3 - adds", "    not ok 1 - inner", "✖ adds (1.5ms)",
+		"  ● sum › adds", "FAIL src/a.test.ts", "test tests::adds ... FAILED",
+	} {
+		if !namesFailure(line) {
+			t.Errorf("%q is not found", line)
+		}
+	}
+	for _, line := range []string{"--- PASS: TestA (0.00s)", "FAIL", "10:00 ERROR connection refused", "ok 3 - not ok", "test tests::adds ... ok", "● bullet"} {
+		if namesFailure(line) {
+			t.Errorf("%q is found", line)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,15 @@ var failures = []*regexp.Regexp{
 	regexp.MustCompile(`^\s*● .+ › .+`),                       // jest
 	regexp.MustCompile(`^FAIL \S+\.(js|jsx|ts|tsx|mjs|cjs)$`), // jest: a file
 	regexp.MustCompile(`^test \S+ \.\.\. FAILED$`),            // cargo test
+}
+
+// failureMarks are words of which each line that failures match has one. Most lines have none, and expressions are slow.
+var failureMarks = []string{"FAIL", "ERROR", "not ok", "✖", "●"}
+
+// namesFailure reports whether a line names a failed test.
+func namesFailure(text string) bool {
+	return slices.ContainsFunc(failureMarks, func(mark string) bool { return strings.Contains(text, mark) }) &&
+		slices.ContainsFunc(failures, func(re *regexp.Regexp) bool { return re.MatchString(text) })
 }
 
 // maxFindings is the maximum number of lines of one kind that a reply shows.
@@ -68,12 +78,9 @@ func stem(word string) string {
 
 // see looks at a line.
 func (f *findings) see(n int64, text string) {
-	for _, re := range failures {
-		if re.MatchString(text) {
-			if f.failed++; len(f.tests) < maxFindings {
-				f.tests = append(f.tests, finding{line: n, text: text})
-			}
-			break
+	if namesFailure(text) {
+		if f.failed++; len(f.tests) < maxFindings {
+			f.tests = append(f.tests, finding{line: n, text: text})
 		}
 	}
 	if len(f.words) == 0 {

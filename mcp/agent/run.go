@@ -51,16 +51,18 @@ func (t *Run) Definition() tool.Definition {
 		Input: tool.InputSchema(runArgs{}, tool.Tolerant, func(s *tool.Schema) {
 			s.Property("language").Description = installed(t.runtimes())
 			s.Property("timeout").Description = fmt.Sprintf("seconds to wait, default %d, at most %d", int(t.timeout(nil).Seconds()), int(t.maxTimeout().Seconds()))
-			plain(s, "code", "language", "cwd", "timeout", "intent", "repoId")
+			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId")
 		}),
 	}
 }
 
-// plain removes the bounds of arguments from a schema: a violation is an error that says what is accepted.
+// plain removes from a schema the bounds of arguments, whose violation is an error that says what is accepted, and the default false.
 func plain(s *tool.Schema, names ...string) {
 	for _, name := range names {
 		p := s.Property(name)
-		p.Minimum, p.Maximum, p.MinLength, p.MaxLength = nil, nil, 0, 0
+		if p.Minimum, p.Maximum, p.MinLength, p.MaxLength = nil, nil, 0, 0; p.Default == false {
+			p.Default = nil
+		}
 	}
 }
 
