@@ -269,7 +269,7 @@ func TestSessionOwner(t *testing.T) {
 }
 
 // TestSessionLife: a session ends with its connection, unless it is lasting, and when it has been idle for its
-// timeout.
+// timeout. Its changes are kept, although the client did not ask for that.
 func TestSessionLife(t *testing.T) {
 	f := newFront(t)
 	of := connect(t, f.s, host.Peer{UID: owner})
@@ -297,11 +297,16 @@ func TestSessionLife(t *testing.T) {
 	of.Close()
 	eventually(t, func() string {
 		list, err := f.c.ListSessions(context.Background())
-		if err != nil || len(list) != 1 || list[0].ID != lasting.ID {
+		kept := map[string]bool{}
+		for _, ss := range list {
+			kept[ss.ID] = ss.Kept
+		}
+		if err != nil || len(list) != 2 || !kept[bound.ID] || kept[lasting.ID] {
 			return fmt.Sprintf("%+v, %v", list, err)
 		}
 		return ""
 	})
+	f.close(bound, false)
 	f.must(lasting, "cat x")
 }
 

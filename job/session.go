@@ -25,7 +25,7 @@ type SessionSpec struct {
 	Disk   int64         // bytes of the layer; 0 is the supervisor's default
 	Inodes int64         // files of the layer; 0 is the supervisor's default
 	Idle   time.Duration // the session ends after running no job for this long; 0 is the supervisor's default
-	// Lasting sessions outlive the connection that opened them; the others end with it.
+	// Lasting sessions outlive the connection that opened them; the others end with it. Changes in an overlay are kept.
 	Lasting bool
 }
 

@@ -219,3 +219,30 @@ func TestOverlayOfOperator(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestOverlayKilled checks that the changes of a client are kept if its server is killed, or the supervisor stops, before
+// the session was closed in order.
+func TestOverlayKilled(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	for name, end := range map[string]func(*host, *sandboxtest.Supervisor){
+		"the server is killed": func(h *host, _ *sandboxtest.Supervisor) { _ = h.cmd.Process.Kill() },
+		"the supervisor stops": func(_ *host, d *sandboxtest.Supervisor) { d.Stop(t); d.Start(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			d := daemon(t)
+			h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", p.overlaid(t, "")))
+			_, v := h.behind("echo precious >made")
+			end(h, d)
+			sandboxtest.Eventually(t, time.Minute, "the changes are kept", func() bool {
+				return slices.Equal(p.kept(t, d), []string{v.ChangesHandle})
+			})
+			diff := p.front("changes", "diff", "--supervisor", d.Socket, v.ChangesHandle)
+			diff.Path = filepath.Join(p.dir, "corral")
+			out, err := diff.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "+precious") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}

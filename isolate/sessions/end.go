@@ -109,16 +109,15 @@ func (ss *Session) beginEnd(keep, onlyIdle bool) bool {
 // cancelEnd undoes beginEnd. The session ends at the next request, or when it has been idle for its timeout.
 func (ss *Session) cancelEnd() {
 	ss.mu.Lock()
-	ss.ending, ss.keepRefused = false, true
+	ss.ending = false
 	ss.mu.Unlock()
 	ss.armIdleTimer()
 }
 
-// EndWithClient ends the session together with the connection that opened it. Changes are discarded, unless the
-// client asked to keep them and that failed: then keeping is tried once more, and if it fails again, the session
-// continues.
+// EndWithClient ends the session together with the connection that opened it. A client that is killed has no time to say
+// what becomes of its jobs' changes, so they are kept. If they cannot be kept, the session continues.
 func (ss *Session) EndWithClient() error {
-	_, err := ss.endIf(ss.keepFailed(), endOptions{})
+	_, err := ss.endIf(ss.keeps(), endOptions{})
 	return err
 }
 
@@ -128,18 +127,9 @@ func (m *Manager) EndSessions() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ss := range m.all {
-		ss.beginEnd(ss.keptWithSupervisor(), false)
+		ss.beginEnd(ss.keeps(), false)
 	}
 }
 
-// keepFailed reports whether an end of the session was refused because its changes could not be kept.
-func (ss *Session) keepFailed() bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	return ss.keepRefused
-}
-
-// keptWithSupervisor reports whether the session's changes are kept when the supervisor ends.
-func (ss *Session) keptWithSupervisor() bool {
-	return ss.Lasts() && !ss.imports() || ss.keepFailed()
-}
+// keeps reports whether the session's changes are kept when it ends, unless a client discards them.
+func (ss *Session) keeps() bool { return ss.workspace == job.Overlay && !ss.imports() }

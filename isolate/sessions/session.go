@@ -36,17 +36,16 @@ type Session struct {
 	layerMu sync.Mutex // locked before mu
 	closed  bool       // guarded by layerMu: the layer is closed
 
-	mu          sync.Mutex
-	used        time.Time   // guarded by mu
-	jobs        int         // guarded by mu
-	writers     int         // guarded by mu: running jobs that may write to the layer
-	applying    bool        // guarded by mu: a running job applies the layer to the repository
-	timer       *time.Timer // guarded by mu: ends the session when idle; nil if not armed
-	ending      bool        // guarded by mu: no new jobs start
-	keep        bool        // guarded by mu: keep the layer if it has changes
-	keepRefused bool        // guarded by mu: an end was refused because the layer could not be kept
-	kept        bool        // the layer was kept; set before jail.gone is closed
-	err         error       // why it was not kept; set before jail.gone is closed
+	mu       sync.Mutex
+	used     time.Time   // guarded by mu
+	jobs     int         // guarded by mu
+	writers  int         // guarded by mu: running jobs that may write to the layer
+	applying bool        // guarded by mu: a running job applies the layer to the repository
+	timer    *time.Timer // guarded by mu: ends the session when idle; nil if not armed
+	ending   bool        // guarded by mu: no new jobs start
+	keep     bool        // guarded by mu: keep the layer if it has changes
+	kept     bool        // the layer was kept; set before jail.gone is closed
+	err      error       // why it was not kept; set before jail.gone is closed
 }
 
 func (ss *Session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
