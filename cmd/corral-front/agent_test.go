@@ -14,10 +14,9 @@ import (
 )
 
 // agentHost starts a server whose listed tools are those for agents.
-func (p *place) agentHost(t *testing.T, sections string, options ...string) *host {
+func (p *place) agentHost(t *testing.T, sections string) *host {
 	t.Helper()
-	args := append([]string{"mcp", "--config", p.config(t, sections), "--supervisor", daemon(t).Socket, "--tools", "agent"}, options...)
-	return connect(t, p.front(args...))
+	return connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", daemon(t).Socket, "--tools", "agent"))
 }
 
 // agentCall calls a tool whose reply is text, and returns the text.
@@ -40,7 +39,7 @@ func (h *host) run(code string) string {
 	return h.agentCall("run", object{"code": code})
 }
 
-// TestAgentShares checks that the jobs of a session share HOME, which reset and other sessions begin anew, and that jobs at the
+// TestAgentShares checks that the jobs of a session share HOME, which reset and other sessions begin empty, and that jobs at the
 // same time have code of their own.
 func TestAgentShares(t *testing.T) {
 	sandboxtest.RequireJails(t)

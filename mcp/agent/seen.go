@@ -22,12 +22,11 @@ type seen struct {
 
 // news reports whether c differs from what it was called with before. No changes are no news for a new session.
 func (s *seen) news(o owner, repo string, c *job.Changes) bool {
-	h := sha256.New()
+	text := fmt.Appendf(nil, "%d %d\n", c.More, c.Bytes)
 	for _, e := range c.Entries {
-		fmt.Fprintf(h, "%q %v %v %d\n", e.Path, e.Kind, e.Type, e.Bytes)
+		text = fmt.Appendf(text, "%q %v %v %d\n", e.Path, e.Kind, e.Type, e.Bytes)
 	}
-	fmt.Fprintf(h, "%d %d", c.More, c.Bytes)
-	sum := [sha256.Size]byte(h.Sum(nil))
+	sum := sha256.Sum256(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil || len(s.all) >= maxSeen {
