@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -62,5 +64,32 @@ func TestTokenOfRunningServer(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(file), "principals.d", "keeper.yaml")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReadyz: corral serve is ready while it is connected to a supervisor, and healthy also without one.
+func TestReadyz(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := daemon(t)
+	_, hash := config.NewToken()
+	w := p.web(t, d, fmt.Sprintf("principals: [{name: a, token_sha256: \"%x\"}]\n", hash))
+	status := func(path string) int {
+		answer, err := http.Get(strings.TrimSuffix(w.url, "/mcp") + path) //nolint:noctx // the test ends with the server
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	if health, ready := status("/healthz"), status("/readyz"); health != http.StatusOK || ready != http.StatusOK {
+		t.Errorf("/healthz: %d, /readyz: %d", health, ready)
+	}
+	d.Stop(t)
+	sandboxtest.Eventually(t, 20*time.Second, "the server is not ready without a supervisor", func() bool {
+		return status("/readyz") == http.StatusServiceUnavailable
+	})
+	if got := status("/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz without a supervisor: %d", got)
 	}
 }

@@ -61,10 +61,10 @@ func HTTP(args []string) (int, error) {
 	}
 	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
 	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
-		Authenticate: authenticate(s.tokensOf(b)),
-		Origins:      b.Config.HTTP.AllowedOrigins,
-		Hosts:        append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
-		Idle:         b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
+		Authenticate: authenticate(s.tokensOf(b)), Ready: b.Supervisor.Ready,
+		Origins: b.Config.HTTP.AllowedOrigins,
+		Hosts:   append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
+		Idle:    b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
 	})
 	if err != nil {
 		return cli.Failure, err

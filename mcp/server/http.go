@@ -41,6 +41,9 @@ type HTTPOptions struct {
 	// the maximum, a new connection evicts another: the oldest one that has not sent a valid token, else one that
 	// is idle between requests.
 	MaxConns int
+	// Ready returns why no call could be served at present, for ReadyPath; nil if one could. It is called at
+	// most once per second, and not concurrently. Without it, the server is always ready.
+	Ready func() error
 }
 
 // Timeouts of one request. A client that exceeds one loses its own request only.
@@ -106,6 +109,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 	defer cancel()
 	mux := http.NewServeMux()
 	mux.Handle(Path, s.Handler(o))
+	mux.Handle(HealthPath, probe(nil))
+	mux.Handle(ReadyPath, probe(o.Ready))
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: headerTimeout,

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"corral/mcp/tool"
+)
+
+// TestProbes: without a token, anybody learns whether the server answers and can serve, and no more than that; every other
+// path but the server's own does not exist.
+func TestProbes(t *testing.T) {
+	var down atomic.Bool
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- New(Options{}).Serve(ctx, l, HTTPOptions{
+			Authenticate: func(string) (tool.Caller, bool) { return tool.Caller{}, false },
+			Ready: func() error {
+				if down.Load() {
+					return errors.New("secret reason")
+				}
+				return nil
+			},
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	ask := func(method, path string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(b)
+	}
+	for _, tt := range []struct {
+		method, path string
+		down         bool
+		code         int
+		body         string
+	}{
+		{http.MethodGet, HealthPath, false, 200, "ok\n"},
+		{http.MethodHead, HealthPath, false, 200, ""},
+		{http.MethodGet, ReadyPath, false, 200, "ok\n"},
+		{http.MethodGet, HealthPath, true, 200, "ok\n"},
+		{http.MethodGet, ReadyPath, true, 503, "not ready\n"},
+		{http.MethodPost, ReadyPath, false, 405, ""},
+		{http.MethodGet, "/", false, 404, "404 page not found\n"},
+		{http.MethodGet, HealthPath + "/x", false, 404, "404 page not found\n"},
+	} {
+		if down.Swap(tt.down) != tt.down {
+			for range 200 { // an answer holds for a while
+				if code, _ := ask(http.MethodGet, ReadyPath); (code == http.StatusOK) != tt.down {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		if code, body := ask(tt.method, tt.path); code != tt.code || body != tt.body || strings.Contains(body, "secret") {
+			t.Errorf("%s %s: %d %q, want %d %q", tt.method, tt.path, code, body, tt.code, tt.body)
+		}
+	}
+	if code, _ := ask(http.MethodPost, Path); code != http.StatusUnauthorized {
+		t.Errorf("a call without a token: %d", code)
+	}
+}
+
+// TestReadinessBounded: however often anybody asks, the server is asked once per second, and nobody waits for another's
+// question.
+func TestReadinessBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, wait := 0, make(chan struct{})
+		r := &readiness{ready: func() error {
+			calls++
+			if calls == 2 {
+				<-wait
+				return errors.New("down")
+			}
+			return nil
+		}}
+		for range 1000 {
+			if !r.is() {
+				t.Fatal("not ready")
+			}
+		}
+		time.Sleep(readyInterval)
+		answered := make(chan bool)
+		go func() { answered <- r.is() }()
+		synctest.Wait() // it waits for the second call
+		if !r.is() {
+			t.Error("the former answer does not hold while another caller waits")
+		}
+		close(wait)
+		if <-answered {
+			t.Error("ready although it is not")
+		}
+		if calls != 2 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
