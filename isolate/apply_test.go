@@ -67,6 +67,7 @@ func TestApplyExcludesWriters(t *testing.T) {
 // it again.
 func fullState(t *testing.T) (dir string, fill, room func()) {
 	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root)
 	at := t.TempDir()
 	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=256m,mode=0755"); err != nil {
 		t.Fatal(err)
