@@ -107,7 +107,10 @@ func (l Limits) Check() error {
 		switch v := *f.Value; {
 		case v == 0, v == Unlimited && f.Liftable:
 		case v < f.Min || v > f.Max:
-			return &Refusal{Step: "limits", Message: fmt.Sprintf("%s: %s is not between %s and %s", f.Name, f.Format(v), f.Format(f.Min), f.Format(f.Max))}
+			return &Refusal{
+				Step:    "limits",
+				Message: fmt.Sprintf("%s: %s is not between %s and %s", f.Name, f.Format(v), f.Format(f.Min), f.Format(f.Max)),
+			}
 		}
 	}
 	return nil

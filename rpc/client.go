@@ -155,7 +155,8 @@ func (c *client) handle(line []byte) {
 		c.refuse(m.id, f)
 	case m.id == nil: // notifications are ignored
 	case c.isPending(m.id):
-		c.refuse(m.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "a request with id %s is still pending: use another id", text.Line(string(m.id), maxWord)))
+		c.refuse(m.id, jsonrpc.Errorf(jsonrpc.CodeRequest,
+			"a request with id %s is still pending: use another id", text.Line(string(m.id), maxWord)))
 	default:
 		if f := c.serve(&m); f != nil {
 			c.refuse(m.id, f)

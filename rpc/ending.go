@@ -47,7 +47,8 @@ func (p *process) outcome(ctx context.Context, record *job.Record, err error) *o
 	case record.Refusal != nil:
 		e.exit, e.fault = record.Result.ExitCode, p.unspawned(record.Refusal)
 	case record.Message != "" && record.Status == job.Failure:
-		e.exit, e.fault = record.Result.ExitCode, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: %s", p.family.unspawned, text.Line(record.Message, maxSaid))
+		e.exit = record.Result.ExitCode
+		e.fault = jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: %s", p.family.unspawned, text.Line(record.Message, maxSaid))
 	case record.Status == job.Lost:
 		e.exit, e.fault = -1, jsonrpc.Errorf(jsonrpc.CodeInternal, "exec failed: the supervisor ended while the command ran")
 	default:

@@ -91,7 +91,10 @@ var conditions = []condition{
 		text: "only: 0x5400 to 0x54ff (terminals, FIONREAD, FIONBIO, FIOCLEX) but TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD; " +
 			"newer terminal requests; reading interface addresses; file attributes, extents and clones",
 		clauses: []clause{
-			{masked(is(1, 0x5400), 0xffffff00), masked(isNot(1, unix.TIOCSTI&0xff, unix.TIOCLINUX&0xff, unix.TIOCCONS&0xff, unix.TIOCSETD&0xff), 0xff)},
+			{
+				masked(is(1, 0x5400), 0xffffff00),
+				masked(isNot(1, unix.TIOCSTI&0xff, unix.TIOCLINUX&0xff, unix.TIOCCONS&0xff, unix.TIOCSETD&0xff), 0xff),
+			},
 			{is(1, ioctls...)},
 		},
 	},

@@ -1,5 +1,6 @@
 // Corral-layer lists, applies and unpacks the contents of a session's layer, and edits files of a repository. It runs as a
-// job in the jail of the session or repository, as the job's user. The supervisor starts it instead of a program of the jail; it is not meant to be run by hand.
+// job in the jail of the session or repository, as the job's user. The supervisor starts it instead of a program of the
+// jail; it is not meant to be run by hand.
 package main
 
 import (

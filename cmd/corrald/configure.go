@@ -73,7 +73,10 @@ func (o *options) take(c config.Config) {
 }
 
 func served(r config.Repo, f config.Floor) admit.Entry {
-	repo := admit.Entry{Path: r.Path, UIDs: r.Users, Owner: r.Owner, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly, Overlay: f.Workspace == job.Overlay, Protect: f.Protect}
+	repo := admit.Entry{
+		Path: r.Path, UIDs: r.Users, Owner: r.Owner, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly,
+		Overlay: f.Workspace == job.Overlay, Protect: f.Protect,
+	}
 	if f.Syscalls != "default" {
 		repo.Profile = f.Syscalls
 	}

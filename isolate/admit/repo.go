@@ -58,6 +58,7 @@ func (r *Repo) CheckUnmoved() error {
 	return nil
 }
 
+// Identity returns what distinguishes the repository from others.
 func (r *Repo) Identity() Identity {
 	return Identity{r.Inode, r.Owner, r.ReadOnly, r.Path}
 }

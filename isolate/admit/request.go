@@ -25,9 +25,9 @@ type Request struct {
 }
 
 // Close closes and clears the descriptors of a user's request.
-func (q *Request) Close(p *probe.Prober, user uint32) {
-	p.Discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
-	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
+func (r *Request) Close(p *probe.Prober, user uint32) {
+	p.Discard(user, r.Payload, r.Stdin, r.Stdout, r.Stderr, r.RepoDir, r.CommonDir)
+	r.Payload, r.Stdin, r.Stdout, r.Stderr, r.RepoDir, r.CommonDir = nil, nil, nil, nil, nil, nil
 }
 
 // RefusedResult converts an error to the result of a job that was not started.

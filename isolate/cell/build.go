@@ -76,12 +76,8 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if err := cmp.Or(err, <-maps); err != nil {
 		return err
 	}
-	// The jail's own mount namespace has the trees now. They are unmounted here because every clone of this mount
-	// namespace copies each mount in it.
-	for _, path := range p.mounted {
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("umount %s: %w", path, err)
-		}
+	if err := p.unmount(); err != nil {
+		return err
 	}
 	if j.session != nil {
 		a := assembly{&j.view, j.init, u, dir, j.late}

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -45,6 +46,17 @@ func makeJailParts(u *host.Cleanup, dir string, roots *roots, r *admit.Repo, use
 		return nil, err
 	}
 	return &p, nil
+}
+
+// unmount unmounts the trees here, once the jail's own mount namespace has them: every clone of this mount namespace
+// copies each mount in it.
+func (p *jailParts) unmount() error {
+	for _, path := range p.mounted {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("umount %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // makeDevices makes the jail's device nodes: only the host's root can make them, and in the jail they are mounted

@@ -79,8 +79,8 @@ func (j *Jail) runWithKept(kept inside.Kept) error {
 	plan := inside.Plan{
 		SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Rlimits: host.Rlimits(job.Defaults(), 0), Repo: j.repo.Path, Kept: true,
 	}
-	if err := sl.send(&plan, &kept, []*os.File{mount, payload, null, null}); err != nil {
+	if err := sl.stub.send(&plan, &kept, []*os.File{mount, payload, null, null}); err != nil {
 		return err
 	}
-	return sl.started()
+	return sl.stub.started()
 }

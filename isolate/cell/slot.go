@@ -26,7 +26,7 @@ type Slot struct {
 	tmp          [2]int64 // limits in bytes and inodes of each private directory
 	idmap        *os.File // user namespace that maps the repository's owner to the user; owned by the jail
 	group        *cgroup.Job
-	stub                                // its process 1
+	stub         stub                   // its process 1
 	pidfd        *os.File               // readable when every process of the job has exited
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
@@ -114,6 +114,9 @@ func (sl *Slot) onOOM() {
 
 // EndOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
 func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
+
+// Report receives the next report of the slot's stub. The caller closes the files.
+func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.report() }
 
 // Release tears the slot down in the background, after a job has used it.
 func (sl *Slot) Release() { sl.jail.pool.release(sl) }

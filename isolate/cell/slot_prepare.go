@@ -102,13 +102,13 @@ func (sl *Slot) confine(p *inside.Prepare, profile string) error {
 			return stubError(err)
 		}
 	}
-	if err := sl.sendMounts(p.Shares, sl.jail.view.sharedMounts); err != nil {
+	if err := sl.stub.sendMounts(p.Shares, sl.jail.view.sharedMounts); err != nil {
 		return stubError(err)
 	}
-	if err := sl.sendMounts(p.Roots, sl.jail.view.rootMounts); err != nil {
+	if err := sl.stub.sendMounts(p.Roots, sl.jail.view.rootMounts); err != nil {
 		return stubError(err)
 	}
-	if err := sl.awaitReady(); err != nil || p.Groups == 0 {
+	if err := sl.stub.awaitReady(); err != nil || p.Groups == 0 {
 		return err
 	}
 	return sl.attach() // verifies that the stub joined them

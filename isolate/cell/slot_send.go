@@ -104,7 +104,7 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		files = append(files, f)
 	}
 	sent = time.Now()
-	return sent, sl.send(&plan, kept, slices.Concat(files, extra.files, common))
+	return sent, sl.stub.send(&plan, kept, slices.Concat(files, extra.files, common))
 }
 
 // stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless

@@ -33,7 +33,7 @@ func (s *stub) within(patience time.Duration) (lift func()) {
 func (s *stub) awaitReady() error {
 	defer s.within(host.SlotPatience)()
 	for {
-		r, files, err := s.Report()
+		r, files, err := s.report()
 		wire.CloseAll(files)
 		if err != nil {
 			return fmt.Errorf("the stub: %w", err)
@@ -68,8 +68,8 @@ func (s *stub) sendMounts(list []inside.Root, mounts func() ([]*os.File, error))
 	return nil
 }
 
-// Report receives the stub's next report. The caller closes the files.
-func (s *stub) Report() (inside.Report, []*os.File, error) {
+// report receives the stub's next report. The caller closes the files.
+func (s *stub) report() (inside.Report, []*os.File, error) {
 	b, files, err := s.conn.Receive()
 	if err != nil {
 		return inside.Report{}, nil, err
@@ -81,7 +81,7 @@ func (s *stub) Report() (inside.Report, []*os.File, error) {
 // started waits for the report that the program was executed.
 func (s *stub) started() error {
 	defer s.within(host.SlotPatience)()
-	r, files, err := s.Report()
+	r, files, err := s.report()
 	wire.CloseAll(files)
 	switch {
 	case err != nil:

@@ -67,7 +67,7 @@ func (j *Jail) startScanner() (*scanner, error) {
 		return nil, err
 	}
 	theirs.Close() // so that the socket closes when the scanner exits
-	if err := sl.started(); err != nil {
+	if err := sl.stub.started(); err != nil {
 		return nil, err
 	}
 	s := &scanner{slot: sl, socket: ours}

@@ -69,6 +69,7 @@ func (m *UsernsMaker) Begin() error {
 	return m.start()
 }
 
+// Close ends the helper process.
 func (m *UsernsMaker) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"corral/cgroup"
 )
 
-// The state of an instance on the host, all of which can be found by name after a kill:
+// An Instance is the state of a supervisor on the host, all of which can be found by name after a kill:
 //
 //	RunDir/lock                  held while an instance is created or cleared
 //	RunDir/uids/N                the blocks of user ids in use, see uidPool

@@ -64,4 +64,5 @@ func loadProgram(path string) (*os.File, error) {
 	return wire.Seal(filepath.Base(path), content, 0o111)
 }
 
+// Close closes the files of the programs.
 func (p *Programs) Close() { wire.CloseAll([]*os.File{p.Init, p.Stub, p.Layer, p.Starlark}) }

@@ -39,6 +39,7 @@ func OpenState(dir string) (*State, error) {
 	return &State{users}, nil
 }
 
+// Close closes the directory of users' state.
 func (s *State) Close() { s.users.Close() }
 
 // openOwn opens a directory that is writable by root alone. If it does not exist it is created with mode.

@@ -4,6 +4,7 @@ package host
 // lifetime.
 type Cleanup struct{ steps []func() }
 
+// Push adds f to the functions that Run calls, in reverse order.
 func (u *Cleanup) Push(f func()) { u.steps = append(u.steps, f) }
 
 // Run calls the functions, last pushed first. After cancel it does nothing.

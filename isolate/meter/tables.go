@@ -29,7 +29,9 @@ var (
 
 // A Group is the cgroup of a job: *cgroup.Job, or a fake in tests.
 type Group interface {
+	// Freeze stops all processes until thaw is called; frozen is false if the host cannot.
 	Freeze() (thaw func(), frozen bool)
+	// PIDs returns the processes of the group.
 	PIDs() ([]int, error)
 }
 

@@ -51,8 +51,9 @@ type Jobs interface {
 	Drain(peer host.Peer, on bool) error
 	// Kill ends the job called id, if it is peer's or peer is root.
 	Kill(peer host.Peer, id string) error
-	// InstanceName returns the supervisor's name, and NobodyID the user that front-ends of plain root become.
+	// InstanceName returns the supervisor's name.
 	InstanceName() string
+	// NobodyID returns the user that front-ends of plain root become.
 	NobodyID() uint32
 }
 

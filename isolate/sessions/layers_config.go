@@ -16,6 +16,7 @@ type Layers struct {
 	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week, negative is forever
 }
 
+// Complete sets defaults for zero fields, and refuses values out of range.
 func (l *Layers) Complete() error {
 	for field, value := range map[*int64]int64{
 		&l.Disk: job.DefaultLayerDisk, &l.Inodes: job.DefaultLayerInodes, &l.MaxDisk: 64 << 30, &l.MaxInodes: 10_000_000,

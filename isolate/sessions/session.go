@@ -48,8 +48,10 @@ type Session struct {
 	err      error       // why it was not kept; set before jail.gone is closed
 }
 
-func (ss *Session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
-func (ss *Session) shares() bool  { return ss.spec.Flags&wire.OpenShare != 0 }
+func (ss *Session) root() bool   { return ss.spec.Flags&wire.OpenRoot != 0 }
+func (ss *Session) shares() bool { return ss.spec.Flags&wire.OpenShare != 0 }
+
+// Lasts reports whether the layer is kept when the session ends.
 func (ss *Session) Lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
 func (ss *Session) imports() bool { return ss.spec.Import != "" }
 
