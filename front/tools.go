@@ -44,7 +44,8 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 	if t.knowledge != nil { // a nil pointer in an interface is not nil
 		t.ctx.Knowledge = t.knowledge
 	}
-	t.agent = &agent.Suite{Scripts: t.ctx, Artifacts: t.artifacts, MaxTimeout: c.Runtime.MaxDuration, Reset: func(principal, client, repo string) {
+	look := &reviewer{c, sessions, o.Supervisor}
+	t.agent = &agent.Suite{Review: look.review, Scripts: t.ctx, Artifacts: t.artifacts, MaxTimeout: c.Runtime.MaxDuration, Reset: func(principal, client, repo string) {
 		if n := slices.IndexFunc(c.Repos, func(r config.Repo) bool { return r.ID == repo }); n >= 0 {
 			sessions.Reset(principal, client, c.Repos[n].Path)
 		}

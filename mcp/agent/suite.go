@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -27,6 +28,9 @@ type Suite struct {
 	// Reset ends the sessions of one client session of a principal in a repository, so that its next job gets a new one.
 	// nil: there are no sessions to end.
 	Reset func(principal, session, repo string)
+	// Review returns what the jobs of the caller's session changed in a repository, at and below paths (none: all). With diff, it
+	// writes a patch there instead of listing. nil: there are no sessions to review.
+	Review func(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*Review, error)
 
 	seen  seen
 	queue time.Duration // replaces queueTime in tests
@@ -42,7 +46,7 @@ const DefaultMaxTimeout = 10 * time.Minute
 
 // Tools returns the tools of x.
 func (x *Suite) Tools() []tool.Tool {
-	return []tool.Tool{&Run{x}, &Output{x}, &Job{x}}
+	return []tool.Tool{&Run{x}, &Output{x}, &Job{x}, &Edit{x}, &Changes{x}}
 }
 
 // Names returns the names of all tools.

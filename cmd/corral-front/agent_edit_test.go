@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"corral/internal/test/sandboxtest"
+)
+
+// TestAgentEdit checks that an edit changes what the next call sees, and that nothing is written that only stands for a secret.
+func TestAgentEdit(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	p.file(t, "app.py", "def total(items):\n    return sum(items) + 1\n", 0o644)
+	h := p.agentHost(t, "")
+	if got := h.agentCall("edit", object{"path": "app.py", "old": "sum(items) + 1", "new": "sum(items)"}); !strings.Contains(got, "edited app.py: +1 -1 lines\n") ||
+		!strings.Contains(got, "-    return sum(items) + 1\n+    return sum(items)\n") {
+		t.Errorf("%q", got)
+	}
+	if got := h.run("cat app.py"); got != "def total(items):\n    return sum(items)\n" {
+		t.Errorf("the next call: %q", got)
+	}
+	for _, tt := range []struct {
+		arguments object
+		want      string
+	}{
+		{object{"file_path": "app.py", "old_string": "nothing like it", "new_string": "x"}, "error: old was not found in app.py"},
+		{object{"path": "app.py", "old": "s", "new": "x"}, "error: old occurs 3 times in app.py, on lines 1, 2, 2"},
+		{object{"path": "../x", "old": "", "new": "x"}, "leads out of the repository"},
+		{object{"path": "app.py", "old": "total", "new": "[REDACTED:secret]"}, "stands for a secret"},
+		{object{"path": "app.py"}, "old or patch is required"},
+		{object{"path": "app.py", "patch": "@@ -1,2 +1,2 @@\n def sum(items):\n-    return 1\n+    return 2\n"}, "this hunk does not fit app.py"},
+	} {
+		if got := h.agentCall("edit", tt.arguments); !strings.HasPrefix(got, "error: ") || !strings.Contains(got, tt.want) {
+			t.Errorf("%v: %q", tt.arguments, got)
+		}
+	}
+	if got := h.agentCall("edit", object{"patch": "--- a/app.py\n+++ b/app.py\n@@ -1,1 +1,2 @@\n+# sums\n def total(items):\n"}); !strings.HasPrefix(got, "edited app.py: +1 -0") {
+		t.Errorf("%q", got)
+	}
+	if got := h.agentCall("changes", object{}); !strings.Contains(got, "on the repository itself") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestAgentChanges checks that edits and runs of a session are reviewed together, and that the repository stays as it is.
+func TestAgentChanges(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	p.file(t, "a.txt", "old\n", 0o644)
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", daemon(t).Socket, "--tools", "agent"))
+	if got := h.agentCall("changes", object{}); got != "[no changes]" {
+		t.Errorf("at first: %q", got)
+	}
+	if got := h.agentCall("edit", object{"path": "a.txt", "old": "old", "new": "new"}); !strings.HasPrefix(got, "edited a.txt") || !strings.Contains(got, "[1 file changed, not applied]") {
+		t.Errorf("%q", got)
+	}
+	h.run("mkdir d; seq 20000 >d/long; cat a.txt")
+	if got := h.agentCall("changes", object{"action": "list"}); !strings.Contains(got, "modified a.txt\n") || !strings.Contains(got, "added    d/long\n") ||
+		!strings.HasSuffix(got, "[3 changes, not applied]") {
+		t.Errorf("%q", got)
+	}
+	if got := h.agentCall("changes", object{"action": "diff", "path": "a.txt"}); !strings.Contains(got, "-old\n+new\n") || strings.Contains(got, "long") {
+		t.Errorf("%q", got)
+	}
+	got := h.agentCall("changes", object{"action": "diff"})
+	_, handle, _ := strings.Cut(got, "output handle ")
+	if len(got) > 20<<10 || handle == "" {
+		t.Fatalf("%d bytes, ends with %q", len(got), got[max(0, len(got)-200):])
+	}
+	if got := h.agentCall("output", object{"handle": strings.TrimRight(handle, "]\n"), "terms": []string{"+19999"}}); !strings.Contains(got, "+19999") {
+		t.Errorf("%q", got)
+	}
+	if b, err := os.ReadFile(p.repo + "/a.txt"); err != nil || string(b) != "old\n" {
+		t.Errorf("on the host: %q, %v", b, err)
+	}
+}
+
+// TestAgentEditParallel checks that calls that edit the same file at the same time all take effect.
+func TestAgentEditParallel(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	p.file(t, "f", "a0\nb0\nc0\nd0\ne0\nf0\ng0\nh0\n", 0o644)
+	h := p.agentHost(t, "")
+	var all sync.WaitGroup
+	for _, name := range strings.Split("abcdefgh", "") {
+		all.Go(func() {
+			if got := h.agentCall("edit", object{"path": "f", "old": name + "0", "new": name + "1"}); !strings.HasPrefix(got, "edited f") {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	all.Wait()
+	if got := h.run("cat f; ls -A | grep -c corral"); !strings.HasPrefix(got, "a1\nb1\nc1\nd1\ne1\nf1\ng1\nh1\n0\n") {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+	"corral/workspace/edit"
+)
+
+// Edit is the tool edit: it changes one file of the repository as the jobs of the caller's session see it.
+type Edit struct{ *Suite }
+
+// editArgs are the arguments of edit. Package edit checks the rest.
+type editArgs struct {
+	Path  string  `arg:"path,max=4096,nonul" about:"file to change, in the repository"`
+	Old   *string `arg:"old" about:"text to replace; it must occur exactly once. \"\" creates the file"`
+	New   *string `arg:"new" about:"text to put there"`
+	Patch *string `arg:"patch" about:"instead of old and new: unified diff of the file"`
+	Repo  string  `arg:"repoId,max=128"`
+}
+
+const editDescription = `Change or create one file: replace a text that occurs once, or apply a unified diff. All or nothing. You get a short diff, or the nearest text if it does not fit.`
+
+// editTime is the timeout of an edit. It waits for other edits in the same directory.
+const editTime = 30 * time.Second
+
+// maxReport is the maximum number of bytes of an edit's report or error.
+const maxReport = 64 << 10
+
+// Name implements Tool.
+func (t *Edit) Name() string { return "edit" }
+
+// Definition implements Tool.
+func (t *Edit) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "Edit a file", Description: editDescription, Destructive: true,
+		Input: tool.InputSchema(editArgs{}, tool.Tolerant, func(s *tool.Schema) { plain(s, "path", "repoId") }),
+	}
+}
+
+// Call implements Tool.
+func (t *Edit) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &editArgs{}
+	if err := decode(arguments, a, "path", "old", "new", "patch", "repoId"); err != nil {
+		return failed(err)
+	}
+	r := edit.Request{Path: a.Path, Old: a.Old, New: a.New, Patch: a.Patch}
+	if err := r.Check(); err != nil {
+		return failed(tool.Invalid("", "%s", err))
+	}
+	caller := tool.CallerOf(ctx)
+	repo, err := t.Scripts.RepoOf(caller, a.Repo)
+	if err != nil {
+		return failed(err)
+	}
+	out := t.capture(caller, repo, artifact.BeginOptions{View: artifact.View{Whole: maxReport}})
+	record, err := t.Scripts.Engine.Run(ctx, &job.Request{
+		Tool: t.Name(), Principal: caller.Principal, Session: caller.Session, ID: caller.Trace, Repo: repo, Share: true,
+		Builtin: job.ToolEdit, Command: []string{edit.Name}, Stdin: r.Encode(), Usual: job.Limits{Wall: editTime}, QueueWait: t.queueTime(),
+	}, out, job.Hooks{})
+	switch {
+	case ctx.Err() != nil:
+		return failed(ctx.Err())
+	case err != nil:
+		return failed(run.Failed(err))
+	}
+	return t.reply(caller, record, out.Captured())
+}
+
+// capture returns a capture of a job's output for a caller.
+func (x *Suite) capture(c tool.Caller, repo string, o artifact.BeginOptions) *artifact.Output {
+	o.Repo, o.Principal, o.Secrets = repo, c.Principal, x.Scripts.Secrets
+	if x.Scripts.Outputs == nil {
+		return (*artifact.Store)(nil).Begin(o)
+	}
+	return x.Scripts.Outputs.Begin(o)
+}
+
+// reply returns what an edit did, or why it did nothing.
+func (t *Edit) reply(c tool.Caller, r *job.Record, out artifact.Captured) (tool.Result, error) {
+	switch {
+	case r.Status == job.Denied:
+		return failed(&tool.Error{Code: tool.CodeDenied, Message: "denied: " + tool.Clean(strings.Join(r.Decision.Reasons, "; "))})
+	case r.Status == job.Success && r.Result.ExitCode == 0:
+		v := &view{Suite: t.Suite, caller: c}
+		parts := v.changes(r, r.Request.Repo)
+		if r.SessionReplaced {
+			parts = append(parts, run.SessionReplaced)
+		}
+		return text(withFooter(tool.Clean(out.Stdout.Whole), parts))
+	case r.Result.ExitCode == 1:
+		message := strings.TrimSpace(strings.TrimPrefix(out.Stderr.Whole, "corral-layer: "))
+		return failed(&tool.Error{Code: tool.CodeInvalid, Message: tool.Clean(message)})
+	}
+	_, end := run.ExitOf(r)
+	message := "the edit was " + ended(r)
+	if end.Message != "" {
+		message += ": " + end.Message
+	}
+	return failed(&tool.Error{Code: tool.CodeUnavailable, Message: message + "; the file is as it was, or whole with the change: look at it"})
+}
