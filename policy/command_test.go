@@ -36,8 +36,8 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	want := []string{
-		"HOME=/home/job", "LOGNAME=job", "PATH=of the client", "SHELL=/bin/sh", "TERM=xterm-256color", "TMPDIR=/tmp",
-		"TOKEN=of the client", "TZ=Europe/Berlin", "USER=job",
+		"CARGO_NET_RETRY=0", "HOME=/home/job", "LOGNAME=job", "PATH=of the client", "PIP_RETRIES=0", "SHELL=/bin/sh",
+		"TERM=xterm-256color", "TMPDIR=/tmp", "TOKEN=of the client", "TZ=Europe/Berlin", "USER=job", "npm_config_fetch_retries=0",
 	}
 	if !slices.Equal(s.Env, want) {
 		t.Errorf("%q, want %q", s.Env, want)

@@ -19,6 +19,8 @@ func base() environment {
 	return environment{
 		"PATH": "", "HOME": "/home/job", "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "TERM": "dumb",
+		// Jobs have no network, and retries of clients that wait longer each time only hide that for a minute.
+		"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "CARGO_NET_RETRY": "0",
 	}
 }
 

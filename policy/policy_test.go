@@ -101,8 +101,9 @@ func TestSpec(t *testing.T) {
 		t.Errorf("%+v, want %+v", s.Limits, want)
 	}
 	wantEnv := []string{
-		"HOME=/home/job", "LANG=C.UTF-8", "LOGNAME=job", "PATH=" + installed.Path(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=lib",
-		"PYTHONUNBUFFERED=1", "SHELL=/bin/sh", "TERM=dumb", "TMPDIR=/tmp", "TOKEN=of python", "TZ=Europe/Berlin", "USER=job",
+		"CARGO_NET_RETRY=0", "HOME=/home/job", "LANG=C.UTF-8", "LOGNAME=job", "PATH=" + installed.Path(), "PIP_RETRIES=0",
+		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=lib", "PYTHONUNBUFFERED=1", "SHELL=/bin/sh", "TERM=dumb", "TMPDIR=/tmp",
+		"TOKEN=of python", "TZ=Europe/Berlin", "USER=job", "npm_config_fetch_retries=0",
 	}
 	if !slices.Equal(s.Env, wantEnv) {
 		t.Errorf("%q, want %q", s.Env, wantEnv)

@@ -62,6 +62,9 @@ func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
 	if r.SessionReplaced {
 		parts = append(parts, run.SessionReplaced)
 	}
+	if missing := unreachable(s.Output.Stdout.Head, s.Output.Stdout.Tail, s.Output.Stderr.Head, s.Output.Stderr.Tail); missing != "" && r.Status == job.Failure {
+		parts = append(parts, missing)
+	}
 	if shown.handle != "" {
 		parts = append(parts, shown.handle)
 	}
