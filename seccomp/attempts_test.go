@@ -225,10 +225,13 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestAttemptsWithoutFilter checks that bare calls succeed without a filter.
+// TestAttemptsWithoutFilter checks that bare calls succeed without a filter. Only root may become another user.
 func TestAttemptsWithoutFilter(t *testing.T) {
 	results := tryAll(t, "")
 	for i, a := range attempts {
+		if a.call == "setuid" && os.Geteuid() != 0 {
+			continue
+		}
 		if a.bare && results[i] > 0 {
 			t.Errorf("%s%v: %v without a filter, want success", a.call, a.args, syscall.Errno(results[i]))
 		}
