@@ -80,6 +80,11 @@ func TestRunReplies(t *testing.T) {
 		{"not run", func(f *mcptest.FakeRunner) {
 			f.Err = &job.Refusal{Step: "exec", Message: "/bin/bash: permission denied", Errno: 13}
 		}, "not run: /bin/bash: permission denied", true},
+		{
+			"lost", func(f *mcptest.FakeRunner) {
+				f.Stdout, f.Result.Status, f.Result.ExitCode, f.Result.Signal = "so far\n", job.Lost, -1, kill
+			}, "so far\n[the jail ended while it was running, 1.5 s]", true,
+		},
 		{"control characters", func(f *mcptest.FakeRunner) { f.Stdout = "a\xffb\n" }, "a\uFFFDb\n", false},
 	} {
 		f := mcptest.NewFakeRunner()

@@ -15,8 +15,6 @@ import (
 const (
 	// maxWhole is the maximum number of bytes of output that a reply shows as it is.
 	maxWhole = 16 << 10
-	// maxLine is the maximum number of bytes shown of a line of longer output.
-	maxLine = 1000
 )
 
 // A stream is one stream of a process.
@@ -229,15 +227,4 @@ func lastOf(list []entry, room int) []entry {
 		}
 	}
 	return list
-}
-
-// kilobytes returns a number of bytes for people.
-func kilobytes(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1f KB", float64(n)/1000)
-	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1_000_000)
 }

@@ -28,6 +28,9 @@ func namesFailure(text string) bool {
 		slices.ContainsFunc(failures, func(re *regexp.Regexp) bool { return re.MatchString(text) })
 }
 
+// maxLine is the maximum number of bytes shown of a line of long output.
+const maxLine = 1000
+
 // maxFindings is the maximum number of lines of one kind that a reply shows.
 const maxFindings = 20
 

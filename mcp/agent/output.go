@@ -33,8 +33,6 @@ const (
 	maxExcerpts   = 20
 	excerptLines  = 2 // around a line that has a term
 	maxOutputRead = 16 << 10
-	maxHits       = 5
-	maxHitText    = 1200
 )
 
 // Name implements Tool.
@@ -251,51 +249,5 @@ func (t *Output) search(ctx context.Context, a *outputArgs) (tool.Result, error)
 	if err != nil {
 		return failed(err)
 	}
-	var b strings.Builder
-	for _, h := range found.Hits {
-		fmt.Fprintf(&b, "%s, lines %d-%d of %s:\n", where(h), h.LineStart, h.LineEnd, h.Stream)
-		b.WriteString(line(excerpt(h, a.Search)))
-	}
-	var parts []string
-	if more := found.Matched - len(found.Hits); more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more places", more))
-	}
-	if len(found.Hits) == 0 {
-		parts = append(parts, "nothing found")
-	}
-	if pending > 0 {
-		parts = append(parts, counted(pending, "output")+" not searched: still being indexed")
-	}
-	return text(b.String() + footer(parts))
-}
-
-// where names the output of a hit.
-func where(h index.Hit) string {
-	if h.Artifact != "" {
-		return h.Artifact
-	}
-	return tool.Clean(h.Source)
-}
-
-// excerpt returns the text of a hit or, if that is long, the lines of it that have a word of the query.
-func excerpt(h index.Hit, query string) string {
-	all := tool.Clean(h.Text)
-	if len(all) <= maxHitText {
-		return all
-	}
-	f := newFindings(query)
-	for n, text := range strings.Split(all, "\n") {
-		f.see(h.LineStart+int64(n), tool.CutText(text, maxLine))
-	}
-	var b strings.Builder
-	for _, m := range f.match {
-		if b.Len() > maxHitText {
-			break
-		}
-		fmt.Fprintf(&b, "%d: %s\n", m.line, m.text)
-	}
-	if b.Len() == 0 {
-		return tool.CutText(all, maxHitText)
-	}
-	return b.String()
+	return text(hits(found, a.Search, pending))
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"corral/job"
 	"corral/mcp/ctxtools"
@@ -44,12 +43,14 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 		return failed(ctxtools.Unavailable(v.language, r.Decision.Missing))
 	case r.Status == job.Cancelled && v.language != "" && len(v.notes) == 0:
 		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"})
-	case ctxtools.NotRun(r):
+	case ctxtools.NotRun(r) && r.Status != job.Lost:
 		_, end := run.ExitOf(r)
 		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "not run: " + end.Message})
 	}
 	shown := v.output(ctx, &s)
-	return text(withFooter(shown.text, v.ending(&s, shown)))
+	reply, err := text(withFooter(shown.text, v.ending(&s, shown)))
+	reply.IsError = r.Status == job.Lost // corral failed, not the program
+	return reply, err
 }
 
 // ending returns the parts of the footer about a process that has ended; none if there is nothing to say.
@@ -86,26 +87,12 @@ func ended(r *job.Record) string {
 		return "ended at its time limit, " + seconds(r.Decision.Spec.Limits.Wall)
 	case r.Status == job.Cancelled:
 		return "ended"
+	case r.Status == job.Lost:
+		return "the jail ended while it was running"
 	case killed != "":
 		return strings.ToLower(killed[:1]) + killed[1:]
 	}
 	return "exit " + strconv.Itoa(r.Result.ExitCode)
-}
-
-// withFooter returns a text and its footer, on a line of its own.
-func withFooter(s string, parts []string) string {
-	if len(parts) == 0 {
-		return s
-	}
-	return line(s) + footer(parts)
-}
-
-// footer returns the last line of a reply, "" without parts.
-func footer(parts []string) string {
-	if len(parts) == 0 {
-		return ""
-	}
-	return "[" + safe.Lines(strings.Join(parts, ", ")) + "]"
 }
 
 // A shown is the output in a reply: text that is empty or ends with a newline if more follows, and what the footer says about the
@@ -146,14 +133,6 @@ func (v *view) output(ctx context.Context, s *ctxtools.Snapshot) shown {
 	return out
 }
 
-// line returns s with a newline at its end, unless it is empty.
-func line(s string) string {
-	if s == "" || strings.HasSuffix(s, "\n") {
-		return s
-	}
-	return s + "\n"
-}
-
 // stream returns one stream of a process.
 func (v *view) stream(ctx context.Context, s *ctxtools.Snapshot, name string) stream {
 	c := s.Output.Stdout
@@ -186,27 +165,4 @@ func (v *view) changes(r *job.Record, repo string) []string {
 		parts = append(parts, fmt.Sprintf("and %d more", n))
 	}
 	return parts
-}
-
-func counted(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return strconv.Itoa(n) + " " + word + "s"
-}
-
-// duration returns d as "5 ms", "2.1 s" or "3 min".
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return fmt.Sprintf("%.0f min", d.Minutes())
-}
-
-// seconds returns d as seconds: "60 s".
-func seconds(d time.Duration) string {
-	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
 }

@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"corral/mcp/tool"
+	"corral/store/index"
+)
+
+// Bounds of a reply to a search.
+const (
+	maxHits    = 5
+	maxHitText = 1200
+)
+
+// hits returns what a search found as text. pending is the number of outputs that were not searched.
+func hits(found *index.Found, query string, pending int) string {
+	var b strings.Builder
+	for _, h := range found.Hits {
+		fmt.Fprintf(&b, "%s, lines %d-%d of %s:\n", where(h), h.LineStart, h.LineEnd, h.Stream)
+		b.WriteString(line(excerpt(h, query)))
+	}
+	var parts []string
+	if more := found.Matched - len(found.Hits); more > 0 {
+		parts = append(parts, counted(more, "more place"))
+	}
+	if len(found.Hits) == 0 {
+		parts = append(parts, "nothing found")
+	}
+	if pending > 0 {
+		parts = append(parts, counted(pending, "output")+" not searched: still being indexed")
+	}
+	return b.String() + footer(parts)
+}
+
+// where names the output of a hit.
+func where(h index.Hit) string {
+	if h.Artifact != "" {
+		return h.Artifact
+	}
+	return tool.Clean(h.Source)
+}
+
+// excerpt returns the text of a hit or, if that is long, the lines of it that have a word of the query.
+func excerpt(h index.Hit, query string) string {
+	all := tool.Clean(h.Text)
+	if len(all) <= maxHitText {
+		return all
+	}
+	f := newFindings(query)
+	for n, text := range strings.Split(all, "\n") {
+		f.see(h.LineStart+int64(n), tool.CutText(text, maxLine))
+	}
+	var b strings.Builder
+	for _, m := range f.match {
+		if b.Len() > maxHitText {
+			break
+		}
+		fmt.Fprintf(&b, "%d: %s\n", m.line, m.text)
+	}
+	if b.Len() == 0 {
+		return tool.CutText(all, maxHitText)
+	}
+	return b.String()
+}

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	safe "corral/internal/text"
+)
+
+// withFooter returns a text and its footer, on a line of its own.
+func withFooter(s string, parts []string) string {
+	if len(parts) == 0 {
+		return s
+	}
+	return line(s) + footer(parts)
+}
+
+// footer returns the last line of a reply, "" without parts.
+func footer(parts []string) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	return "[" + safe.Lines(strings.Join(parts, ", ")) + "]"
+}
+
+// line returns s with a newline at its end, unless it is empty.
+func line(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+func counted(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
+
+// duration returns d as "5 ms", "2.1 s" or "3 min".
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
+
+// seconds returns d as seconds: "60 s".
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+}
+
+// kilobytes returns a number of bytes for people.
+func kilobytes(n int64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.1f KB", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1_000_000)
+}
