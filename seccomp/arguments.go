@@ -102,7 +102,8 @@ var conditions = []condition{
 		// The kernel charges locks to no cgroup. The supervisor counts the locks on files that a process has open,
 		// but locks of an open file description persist while it is queued in a socket, where they cannot be found.
 		// F_OFD_GETLK is refused too, so programs fall back as on a kernel without these locks.
-		call: "fcntl", text: "refused: F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW", clauses: []clause{{is(1, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)}},
+		call: "fcntl", text: "refused: F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW",
+		clauses: []clause{{is(1, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)}},
 	},
 	// Core scheduling belongs to the host: with it, a job could keep all others off the sibling threads of its cores.
 	{call: "prctl", text: "refused: PR_SCHED_CORE", clauses: []clause{{is(0, unix.PR_SCHED_CORE)}}},

@@ -15,9 +15,9 @@ func (e Edit) changePrincipal(path string, l *loader, files Files) (change Chang
 	if e.Rotate != nil {
 		name = e.Rotate.Name
 	}
-	at := slices.IndexFunc(l.Config.Principals, func(p Principal) bool { return p.Name == name })
+	at := slices.IndexFunc(l.Principals, func(p Principal) bool { return p.Name == name })
 	if at < 0 {
-		return change, after, fmt.Errorf("%s: %w", path, l.Config.unknownPrincipal(name))
+		return change, after, fmt.Errorf("%s: %w", path, l.unknownPrincipal(name))
 	}
 	if !l.principals[at].own {
 		first, last := l.principals[at].Lines()
@@ -26,7 +26,7 @@ func (e Edit) changePrincipal(path string, l *loader, files Files) (change Chang
 	}
 	change = Change{Name: l.principals[at].File()}
 	if e.Rotate != nil {
-		p, err := e.Rotate.of(l.Config.Principals[at])
+		p, err := e.Rotate.of(l.Principals[at])
 		if err != nil {
 			return Change{}, after, err
 		}

@@ -99,7 +99,8 @@ type ExecServer struct {
 	AllowedHosts []string `yaml:"allowed_hosts" form:"host" without:"none" example:"[corral.example.org]"`
 	// Users, by name or number, who may connect to a unix socket, in addition to root and the server's user.
 	Peers []uint32 `yaml:"peers" form:"user" list:"some repeats" without:"none" example:"[root]"`
-	// Maximum memory for output that is not streamed, for all connections together. Where clients can be of several users or tokens, one of them can use half of what the others leave.
+	// Maximum memory for output that is not streamed, for all connections together. Where clients can be of several users or
+	// tokens, one of them can use half of what the others leave.
 	OutputBudget int64 `yaml:"output_budget" form:"size" min:"16MiB" max:"1TiB" default:"256MiB"`
 	// The profile for requests for `dangerFullAccess`.
 	FullAccess string `yaml:"full_access" form:"profile" without:"such requests are refused" example:"strict"`

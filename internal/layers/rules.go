@@ -416,7 +416,8 @@ var bounds = []bound{
 		reason: "it defines tools, whatever they do and whoever serves them",
 	},
 	{
-		from: "mcp/server", never: append([]string{"mcp/run", "mcp/execute", "mcp/ctxtools", "mcp/agent", "policy/...", "store/..."}, supervisor...),
+		from:   "mcp/server",
+		never:  append([]string{"mcp/run", "mcp/execute", "mcp/ctxtools", "mcp/agent", "policy/...", "store/..."}, supervisor...),
 		reason: "it speaks the protocol for any tool",
 	},
 	{

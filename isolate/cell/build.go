@@ -30,23 +30,10 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if err := j.inspect(); err != nil {
 		return err
 	}
-	base, err := j.s.Instance.TakeUIDs()
-	if err != nil {
+	if err := j.takeIDs(u); err != nil {
 		return err
 	}
-	j.base = base
-	j.groups, err = j.s.Instance.Groups.Jail(j.name, int(base))
-	if err != nil {
-		j.s.Instance.ReleaseUIDs(base)
-		return err
-	}
-	u.Push(func() {
-		err := j.groups.Remove()
-		j.report("cgroups", err)
-		if err == nil { // otherwise a process with one of the ids may be alive
-			j.s.Instance.ReleaseUIDs(base)
-		}
-	})
+	base := j.base
 	j.work.Go(j.s.Instance.Groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
 	dir := filepath.Join(j.s.Instance.Dir, "jails", j.name)
 	if err := host.MakeDir(dir); err != nil {
@@ -95,6 +82,28 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if j.scanner, err = j.startScanner(); err != nil {
 		return fmt.Errorf("start the scanner for sensitive paths: %w", err)
 	}
+	return nil
+}
+
+// takeIDs takes a block of user ids and makes the cgroups of the jail, which belong to its first id.
+func (j *Jail) takeIDs(u *host.Cleanup) error {
+	base, err := j.s.Instance.TakeUIDs()
+	if err != nil {
+		return err
+	}
+	groups, err := j.s.Instance.Groups.Jail(j.name, int(base))
+	if err != nil {
+		j.s.Instance.ReleaseUIDs(base)
+		return err
+	}
+	j.base, j.groups = base, groups
+	u.Push(func() {
+		err := groups.Remove()
+		j.report("cgroups", err)
+		if err == nil { // otherwise a process with one of the ids may be alive
+			j.s.Instance.ReleaseUIDs(base)
+		}
+	})
 	return nil
 }
 
