@@ -7,8 +7,8 @@ import (
 	"corral/internal/test/mcptest"
 )
 
-// TestNoNetwork checks that a reply says so when a program failed because it has no network, in the words of npm 10, pip 23,
-// go 1.25, cargo 1.90, curl and getaddrinfo(3).
+// TestNoNetwork checks that a reply says so when a program failed because it has no network. The output of npm was recorded in a
+// jail; the others are lines as their programs are known to write them.
 func TestNoNetwork(t *testing.T) {
 	for output, want := range map[string]string{
 		"npm error code EAI_AGAIN\nnpm error request to https://registry.npmjs.org/left-pad failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org\n": "https://registry.npmjs.org/left-pad",
