@@ -120,6 +120,10 @@ func tryAll(t *testing.T, skipped []string) {
 	got := f.attempts()
 	for _, a := range attempts {
 		layers := a.steps()
+		if a.layers == "socket-settings" && len(layers) == 0 {
+			t.Logf("%s: nothing stops it on this kernel, whose setting is one for the whole host", a.name)
+			continue
+		}
 		open := len(layers) > 0 && !slices.ContainsFunc(layers, func(l string) bool { return !slices.Contains(skipped, l) })
 		if red := got[a.name] != a.want; red != open {
 			t.Errorf("%s: %s, want %s: %v", a.name, got[a.name], a.want, !open)

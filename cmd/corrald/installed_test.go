@@ -41,6 +41,9 @@ func install(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	for _, p := range list {
+		if p.IsDir() { // manual pages and completion scripts, which the service does not need
+			continue
+		}
 		if err := os.Link(filepath.Join(programs, p.Name()), filepath.Join(lib, p.Name())); err != nil {
 			t.Fatal(err)
 		}
