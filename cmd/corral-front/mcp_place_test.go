@@ -82,6 +82,14 @@ var secrets = []string{
 
 // front returns a command of the program that runs as the place's user.
 func (p *place) front(args ...string) *exec.Cmd {
+	if len(args) > 0 && (args[0] == "mcp" || args[0] == "serve") {
+		args = append(args, "--structured") // tests read the fields; TestTextReplies is about servers without it
+	}
+	return p.usual(args...)
+}
+
+// usual returns a front-end with these arguments alone.
+func (p *place) usual(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.dir, "corral-front"), args...)
 	cmd.Env = append([]string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.dir, "XDG_STATE_HOME=" + filepath.Join(p.dir, "state"),

@@ -22,7 +22,7 @@ import (
 const HTTPHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
 
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
-                    [--tools NAME,...] [--log-level LEVEL]
+                    [--tools NAME,...] [--structured] [--log-level LEVEL]
 
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
 ` + serverOptions + `

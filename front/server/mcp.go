@@ -25,6 +25,8 @@ const serverOptions = `  --repo DIR            serve this directory, with its ba
                         runtime_query_output, sandbox_exec, ctx_execute, ctx_execute_file, ctx_batch_execute,
                         ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run; agent: run and the
                         other tools that replace an agent's shell
+  --structured          send replies of the ctx_ tools as JSON (structuredContent) too, and publish its schemas; without
+                        this, their text is the whole reply
   --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
 `
 
@@ -32,7 +34,7 @@ const serverOptions = `  --repo DIR            serve this directory, with its ba
 const MCPHelp = `corral mcp serves agent hosts over the Model Context Protocol, on its standard input and output.
 
 Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD] [--tools NAME,...]
-                  [--log-level LEVEL]
+                  [--structured] [--log-level LEVEL]
 
 ` + serverOptions + `
 It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. It creates and changes nothing before the

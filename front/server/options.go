@@ -27,6 +27,7 @@ type serving struct {
 	config, supervisor, names string
 	level                     slog.Level
 	tools                     []string // names of the served tools, without dots; nil is all
+	structured                bool     // replies of text tools have structuredContent
 	// alone says that there is one client, which may use every repository and gets their ids in the instructions.
 	// Others learn the ids of their repositories from errors.
 	alone bool
@@ -49,6 +50,7 @@ func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *s
 	s.names = "plain"
 	if tools {
 		f.StringVar(&s.names, "tool-names", s.names, "")
+		f.BoolVar(&s.structured, "structured", false, "")
 		f.Func("tools", "", func(list string) error {
 			s.tools = strings.Split(list, ",")
 			return nil

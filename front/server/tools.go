@@ -67,7 +67,7 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 		repos = " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
 	}
 	return mcpserver.New(mcpserver.Options{
-		Version: version.Version, Dotted: s.names == "dotted", Instructions: func(names []string) string {
+		Version: version.Version, Dotted: s.names == "dotted", Structured: s.structured, Instructions: func(names []string) string {
 			if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(agent.Names(), name) }) {
 				return agentInstructions + repos
 			}

@@ -18,7 +18,7 @@ type Stats struct{ *Suite }
 // maxStatSources is the maximum number of sources in a reply.
 const maxStatSources = 50
 
-const statsDescription = `Tell what is indexed: how many sources and sections, how much text, since when, and the newest sources by name. Also how much output the calls of this session made, and how much of it they put into your context.`
+const statsDescription = `Tell how much is indexed, from which sources, and how much output this session kept out of your context.`
 
 // Name implements Tool.
 func (t *Stats) Name() string { return "ctx_stats" }
@@ -27,22 +27,22 @@ func (t *Stats) Name() string { return "ctx_stats" }
 func (t *Stats) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "What is indexed", Description: statsDescription,
-		Input: tool.InputSchema(repoArg{}, tool.Lenient, nil), Output: tool.ReplySchema[statsReply](),
+		Input: tool.InputSchema(repoArg{}, tool.Lenient, nil), Output: tool.ReplySchema[statsReply](), TextOnly: true,
 		ReadOnly: true, Idempotent: true,
 	}
 }
 
 // A baseReply describes a knowledge base.
 type baseReply struct {
-	Repo     string        `json:"repoId" about:"id of the repository"`
+	Repo     string        `json:"repoId"` // id of the repository
 	Sources  int           `json:"sources"`
 	Sections int           `json:"sections"`
 	Lines    int64         `json:"lines"`
-	Bytes    int64         `json:"bytes" about:"of text"`
+	Bytes    int64         `json:"bytes"` // of text
 	Disk     int64         `json:"diskBytes"`
-	Oldest   string        `json:"oldest,omitempty" about:"when the oldest source was indexed, RFC 3339"`
+	Oldest   string        `json:"oldest,omitempty"` // when the oldest source was indexed, RFC 3339
 	Newest   string        `json:"newest,omitempty"`
-	BySource []sourceReply `json:"bySource,omitempty" about:"the newest first"`
+	BySource []sourceReply `json:"bySource,omitempty"` // the newest first
 }
 
 // A sourceReply describes one source of a knowledge base.
@@ -77,10 +77,10 @@ func (r *baseReply) size() string {
 
 // A statsReply is the structuredContent of ctx_stats.
 type statsReply struct {
-	Text     string      `json:"text" about:"the same as the text block"`
+	Text     string      `json:"text"` // the same as the text block
 	Base     *baseReply  `json:"base"`
-	Indexing int         `json:"indexing,omitempty" about:"number of outputs that are still being indexed"`
-	Session  sessionSums `json:"session" about:"calls of these tools in this session"`
+	Indexing int         `json:"indexing,omitempty"` // number of outputs that are still being indexed
+	Session  sessionSums `json:"session"`            // calls of these tools in this session
 }
 
 // Call implements Tool.
@@ -131,11 +131,11 @@ type Purge struct{ *Suite }
 
 // purgeArgs are the arguments of ctx_purge.
 type purgeArgs struct {
-	Confirm bool `arg:"confirm" about:"true: remove it"`
+	Confirm bool `arg:"confirm"`
 	repoArg
 }
 
-const purgeDescription = `Remove all that is indexed: ctx_search finds none of it any more, and it cannot be brought back. It needs confirm: true. Output that is kept for runtime_query_output stays there for its time.`
+const purgeDescription = `Remove all that is indexed, for good. Output kept for runtime_query_output stays.`
 
 // Name implements Tool.
 func (t *Purge) Name() string { return "ctx_purge" }
@@ -144,14 +144,14 @@ func (t *Purge) Name() string { return "ctx_purge" }
 func (t *Purge) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Remove what is indexed", Description: purgeDescription,
-		Input: tool.InputSchema(purgeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[purgeReply](),
+		Input: tool.InputSchema(purgeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[purgeReply](), TextOnly: true,
 		Destructive: true, Idempotent: true,
 	}
 }
 
 // A purgeReply is the structuredContent of ctx_purge.
 type purgeReply struct {
-	Text    string     `json:"text" about:"the same as the text block"`
+	Text    string     `json:"text"` // the same as the text block
 	Removed *baseReply `json:"removed"`
 }
 

@@ -21,19 +21,19 @@ type BatchExecute struct{ *Suite }
 
 // batchArgs are the arguments of ctx_batch_execute.
 type batchArgs struct {
-	Commands []batchCommand `arg:"commands,required,items=100" about:"what to run, each with a label that its output is found by"`
+	Commands []batchCommand `arg:"commands,required,items=100"`
 	queriesArg
-	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" about:"time limit of each command, in milliseconds. Default: what the policy allows"`
-	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1" about:"number of commands that run at once"`
-	Dir         string `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
-	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"batch: search this output; global: search all that is indexed"`
+	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" about:"milliseconds, for each command"`
+	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1"`
+	Dir         string `arg:"cwd,max=4096,nonul"`
+	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"global: search all that is indexed"`
 	repoArg
 }
 
 // A batchCommand is one command of a call.
 type batchCommand struct {
-	Label   string `arg:"label,required,min=1,max=200,bytes" pattern:"^[^\\n]+$" about:"a name for its output"`
-	Command string `arg:"command,required,min=1,max=1MiB,bytes,nonul" about:"shell command; it is run as it is written"`
+	Label   string `arg:"label,required,min=1,max=200,bytes" pattern:"^[^\\n]+$" about:"names its output"`
+	Command string `arg:"command,required,min=1,max=1MiB,bytes,nonul"`
 }
 
 // Values of batchArgs.Scope.
@@ -42,11 +42,9 @@ const (
 	scopeGlobal = "global"
 )
 
-const batchDescription = `Run several shell commands in the sandbox, index all of their output, and answer queries about it, in one call. The output does not enter your context: only what matches the queries does, and later what ctx_search finds.
+const batchDescription = `Run several shell commands in the sandbox, index their output and answer queries about it in one call. Only what matches enters your context; ctx_search finds the rest by source: the label.
 
-Each command is a script of its own for bash: variables and the working directory do not last from one to the next, files in the repository do. Without concurrency they run one after the other; one that fails does not stop the others. timeout is of each command, not of all together. No network.
-
-The reply has a line for each command (exit code, lines, size), then each query with its best sections, as ctx_search has them. Put all your questions in: what is not asked for can be found with ctx_search later, by source: the label.`
+Each command is a bash script of its own, without network; one that fails does not stop the others. The reply has a line for each (exit code, lines, size), then the best sections for each query.`
 
 // Name implements Tool.
 func (t *BatchExecute) Name() string { return "ctx_batch_execute" }
@@ -55,7 +53,7 @@ func (t *BatchExecute) Name() string { return "ctx_batch_execute" }
 func (t *BatchExecute) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Run commands, and search their output", Description: batchDescription,
-		Input: tool.InputSchema(batchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[batchReply](),
+		Input: tool.InputSchema(batchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[batchReply](), TextOnly: true,
 		Destructive: true,
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 // A batchReply is the structuredContent of ctx_batch_execute.
 type batchReply struct {
-	Text     string           `json:"text" about:"the same as the text block"`
-	Commands []*commandReply  `json:"commands" about:"in the order of the call"`
+	Text     string           `json:"text"`     // the same as the text block
+	Commands []*commandReply  `json:"commands"` // in the order of the call
 	Results  []*answer.Answer `json:"results,omitempty"`
-	Reason   string           `json:"message,omitempty" about:"error message"`
+	Reason   string           `json:"message,omitempty"` // error message
 }
 
 // A commandReply is the outcome of one command.
@@ -24,15 +24,15 @@ type commandReply struct {
 	Label    string           `json:"label"`
 	Status   job.Status       `json:"status" enum:"success,failure,timeout,cancelled,denied"`
 	ExitCode *int             `json:"exitCode"`
-	Signal   string           `json:"signal,omitempty" about:"signal that ended it"`
+	Signal   string           `json:"signal,omitempty"` // signal that ended it
 	Duration int64            `json:"durationMs"`
-	Message  string           `json:"message,omitempty" about:"why it was not run, or what went wrong"`
-	Lines    int64            `json:"lines" about:"of both streams"`
-	Bytes    int64            `json:"bytes" about:"of both streams"`
-	Indexed  []*indexedOutput `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
-	Reason   string           `json:"indexReason,omitempty" about:"why its output is not indexed"`
-	Output   string           `json:"output,omitempty" about:"its output, if that is not indexed"`
-	Artifact string           `json:"artifactHandle,omitempty" about:"for runtime_query_output"`
+	Message  string           `json:"message,omitempty"`        // why it was not run, or what went wrong
+	Lines    int64            `json:"lines"`                    // of both streams
+	Bytes    int64            `json:"bytes"`                    // of both streams
+	Indexed  []*indexedOutput `json:"indexed,omitempty"`        // what was indexed, for ctx_search
+	Reason   string           `json:"indexReason,omitempty"`    // why its output is not indexed
+	Output   string           `json:"output,omitempty"`         // its output, if that is not indexed
+	Artifact string           `json:"artifactHandle,omitempty"` // for runtime_query_output
 
 	executed  bool
 	overLimit bool // denied because of the limit on concurrent jobs

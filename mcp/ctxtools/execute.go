@@ -16,27 +16,25 @@ type Execute struct{ *Suite }
 
 // executeArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
 type executeArgs struct {
-	Language   language.Name `arg:"language,required" about:"what the code is written in"`
-	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"`
-	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows"`
-	Background bool          `arg:"background" about:"reply at once, or after timeout, and let it run on: follow it with ctx_job"`
-	Dir        string        `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
+	Language   language.Name `arg:"language,required"`
+	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
+	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" about:"milliseconds; with background: until the reply. Default: the policy's maximum"`
+	Background bool          `arg:"background" about:"let it run on"`
+	Dir        string        `arg:"cwd,max=4096,nonul"`
 	intentArg
 	repoArg
 }
 
 // An intentArg is the argument intent.
 type intentArg struct {
-	Intent string `arg:"intent,max=1KiB" about:"what you look for in the output: long output is indexed, and the reply has the sections that match"`
+	Intent string `arg:"intent,max=1KiB" about:"what you look for in long output"`
 }
 
-const executeDescription = `Run code in a sandbox on the repository. Only what it writes to standard output enters your context, so have the code filter, count and summarize, and print the answer. No network; memory, processes and time are bounded. Files it writes in the repository stay.
+const executeDescription = `Run code in a sandbox on the repository, without network. Only its stdout (after a failure also exit code and stderr) enters your context: have the code filter and count. Files written in the repository stay.
 
 %s
 
-Output of more than 5 KB with an intent, or of more than 100 KB, is indexed instead of returned: the reply lists the sections that match the intent, and ctx_search finds everything in it. Shorter output is returned as it is.
-
-A failure has the exit code, stdout and stderr. With background: true it goes on after the reply, which has a job id: ctx_job follows, reads and signals it; it ends with your session. Go without a package clause gets package main and fmt; PHP needs no <?php; JavaScript may have top-level await, import and require.`
+Output above 5 KB with an intent, or above 100 KB, is indexed: you get the sections that match the intent, ctx_search finds the rest. With background you get a job id for ctx_job. Go without a package clause gets package main and fmt; JavaScript may have top-level await, import and require.`
 
 // Name implements Tool.
 func (t *Execute) Name() string { return "ctx_execute" }
@@ -45,7 +43,7 @@ func (t *Execute) Name() string { return "ctx_execute" }
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(executeDescription, language.Installed(t.Runtimes)),
-		Input: tool.InputSchema(executeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
+		Input: tool.InputSchema(executeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), TextOnly: true, Destructive: true,
 	}
 }
 

@@ -3,7 +3,6 @@ package ctxtools
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -18,19 +17,15 @@ type ExecuteFile struct{ *Suite }
 
 // fileArgs are the arguments of ctx_execute_file.
 type fileArgs struct {
-	Path     string        `arg:"path,required,min=1,max=4096,nonul" about:"the file: relative to the repository, or its absolute path in it"`
-	Language language.Name `arg:"language,required" about:"what the code is written in"`
-	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply"`
-	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds. Default: what the policy allows"`
+	Path     string        `arg:"path,required,min=1,max=4096,nonul" about:"relative to the repository, or absolute in it"`
+	Language language.Name `arg:"language,required"`
+	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
+	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" about:"milliseconds; default: the policy's maximum"`
 	intentArg
 	repoArg
 }
 
-const fileDescription = `Run code on a file of the repository, without the file entering your context: only what the code writes to standard output does. The code finds the file's text in FILE_CONTENT and its path in file_path (in Elixir file_content; in PHP and Perl $FILE_CONTENT, $file_path). No network; memory, processes and time are bounded.
-
-%s
-
-Use it for logs, data and long sources: parse, count and filter in the code, and print the answer. Output of more than 5 KB with an intent, or of more than 100 KB, is indexed instead of returned: the reply lists the sections that match the intent, and ctx_search finds everything in it. The code of Go and Rust may be what main has in it.`
+const fileDescription = `Like ctx_execute, for code that reads one file of the repository, which itself does not enter your context. The code finds the text in FILE_CONTENT and the path in file_path (Elixir: file_content; PHP and Perl: $FILE_CONTENT, $file_path). Go and Rust code may be the body of main.`
 
 // Name implements Tool.
 func (t *ExecuteFile) Name() string { return "ctx_execute_file" }
@@ -38,8 +33,8 @@ func (t *ExecuteFile) Name() string { return "ctx_execute_file" }
 // Definition implements Tool.
 func (t *ExecuteFile) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(fileDescription, language.Installed(t.Runtimes)),
-		Input: tool.InputSchema(fileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
+		Name: t.Name(), Title: "Run code on a file", Description: fileDescription,
+		Input: tool.InputSchema(fileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), TextOnly: true, Destructive: true,
 	}
 }
 

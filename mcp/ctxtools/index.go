@@ -26,15 +26,13 @@ const maxSourceName = 200
 
 // indexArgs are the arguments of ctx_index.
 type indexArgs struct {
-	Content string `arg:"content,max=4MiB,bytes" about:"text to index; at most 4 MiB in UTF-8. Use either this or path"`
-	Path    string `arg:"path,max=4096,nonul" about:"a file to index, relative to the repository. Use either this or content"`
-	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"name of the source; replaces one of the same name. Default: the path, or content"`
+	Content string `arg:"content,max=4MiB,bytes" about:"either this or path"`
+	Path    string `arg:"path,max=4096,nonul" about:"either this or content"`
+	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"replaces one of the same name; default: the path, or content"`
 	repoArg
 }
 
-const indexDescription = `Index a text, or a file of the repository, for ctx_search, without it entering your context: documentation, notes, data, long sources. Markdown is cut at its headings, JSON by its keys, other text at blank lines or every 20 lines.
-
-source names it, for argument source of ctx_search. To index the same source again replaces what it had. A file is read in the sandbox, 64 MiB of it at most.`
+const indexDescription = `Index a text or a file of the repository for ctx_search, without it entering your context: documentation, notes, data. At most 64 MiB of a file are read.`
 
 // Name implements Tool.
 func (t *Index) Name() string { return "ctx_index" }
@@ -43,17 +41,17 @@ func (t *Index) Name() string { return "ctx_index" }
 func (t *Index) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Index a text or a file", Description: indexDescription,
-		Input:      tool.InputSchema(indexArgs{}, tool.Lenient, nil),
-		Output:     tool.ReplySchema[indexReply](),
+		Input:  tool.InputSchema(indexArgs{}, tool.Lenient, nil),
+		Output: tool.ReplySchema[indexReply](), TextOnly: true,
 		Idempotent: true,
 	}
 }
 
 // An indexReply is the structuredContent of ctx_index.
 type indexReply struct {
-	Text     string         `json:"text" about:"the same as the text block"`
-	Indexed  *indexedOutput `json:"indexed" about:"what was indexed, for ctx_search"`
-	Artifact string         `json:"artifactHandle,omitempty" about:"of a file as it was read: for runtime_query_output"`
+	Text     string         `json:"text"`                     // the same as the text block
+	Indexed  *indexedOutput `json:"indexed"`                  // what was indexed, for ctx_search
+	Artifact string         `json:"artifactHandle,omitempty"` // of a file as it was read: for runtime_query_output
 }
 
 // Call implements Tool.

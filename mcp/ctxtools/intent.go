@@ -96,13 +96,13 @@ func firstOf(line []rune, words []string) int {
 
 // A indexedOutput describes an indexed output.
 type indexedOutput struct {
-	Source    string   `json:"source" about:"its name: argument source of ctx_search"`
+	Source    string   `json:"source"` // its name: argument source of ctx_search
 	Sections  int      `json:"sections"`
 	Lines     int64    `json:"lines"`
 	Bytes     int64    `json:"bytes"`
-	Matched   *int     `json:"matched,omitempty" about:"sections that match the intent"`
-	Terms     []string `json:"terms" about:"words that distinguish it from other output"`
-	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
+	Matched   *int     `json:"matched,omitempty"`   // sections that match the intent
+	Terms     []string `json:"terms"`               // words that distinguish it from other output
+	Truncated bool     `json:"truncated,omitempty"` // not all of it was indexed
 }
 
 func indexedOf(a index.Added) *indexedOutput {

@@ -58,12 +58,12 @@ func (jobSignalName) Choices() []string {
 
 // jobArgs are the arguments of ctx_job.
 type jobArgs struct {
-	ID     string        `arg:"id,required,min=1,max=64" about:"from the reply of ctx_execute"`
-	Action string        `arg:"action,required" enum:"status,output,signal" about:"status: whether it runs, and how much it has written; output: read what it has written; signal: send a signal"`
-	Signal jobSignalName `arg:"signal" default:"TERM" about:"action signal: the signal to send"`
-	Stream string        `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"action output: the stream to read"`
-	Tail   *int          `arg:"tail,min=1,max=1000" about:"action output: number of last lines"`
-	Offset *int          `arg:"offset,min=0,max=1048576MiB" about:"action output: offset of the first byte; continue with nextOffset of the reply"`
+	ID     string        `arg:"id,required,min=1,max=64" about:"from ctx_execute"`
+	Action string        `arg:"action,required" enum:"status,output,signal"`
+	Signal jobSignalName `arg:"signal" default:"TERM"`
+	Stream string        `arg:"stream" enum:"stdout,stderr" default:"stdout"`
+	Tail   *int          `arg:"tail,min=1,max=1000" about:"last lines"`
+	Offset *int          `arg:"offset,min=0,max=1048576MiB" about:"first byte; nextOffset of a reply continues"`
 }
 
 // Name implements Tool.
@@ -73,9 +73,9 @@ func (t *Job) Name() string { return "ctx_job" }
 func (t *Job) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Follow a job in the background",
-		Description: "Look at a job that ctx_execute left in the background: its status, what it has written so far, or send it a signal (TERM ends it). " +
-			"Output of more than 100 KB comes in parts: use tail for its last lines, or offset to go on where the last reply ended. When it has ended its output is indexed for ctx_search.",
-		Input: tool.InputSchema(jobArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[jobReply](), Destructive: true,
+		Description: "Follow a job that ctx_execute left in the background: its status, its output (in parts of at most 100 KB), or a signal to it (TERM ends it). " +
+			"When it has ended, its output is indexed for ctx_search.",
+		Input: tool.InputSchema(jobArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[jobReply](), TextOnly: true, Destructive: true,
 	}
 }
 

@@ -16,23 +16,23 @@ type jobReply struct {
 	JobID          string     `json:"jobId"`
 	Status         job.Status `json:"status" enum:"running,success,failure,timeout,cancelled,denied"`
 	Runtime        string     `json:"runtime"`
-	Source         string     `json:"source" about:"name under which its output is indexed when it has ended"`
+	Source         string     `json:"source"` // name under which its output is indexed when it has ended
 	StartedAt      time.Time  `json:"startedAt"`
 	EndedAt        *time.Time `json:"endedAt,omitempty"`
-	DurationMs     int64      `json:"durationMs" about:"how long it has run"`
+	DurationMs     int64      `json:"durationMs"` // how long it has run
 	ExitCode       *int       `json:"exitCode,omitempty"`
-	Signal         *string    `json:"signal,omitempty" about:"signal that ended it, such as SIGTERM"`
-	Limit          string     `json:"limit,omitempty" about:"limit that was reached"`
-	Message        string     `json:"message,omitempty" about:"why it was not run, or what went wrong"`
-	StdoutBytes    int64      `json:"stdoutBytes" about:"what it has written"`
+	Signal         *string    `json:"signal,omitempty"`  // signal that ended it, such as SIGTERM
+	Limit          string     `json:"limit,omitempty"`   // limit that was reached
+	Message        string     `json:"message,omitempty"` // why it was not run, or what went wrong
+	StdoutBytes    int64      `json:"stdoutBytes"`       // what it has written
 	StderrBytes    int64      `json:"stderrBytes"`
-	ArtifactHandle *string    `json:"artifactHandle,omitempty" about:"for runtime_query_output, when it has ended"`
-	IndexReason    string     `json:"indexReason,omitempty" about:"why its output is not indexed"`
-	Stream         string     `json:"stream,omitempty" about:"action output: stream of the text"`
-	From           *int64     `json:"offset,omitempty" about:"action output: offset of the text in bytes"`
-	Next           *int64     `json:"nextOffset,omitempty" about:"action output: offset to continue with"`
-	Total          *int64     `json:"totalBytes,omitempty" about:"action output: size of the stream in bytes"`
-	Text           string     `json:"text,omitempty" about:"the same as the text block"`
+	ArtifactHandle *string    `json:"artifactHandle,omitempty"` // for runtime_query_output, when it has ended
+	IndexReason    string     `json:"indexReason,omitempty"`    // why its output is not indexed
+	Stream         string     `json:"stream,omitempty"`         // action output: stream of the text
+	From           *int64     `json:"offset,omitempty"`         // action output: offset of the text in bytes
+	Next           *int64     `json:"nextOffset,omitempty"`     // action output: offset to continue with
+	Total          *int64     `json:"totalBytes,omitempty"`     // action output: size of the stream in bytes
+	Text           string     `json:"text,omitempty"`           // the same as the text block
 }
 
 // status returns the reply without text.

@@ -14,7 +14,7 @@ type Jobs struct{ *Suite }
 // A jobsReply is the structuredContent of ctx_jobs.
 type jobsReply struct {
 	Jobs []*jobReply `json:"jobs"`
-	Text string      `json:"text" about:"the same as the text block"`
+	Text string      `json:"text"` // the same as the text block
 }
 
 // Name implements Tool.
@@ -24,9 +24,9 @@ func (t *Jobs) Name() string { return "ctx_jobs" }
 func (t *Jobs) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "List jobs in the background",
-		Description: "List the jobs that ctx_execute left in the background in this session, the oldest first: those that run, and for an hour those that have ended.",
+		Description: "List the background jobs of this session, the oldest first; ended ones for an hour.",
 		Input:       tool.InputSchema(struct{}{}, tool.Lenient, nil), ReadOnly: true, Idempotent: true,
-		Output: tool.ReplySchema[jobsReply](),
+		Output: tool.ReplySchema[jobsReply](), TextOnly: true,
 	}
 }
 

@@ -18,28 +18,24 @@ type Search struct{ *Suite }
 // searchArgs are the arguments of ctx_search.
 type searchArgs struct {
 	queriesArg
-	Query  string `arg:"query,max=4096" about:"one query, instead of queries"`
-	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"maximum number of sections per query"`
-	Source string `arg:"source,max=512" about:"search only sources whose name contains this text: execute:shell, or a name given to ctx_index"`
-	Class  string `arg:"contentType" enum:"code,prose" about:"search only sections of this kind; default: both"`
+	Query  string `arg:"query,max=4096"`
+	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"per query"`
+	Source string `arg:"source,max=512" about:"only sources whose name contains this"`
+	Class  string `arg:"contentType" enum:"code,prose"`
 	// Sort has time and timeline as synonyms of newest: callers of context-mode send timeline.
-	Sort string `arg:"sort" enum:"relevance,newest,time,timeline" default:"relevance" about:"relevance: the best first; newest (or time, timeline): of those that match, the last indexed first"`
+	Sort string `arg:"sort" enum:"relevance,newest,time,timeline" default:"relevance"`
 	repoArg
 }
 
 // A queriesArg is the argument queries.
 type queriesArg struct {
-	Queries []string `arg:"queries,items=100,max=4096" about:"what to look for: a few words each, in any order. Send all questions in one call"`
+	Queries []string `arg:"queries,items=100,max=4096" about:"a few words each"`
 }
 
 // sortRelevance is the default of searchArgs.Sort; all others mean the newest first.
 const sortRelevance = "relevance"
 
-const searchDescription = `Search what earlier calls have indexed: long output of ctx_execute, ctx_execute_file and ctx_batch_execute, and what ctx_index was given. Nothing is run.
-
-Each query gets its best sections, whole up to 1,500 characters, else the parts around what matched. Words are found in other forms (connect, connection), parts of identifiers and misspelled words as well: the reply says what was searched for instead. Use words of the output itself, such as those listed under "Searchable terms".
-
-Every run is a source of its own, named execute:shell#7 for example; source "execute:shell" searches all runs of that kind. What is indexed lasts for two weeks, unless the operator says otherwise; ctx_purge removes it.`
+const searchDescription = `Search what was indexed: long output of ctx_execute, ctx_execute_file and ctx_batch_execute, and ctx_index. Nothing is run. Each query gets its best sections. Other forms, parts of identifiers and misspellings are found too. Use words of the output, such as its "Searchable terms". Source "execute:shell" searches all runs of that kind, execute:shell#7 one.`
 
 // Name implements Tool.
 func (t *Search) Name() string { return "ctx_search" }
@@ -48,16 +44,16 @@ func (t *Search) Name() string { return "ctx_search" }
 func (t *Search) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Search what was indexed", Description: searchDescription,
-		Input: tool.InputSchema(searchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[searchReply](),
+		Input: tool.InputSchema(searchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[searchReply](), TextOnly: true,
 		ReadOnly: true, Idempotent: true,
 	}
 }
 
 // A searchReply is the structuredContent of ctx_search.
 type searchReply struct {
-	Text     string           `json:"text" about:"the same as the text block"`
+	Text     string           `json:"text"` // the same as the text block
 	Results  []*answer.Answer `json:"results"`
-	Indexing int              `json:"indexing,omitempty" about:"number of outputs that are still being indexed and cannot be found yet"`
+	Indexing int              `json:"indexing,omitempty"` // number of outputs that are still being indexed and cannot be found yet
 }
 
 // emptyBase is the reply to a search of an empty knowledge base.

@@ -102,7 +102,7 @@ func (x *Suite) repo(c tool.Caller, named string) (string, error) {
 
 // A repoArg is the argument repoId.
 type repoArg struct {
-	Repo string `arg:"repoId,max=128" about:"id of the repository; default: the one that is configured for these tools, or the first"`
+	Repo string `arg:"repoId,max=128" about:"default: the configured or first one"`
 }
 
 // base returns the knowledge base of the caller for repo.

@@ -7,9 +7,9 @@ import (
 // sessionSums counts the bytes that a session's calls produced and returned.
 type sessionSums struct {
 	Calls    int   `json:"calls"`
-	Output   int64 `json:"outputBytes" about:"what jobs wrote, and what was indexed for the caller"`
-	Returned int64 `json:"returnedBytes" about:"what replies contained"`
-	KeptOut  int64 `json:"keptOutBytes" about:"the difference"`
+	Output   int64 `json:"outputBytes"`   // what jobs wrote, and what was indexed for the caller
+	Returned int64 `json:"returnedBytes"` // what replies contained
+	KeptOut  int64 `json:"keptOutBytes"`  // the difference
 }
 
 // maxSums is the maximum number of sessions counted. Some clients have sessions that never end.

@@ -21,20 +21,20 @@ type runReply struct {
 	Status job.Status `json:"status" enum:"success,failure,timeout,running,cancelled,denied"`
 	run.Exit
 	run.Outcome
-	StdoutBytes int64          `json:"stdoutBytes" about:"what it wrote"`
+	StdoutBytes int64          `json:"stdoutBytes"` // what it wrote
 	StderrBytes int64          `json:"stderrBytes"`
-	Source      string         `json:"source,omitempty" about:"name under which output of this kind is indexed, for argument source of ctx_search"`
-	Indexed     *indexedOutput `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
-	IndexReason string         `json:"indexReason,omitempty" about:"why it is not indexed"`
-	Text        string         `json:"text" about:"the same as the text block"`
+	Source      string         `json:"source,omitempty"`      // name under which output of this kind is indexed, for argument source of ctx_search
+	Indexed     *indexedOutput `json:"indexed,omitempty"`     // what was indexed, for ctx_search
+	IndexReason string         `json:"indexReason,omitempty"` // why it is not indexed
+	Text        string         `json:"text"`                  // the same as the text block
 }
 
 // anyReply describes a runReply, and the jobReply that is sent in its place for a job that continues in the background.
 type anyReply struct {
 	runReply
-	JobID     string `json:"jobId" about:"id of a job in the background, for ctx_job"`
-	Runtime   string `json:"runtime" about:"runtime of that job"`
-	StartedAt string `json:"startedAt" about:"when that job started"`
+	JobID     string `json:"jobId"`     // id of a job in the background, for ctx_job
+	Runtime   string `json:"runtime"`   // runtime of that job
+	StartedAt string `json:"startedAt"` // when that job started
 }
 
 // statusRunning is the status of a running background job.

@@ -33,18 +33,18 @@ const (
 
 // executeArgs are the arguments of runtime_execute.
 type executeArgs struct {
-	Repo       string      `arg:"repoId,required,min=1,max=128" about:"id of the repository to run in, from the server's instructions; the error for a wrong one lists them"`
-	Runtime    runtimeName `arg:"runtime,required" about:"what the code is written in"`
-	Executable string      `arg:"executable,max=4096,nonul" about:"the program to run it with, where the runtime has several; default: the first that is installed"`
-	Args       []string    `arg:"args,items=100,max=128KiB,bytes,nonul" about:"arguments: of the code, or of the executable when there is no code"`
-	Code       string      `arg:"code,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8"`
-	Stdin      string      `arg:"stdin,max=512KiB,bytes" about:"standard input; at most 512 KiB in UTF-8"`
-	Dir        string      `arg:"relativeCwd,max=4096,nonul" default:"." about:"working directory, relative to the repository"`
-	Timeout    *int        `arg:"timeoutMs,min=100,max=600000" about:"time limit, compiling included; default: the configured maximum"`
-	Terms      []string    `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"words to look for in the output, as they are, in either case: for modes summary and intent"`
-	Lines      int         `arg:"maxResponseLines,min=10,max=1000" default:"100" about:"lines of output in mode summary"`
-	Persist    bool        `arg:"persistOutput" default:"true" about:"keep the output, to be read with runtime_query_output"`
-	Mode       string      `arg:"outputMode" enum:"minimal,summary,intent" default:"minimal" about:"minimal: counts only; summary: head and tail; intent: what matches queryTerms"`
+	Repo       string      `arg:"repoId,required,min=1,max=128" about:"see the server's instructions"`
+	Runtime    runtimeName `arg:"runtime,required"`
+	Executable string      `arg:"executable,max=4096,nonul" about:"default: the first installed"`
+	Args       []string    `arg:"args,items=100,max=128KiB,bytes,nonul" about:"for the code; without code, for the executable"`
+	Code       string      `arg:"code,max=1MiB,bytes,nonul"`
+	Stdin      string      `arg:"stdin,max=512KiB,bytes"`
+	Dir        string      `arg:"relativeCwd,max=4096,nonul" default:"." about:"relative to the repository"`
+	Timeout    *int        `arg:"timeoutMs,min=100,max=600000" about:"default: the configured maximum"`
+	Terms      []string    `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"for summary and intent; in either case"`
+	Lines      int         `arg:"maxResponseLines,min=10,max=1000" default:"100" about:"for summary"`
+	Persist    bool        `arg:"persistOutput" default:"true" about:"for runtime_query_output"`
+	Mode       string      `arg:"outputMode" enum:"minimal,summary,intent" default:"minimal"`
 }
 
 // A runtimeName is the name of a runtime.
@@ -53,16 +53,13 @@ type runtimeName string
 // Choices implements Choices.
 func (runtimeName) Choices() []string { return job.Runtimes() }
 
-const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends. When a reply has changesHandle, they stay in a copy of this session's, until a person applies them.
+const executeDescription = `Run code or a program in a sandbox on one repository, without network. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
 
-Give code (source text; args go to it) or args (for the runtime's executable, e.g. runtime "node", args ["--version"]). For shell commands use runtime "shell" with code.
+Give code, or only args for the runtime's executable. Shell commands: runtime "shell" with code.
 
-Choose outputMode by what you need to see:
-- minimal (default): status, exit code, and how many lines and bytes there were; no output text. For builds, tests and anything whose exit code says it all. Read more later with runtime_query_output and the artifactHandle.
-- summary: the first and last lines of stdout (maxResponseLines in all) and the last of stderr. For short output, or when you do not know what to look for. With queryTerms, matching excerpts as well.
-- intent: only excerpts around lines that contain one of queryTerms. For long output of which you want one thing, e.g. ["error", "FAIL"].
+outputMode minimal: status, exit code and counts; for builds and tests. summary: first and last lines. intent: excerpts around queryTerms. runtime_query_output reads the rest.
 
-status is success, failure (exit code, signal or limit: see exitCode, signal, limit, message), timeout, cancelled or denied (policyDecision.deniedReasons says why: change the request, do not repeat it; "Concurrency limit reached" may be repeated later). What was written before a timeout is kept. A failed compilation is failure with its diagnostics on stderr. Secrets in output are replaced by [REDACTED:...].`
+status: success, failure (see exitCode, signal, limit, message), timeout, cancelled, denied (see policyDecision.deniedReasons; only "Concurrency limit reached" is worth repeating). Secrets in output become [REDACTED:...].`
 
 // Name implements Tool.
 func (t *Execute) Name() string { return "runtime_execute" }
@@ -71,7 +68,7 @@ func (t *Execute) Name() string { return "runtime_execute" }
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Dotted: "sdl.runtime.execute", Title: "Run code in a sandbox", Description: executeDescription,
-		Input: tool.InputSchema(executeArgs{}, tool.Strict, nil), Output: tool.ReplySchema[executeReply](),
+		Input: tool.InputSchema(executeArgs{}, tool.Strict, nil), Output: tool.ReplyOutline[executeReply](),
 		Destructive: true,
 	}
 }
@@ -173,10 +170,10 @@ func summarize(r *executeReply) string {
 type executeReply struct {
 	Status job.Status `json:"status" enum:"success,failure,timeout,cancelled,denied"`
 	run.Exit
-	OutputLines   *int64     `json:"outputLines,omitempty" about:"mode minimal: lines of both streams"`
-	OutputBytes   *int64     `json:"outputBytes,omitempty" about:"mode minimal: bytes of both streams"`
-	StdoutSummary *string    `json:"stdoutSummary,omitempty" about:"mode summary: head and tail"`
-	StderrSummary *string    `json:"stderrSummary,omitempty" about:"mode summary: tail"`
-	Excerpts      *[]Excerpt `json:"excerpts,omitempty" about:"modes summary and intent: around what matches queryTerms"`
+	OutputLines   *int64     `json:"outputLines,omitempty"`   // mode minimal: lines of both streams
+	OutputBytes   *int64     `json:"outputBytes,omitempty"`   // mode minimal: bytes of both streams
+	StdoutSummary *string    `json:"stdoutSummary,omitempty"` // mode summary: head and tail
+	StderrSummary *string    `json:"stderrSummary,omitempty"` // mode summary: tail
+	Excerpts      *[]Excerpt `json:"excerpts,omitempty"`      // modes summary and intent: around what matches queryTerms
 	run.Outcome
 }

@@ -28,20 +28,20 @@ type QueryOutput struct {
 
 // queryArgs are the arguments of runtime_query_output.
 type queryArgs struct {
-	Handle   string     `arg:"artifactHandle,required,min=1,max=256" pattern:"^[A-Za-z0-9_-]+$" about:"from the reply of runtime_execute"`
-	Terms    []string   `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"words to look for, as they are, in either case; required unless lineRange is given. With lineRange: in these lines alone"`
-	Excerpts int        `arg:"maxExcerpts,min=1,max=100" default:"10" about:"maximum number of excerpts; needs queryTerms"`
-	Context  int        `arg:"contextLines,min=0,max=20" default:"3" about:"lines around each line that matches; needs queryTerms"`
-	Stream   string     `arg:"stream" enum:"stdout,stderr,both" default:"both" about:"where to look"`
-	Range    *lineRange `arg:"lineRange" about:"lines to read; at most 20000 are returned"`
-	Match    string     `arg:"match" enum:"literal,fuzzy" default:"literal" about:"literal: terms as they are; fuzzy: also in other forms, misspelled, or as parts of words, the lines that match best"`
+	Handle   string     `arg:"artifactHandle,required,min=1,max=256" pattern:"^[A-Za-z0-9_-]+$" about:"from runtime_execute"`
+	Terms    []string   `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"required without lineRange"`
+	Excerpts int        `arg:"maxExcerpts,min=1,max=100" default:"10"`
+	Context  int        `arg:"contextLines,min=0,max=20" default:"3" about:"around a match"`
+	Stream   string     `arg:"stream" enum:"stdout,stderr,both" default:"both"`
+	Range    *lineRange `arg:"lineRange" about:"at most 20000 lines"`
+	Match    string     `arg:"match" enum:"literal,fuzzy" default:"literal"`
 }
 
 // A lineRange is a range of lines. The largest line number accepted is more than an output can have.
 type lineRange struct {
-	Stream *string `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"stdout, unless stream says otherwise"`
-	Start  int     `arg:"startLine,required,min=1,max=1048576MiB" about:"the first line is 1"`
-	End    int     `arg:"endLine,required,min=1,max=1048576MiB" about:"the last line to return"`
+	Stream *string `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"default: the outer stream, or stdout"`
+	Start  int     `arg:"startLine,required,min=1,max=1048576MiB"`
+	End    int     `arg:"endLine,required,min=1,max=1048576MiB"`
 }
 
 // Values of queryArgs.Match.
@@ -56,13 +56,13 @@ const (
 	defaultContext  = 3
 )
 
-const queryDescription = `Read parts of the output of an earlier runtime_execute call, by its artifactHandle. Nothing is run again.
+const queryDescription = `Read parts of the output of an earlier runtime_execute call. Nothing is run.
 
-Give queryTerms to search: you get excerpts, each with contextLines of lines around a line that contains one of the terms (literal, in either case). With match "fuzzy" a term is words in any order, and is found in other forms (connect, connection), misspelled, and in parts of identifiers: you get the lines that match best. matchStatus says what you got: matched; noMatchFallback: nothing matched, these are the first lines; lineRange.
+queryTerms gives excerpts around matching lines; match "fuzzy" also finds other forms, misspellings and parts of words. If nothing matches, you get the first lines (matchStatus noMatchFallback).
 
-Give lineRange ({"stream": "stdout", "startLine": 1, "endLine": 200}) to read lines by number, e.g. around an excerpt. With queryTerms too, the first excerpt is these lines, and the others are of what matches in them. A reply has 1 MiB of text at most: when truncated is there, ask again from the lineEnd of the first excerpt + 1.
+lineRange ({"startLine": 1, "endLine": 200}) reads lines by number. If truncated, continue after the lineEnd of the first excerpt.
 
-Output is kept for a limited time (24 hours by default). NOT_FOUND: there is no such output, or it is not yours. EXPIRED: it was there; run the code again.`
+NOT_FOUND: no such output of yours. EXPIRED: run the code again.`
 
 // Name implements Tool.
 func (t *QueryOutput) Name() string { return "runtime_query_output" }
@@ -73,7 +73,7 @@ func (t *QueryOutput) Definition() tool.Definition {
 		Name: t.Name(), Dotted: "sdl.runtime.queryOutput", Title: "Read the output of a sandboxed run",
 		Description: queryDescription,
 		Input:       tool.InputSchema(queryArgs{}, tool.Strict, nil),
-		Output:      tool.ReplySchema[queryReply](),
+		Output:      tool.ReplyOutline[queryReply](),
 		ReadOnly:    true, Idempotent: true,
 	}
 }
@@ -116,11 +116,11 @@ func (a *queryArgs) checkRange() error {
 type queryReply struct {
 	Handle    string    `json:"artifactHandle"`
 	Excerpts  []Excerpt `json:"excerpts"`
-	Lines     int64     `json:"totalLines" about:"of the streams that were searched"`
-	Bytes     int64     `json:"totalBytes" about:"of the streams that were searched"`
+	Lines     int64     `json:"totalLines"` // of the streams that were searched
+	Bytes     int64     `json:"totalBytes"` // of the streams that were searched
 	Streams   []string  `json:"searchedStreams"`
 	Match     string    `json:"matchStatus" enum:"matched,noMatchFallback,lineRange"`
-	Truncated bool      `json:"truncated,omitempty" about:"there is more than the reply has"`
+	Truncated bool      `json:"truncated,omitempty"` // there is more than the reply has
 }
 
 // Call implements Tool.
@@ -193,11 +193,11 @@ func unreadable(handle string, err error) error {
 
 // An Excerpt is an artifact.Excerpt with its description.
 type Excerpt struct {
-	LineStart int64  `json:"lineStart" about:"first line, counted from 1"`
+	LineStart int64  `json:"lineStart"` // first line, counted from 1
 	LineEnd   int64  `json:"lineEnd"`
 	Content   string `json:"content"`
 	Source    string `json:"source" enum:"stdout,stderr"`
-	Fallback  bool   `json:"fallback,omitempty" about:"nothing matched: these are the first lines"`
+	Fallback  bool   `json:"fallback,omitempty"` // nothing matched: these are the first lines
 }
 
 func excerptsOf(list []artifact.Excerpt) []Excerpt {

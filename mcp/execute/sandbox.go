@@ -55,18 +55,18 @@ const (
 
 // sandboxArgs are the arguments of sandbox_exec. "", [] and null count as absent. check checks the bounds.
 type sandboxArgs struct {
-	Command   string   `arg:"command,max=131071,bytes" about:"shell command, run by /bin/bash -c. Use either this or args"`
-	Args      []string `arg:"args,items=4096,max=131071,bytes" about:"program and arguments, run directly, without a shell. Use either this or command"`
-	Stdin     string   `arg:"stdin,max=2MiB,bytes" about:"standard input; at most 2 MiB in UTF-8"`
-	Directory string   `arg:"working_directory,max=4096" about:"absolute path of the directory to run in (default /)"`
-	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds after which the command and all it has started are ended"`
+	Command   string   `arg:"command,max=131071,bytes"`
+	Args      []string `arg:"args,items=4096,max=131071,bytes"`
+	Stdin     string   `arg:"stdin,max=2MiB,bytes"`
+	Directory string   `arg:"working_directory,max=4096" about:"absolute path; default /"`
+	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds"`
 }
 
-const sandboxDescription = `Run a shell command in a Linux system of your own, isolated from the machine it is on. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls, and are deleted when the session ends. Environment variables, the working directory and processes do not last: each call starts a new shell, and everything it has started is ended with it.
+const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Files written anywhere (/, /home, /usr/local, /etc, /tmp) last for the session; variables, the working directory and processes do not.
 
-Give command (a line for bash: pipes, redirections, several lines) or args (a program and its arguments, run without a shell). The result is JSON: stdout, stderr, exit_code, exec_duration_ms.
+Give command (for bash) or args (without a shell). The result is JSON: stdout, stderr, exit_code (124: timeout, 128+n: signal n), exec_duration_ms.
 
-There is no network. You are an ordinary user who owns this system; there is no root, and packages cannot be installed by apt. At most 2 MiB of output are returned: of a command that writes more, nothing is; use head, tail or grep. exit_code is 124 when the timeout ended the command, 127 when it was not found, 126 when it cannot be executed, 128+n when signal n ended it. Secrets in output are replaced by [REDACTED:...].
+There is no network, no root and no apt. Of a command that writes more than 2 MiB nothing is returned: use head, tail or grep. Secrets in output become [REDACTED:...].
 
 %s`
 
@@ -97,7 +97,7 @@ func (t *Sandbox) repoDescription() string {
 	case seen[job.ReadOnly]:
 		return subject + " is read-only."
 	}
-	return subject + " is a copy-on-write copy: what you change or delete in it is seen by your later calls of this tool only. The real files stay as they are; the changes are kept for people to review and apply (corral changes)."
+	return subject + " is a copy-on-write copy: only your later calls of this tool see changes in it, and people review and apply them (corral changes)."
 }
 
 // maxPathShown is the maximum length of a path included in the description, because hosts bound a description's length.

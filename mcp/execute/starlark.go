@@ -40,25 +40,25 @@ const maxFailure = 64 << 10
 
 // starlarkArgs are the arguments of starlark_run.
 type starlarkArgs struct {
-	Source string          `arg:"source,required,max=256KiB,bytes" about:"the program; at most 256 KiB in UTF-8"`
-	Input  string          `arg:"input,max=4MiB,bytes" about:"what read_input() returns; at most 4 MiB in UTF-8"`
-	Limits *starlarkLimits `arg:"limits" about:"of this run"`
-	Caps   *struct{}       `arg:"caps" about:"capabilities: there are none, and it must be empty"`
+	Source string          `arg:"source,required,max=256KiB,bytes"`
+	Input  string          `arg:"input,max=4MiB,bytes"`
+	Limits *starlarkLimits `arg:"limits"`
+	Caps   *struct{}       `arg:"caps" about:"must be empty"`
 }
 
 // starlarkLimits are the limits of a run.
 type starlarkLimits struct {
-	Wall   *int `arg:"wall_ms,min=1,max=60000" default:"1000" about:"milliseconds after which it is ended"`
-	Output int  `arg:"output_kb,min=1,max=1024" default:"64" about:"KiB that it may emit"`
+	Wall   *int `arg:"wall_ms,min=1,max=60000" default:"1000"`
+	Output int  `arg:"output_kb,min=1,max=1024" default:"64"`
 }
 
-const starlarkDescription = `Run a small program in Starlark, a deterministic dialect of Python, to compute, count, sort or transform text. It has no files, network, clock, randomness or modules: nothing of the machine or the repository can be reached. The same source and input always give the same result.
+const starlarkDescription = `Run a small program in Starlark, a deterministic dialect of Python, to compute or transform text. It reaches no file, network, clock or module.
 
-read_input() returns input as a string; emit(s) writes a string to the result, without a newline. print writes nowhere. The built-in functions are those of Starlark (len, range, sorted, dict, zip, ...). while, sets and statements at the top level are on; there is no recursion, import, class, try or f-string, no json and no re; use "%d of %s" % (n, s).
+read_input() returns input; emit(s) writes s to the result, without a newline. There is no recursion, import, class, try, f-string, json or re: use "%d of %s" % (n, s).
 
-Example: {"source": "words = read_input().split()\ncount = {}\nfor w in words:\n    count[w] = count.get(w, 0) + 1\nfor w in sorted(count):\n    emit(\"%s %d\\n\" % (w, count[w]))", "input": "b a b"} returns {"stdout": "a 1\nb 2\n"}.
+Example: {"source": "for w in sorted(read_input().split()):\n    emit(w + \"\\n\")", "input": "b a"} returns {"stdout": "a\nb\n"}.
 
-Errors have code, message and details. EVAL_ERROR: a mistake in the program; details.position and details.backtrace say where, details.stdout what was emitted before. TIMEOUT: not done after limits.wall_ms (default 1000). OUTPUT_LIMIT: more than limits.output_kb (default 64); details.stdout has the text cut at the limit. MEMORY_LIMIT: too much memory. INVALID_REQUEST: wrong arguments.`
+Errors: EVAL_ERROR (details.position, details.backtrace), TIMEOUT, OUTPUT_LIMIT, MEMORY_LIMIT; details.stdout has what was emitted.`
 
 // Name implements Tool.
 func (t *Starlark) Name() string { return "starlark_run" }
@@ -75,7 +75,7 @@ func (t *Starlark) Definition() tool.Definition {
 
 // A starlarkReply is the structuredContent of starlark_run.
 type starlarkReply struct {
-	Stdout string `json:"stdout" about:"what the program emitted"`
+	Stdout string `json:"stdout"` // what the program emitted
 }
 
 // Call implements Tool.

@@ -291,7 +291,7 @@ func TestStarlarkDefinition(t *testing.T) {
 		fmt.Sprintf(`"default":%d`, DefaultStarlarkWall.Milliseconds()), fmt.Sprintf(`"maximum":%d`, starlark.MaxWall.Milliseconds()),
 		fmt.Sprintf(`"default":%d`, DefaultStarlarkOutput), fmt.Sprintf(`"maximum":%d`, starlark.MaxOutput>>10),
 		fmt.Sprintf(`"maxLength":%d`, starlark.MaxScript), fmt.Sprintf(`"maxLength":%d`, starlark.MaxInput),
-		`"caps":{"type":"object","description":"capabilities: there are none, and it must be empty","additionalProperties":false}`,
+		`"caps":{"type":"object","description":"must be empty","additionalProperties":false}`,
 	} {
 		if !strings.Contains(string(d.Input), want) {
 			t.Errorf("no %s in %s", want, d.Input)

@@ -7,14 +7,14 @@ import (
 
 // An overlay is the part of a reply about the session's copy of a repository: all changes by the session's jobs so far.
 type overlay struct {
-	Handle     string     `json:"changesHandle,omitempty" about:"workspace overlay: name of the session's changes for the command corral changes"`
-	Changes    *[]changed `json:"changes,omitempty" about:"workspace overlay: all differences from the repository so far, which itself is unchanged"`
-	More       int        `json:"changesMore,omitempty" about:"how many more"`
-	Bytes      *int64     `json:"changesBytes,omitempty" about:"size of all changes"`
-	Incomplete bool       `json:"changesIncomplete,omitempty" about:"not all paths were examined"`
-	Reason     string     `json:"changesReason,omitempty" about:"why the changes are not listed, or why there is no patch"`
-	Patch      string     `json:"patchArtifact,omitempty" about:"handle for runtime_query_output: all changes as one patch for git apply"`
-	PatchLess  bool       `json:"patchIncomplete,omitempty" about:"the patch lacks some of the changes"`
+	Handle     string     `json:"changesHandle,omitempty"`     // workspace overlay: name of the session's changes for the command corral changes
+	Changes    *[]changed `json:"changes,omitempty"`           // workspace overlay: all differences from the repository so far, which itself is unchanged
+	More       int        `json:"changesMore,omitempty"`       // how many more
+	Bytes      *int64     `json:"changesBytes,omitempty"`      // size of all changes
+	Incomplete bool       `json:"changesIncomplete,omitempty"` // not all paths were examined
+	Reason     string     `json:"changesReason,omitempty"`     // why the changes are not listed, or why there is no patch
+	Patch      string     `json:"patchArtifact,omitempty"`     // handle for runtime_query_output: all changes as one patch for git apply
+	PatchLess  bool       `json:"patchIncomplete,omitempty"`   // the patch lacks some of the changes
 }
 
 // A changed is one path that differs from the repository.
@@ -23,7 +23,7 @@ type changed struct {
 	Kind      job.ChangeKind `json:"kind" enum:"added,modified,deleted,replaced,mode"`
 	Type      job.FileType   `json:"type" enum:"file,directory,link,other"`
 	Bytes     int64          `json:"bytes"`
-	Sensitive bool           `json:"sensitive,omitempty" about:"makes tools outside the sandbox run code or behave differently"`
+	Sensitive bool           `json:"sensitive,omitempty"` // makes tools outside the sandbox run code or behave differently
 }
 
 // SessionReplaced tells a client that its session is not the one of its earlier calls.

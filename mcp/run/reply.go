@@ -15,34 +15,34 @@ import (
 // An Exit is the part of a reply that says how a job ended.
 type Exit struct {
 	ExitCode   *int    `json:"exitCode"`
-	Signal     *string `json:"signal" about:"signal that ended it, such as SIGTERM"`
-	DurationMs int64   `json:"durationMs" about:"how long it ran"`
-	Message    string  `json:"message,omitempty" about:"why it was not run, or what went wrong"`
+	Signal     *string `json:"signal"`            // signal that ended it, such as SIGTERM
+	DurationMs int64   `json:"durationMs"`        // how long it ran
+	Message    string  `json:"message,omitempty"` // why it was not run, or what went wrong
 }
 
 // An Outcome is the rest of a reply about a job that is the same for all tools.
 type Outcome struct {
-	ArtifactHandle *string    `json:"artifactHandle" about:"for runtime_query_output"`
-	ArtifactReason string     `json:"artifactReason,omitempty" about:"why the output was not kept"`
+	ArtifactHandle *string    `json:"artifactHandle"`           // for runtime_query_output
+	ArtifactReason string     `json:"artifactReason,omitempty"` // why the output was not kept
 	Truncation     truncation `json:"truncation"`
 	PolicyDecision decision   `json:"policyDecision"`
 	Usage          usage      `json:"usage"`
-	Limit          string     `json:"limit,omitempty" about:"limit that was reached: memory, pids, cpu, output, disk or files"`
-	Sensitive      []string   `json:"sensitiveChanges,omitempty" about:"paths that it changed and that make tools outside the sandbox run code or behave differently"`
-	SensitiveMore  int        `json:"sensitiveChangesMore,omitempty" about:"how many more"`
-	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty" about:"not all paths were examined"`
+	Limit          string     `json:"limit,omitempty"`                      // limit that was reached: memory, pids, cpu, output, disk or files
+	Sensitive      []string   `json:"sensitiveChanges,omitempty"`           // paths that it changed and that make tools outside the sandbox run code or behave differently
+	SensitiveMore  int        `json:"sensitiveChangesMore,omitempty"`       // how many more
+	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty"` // not all paths were examined
 	overlay
 }
 
 type truncation struct {
 	Stdout      bool  `json:"stdoutTruncated"`
 	Stderr      bool  `json:"stderrTruncated"`
-	TotalStdout int64 `json:"totalStdoutBytes" about:"what the job wrote"`
+	TotalStdout int64 `json:"totalStdoutBytes"` // what the job wrote
 	TotalStderr int64 `json:"totalStderrBytes"`
 }
 
 type decision struct {
-	AuditHash     string   `json:"auditHash" about:"hash of this decision in the audit log"`
+	AuditHash     string   `json:"auditHash"` // hash of this decision in the audit log
 	DeniedReasons []string `json:"deniedReasons,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type usage struct {
 	PeakPIDs   *int64 `json:"peakPids"`
 	ReadBytes  *int64 `json:"readBytes"`
 	WriteBytes *int64 `json:"writeBytes"`
-	QueuedMs   int64  `json:"queuedMs" about:"time in the queue"`
+	QueuedMs   int64  `json:"queuedMs"` // time in the queue
 }
 
 // OutcomeOf returns a job's status for clients, how it ended, and what it used and changed.

@@ -52,6 +52,9 @@ func (k *call) run(ctx context.Context, s *Server, t *registered) {
 		k.code = e.Code
 	} else if err == nil {
 		k.code = k.result.Code
+		if t.textOnly {
+			k.result.Structured = nil
+		}
 	}
 	if err != nil {
 		e := tool.AsError(err)

@@ -25,7 +25,9 @@ type Options struct {
 	// Dotted publishes the names with dots of the tools that have one. Many hosts refuse servers with such names. Calls
 	// may always use either name.
 	Dotted bool
-	Tools  []tool.Tool
+	// Structured sends structuredContent, and publishes its schema, for tools whose text says all of it (TextOnly), too.
+	Structured bool
+	Tools      []tool.Tool
 	// Unlisted are further tools. They can be called as the others, but are listed only to callers whose Tools name them.
 	Unlisted []tool.Tool
 	// Instructions returns the description of the server for an agent that is shown the tools of these names, without dots; nil
@@ -62,6 +64,7 @@ type registered struct {
 	span      string   // name of its spans, without the common prefix
 	keys      []string // names of its arguments
 	unlisted  bool
+	textOnly  bool // its successful results have no structuredContent
 }
 
 // New returns a server. It panics if two tools share a name or a schema is not a JSON object: programming errors that
@@ -82,21 +85,24 @@ func New(o Options) *Server {
 		// The tools that a principal may use do not change while the server runs.
 		sdkserver.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
 	for _, t := range o.Tools {
-		s.register(t, o.Dotted, false)
+		s.register(t, &o, false)
 	}
 	for _, t := range o.Unlisted {
-		s.register(t, o.Dotted, true)
+		s.register(t, &o, true)
 	}
 	return s
 }
 
-func (s *Server) register(t tool.Tool, dotted, unlisted bool) {
+func (s *Server) register(t tool.Tool, o *Options, unlisted bool) {
 	d := t.Definition()
 	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), keys: schemaKeys(d), unlisted: unlisted}
+	if d.TextOnly && !o.Structured {
+		e.textOnly, d.Output = true, nil
+	}
 	if d.Dotted != "" {
 		e.names = append(e.names, d.Dotted)
 	}
-	if dotted {
+	if o.Dotted {
 		e.published = e.names[len(e.names)-1]
 	}
 	for _, name := range e.names {
@@ -108,13 +114,29 @@ func (s *Server) register(t tool.Tool, dotted, unlisted bool) {
 	s.sdk.AddTool(sdk.Tool{
 		Name: e.published, Title: d.Title, Description: d.Description,
 		RawInputSchema: d.Input, RawOutputSchema: d.Output,
-		Annotations: sdk.ToolAnnotation{
-			Title: d.Title, ReadOnlyHint: &d.ReadOnly, DestructiveHint: &d.Destructive,
-			IdempotentHint: &d.Idempotent, OpenWorldHint: &d.OpenWorld,
-		},
+		Annotations: annotations(&d),
 	}, func(context.Context, sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return nil, errors.New("tools are called without mcp-go")
 	})
+}
+
+// annotations returns the hints about a tool that differ from the protocol's defaults: readOnlyHint false, destructiveHint true,
+// idempotentHint false, openWorldHint true. Hosts keep the list of tools in the context of their model, so what the defaults say is
+// left out.
+func annotations(d *tool.Definition) (a sdk.ToolAnnotation) {
+	if d.ReadOnly {
+		a.ReadOnlyHint = &d.ReadOnly
+	}
+	if !d.Destructive {
+		a.DestructiveHint = &d.Destructive
+	}
+	if d.Idempotent {
+		a.IdempotentHint = &d.Idempotent
+	}
+	if !d.OpenWorld {
+		a.OpenWorldHint = &d.OpenWorld
+	}
+	return a
 }
 
 func schemaKeys(d tool.Definition) []string {

@@ -221,7 +221,7 @@ func TestReplySchema(t *testing.T) {
 	}
 	type reply struct {
 		inner
-		Word   string         `json:"word" enum:"a,b" about:"x"`
+		Word   string         `json:"word" enum:"a,b"`
 		Maybe  *int           `json:"maybe"`
 		Absent *int           `json:"absent,omitempty"`
 		List   []*inner       `json:"list"`
@@ -229,12 +229,12 @@ func TestReplySchema(t *testing.T) {
 		hidden int
 	}
 	got := string(ReplySchema[reply]())
-	want := `{"type":"object","properties":{"at":{"type":"string"},"word":{"type":"string","description":"x","enum":["a","b"]},` +
+	want := `{"type":"object","properties":{"at":{"type":"string"},"word":{"type":"string","enum":["a","b"]},` +
 		`"maybe":{"type":["integer","null"]},"absent":{"type":"integer"},` +
 		`"list":{"type":"array","items":{"type":"object","properties":{"at":{"type":"string"}}}},"map":{"type":"object"},` +
-		`"message":{"type":"string","description":"error message"},` +
-		`"code":{"type":"string","description":"error code"},` +
-		`"details":{"type":"object","description":"details of an error"}}}`
+		`"message":{"type":"string"},` +
+		`"code":{"type":"string"},` +
+		`"details":{"type":"object"}}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

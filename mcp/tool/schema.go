@@ -127,16 +127,31 @@ func (a *argument) schema(t reflect.Type, mode Mode) *Schema {
 	return s
 }
 
-// ReplySchema returns the schema of a tool's results, which are of type T: the fields with a json tag, described by their tags
-// about and enum. It requires no field, because clients validate errors with it, too: it has the fields of an Error.
+// ReplySchema returns the schema of a tool's results, which are of type T: the fields with a json tag, and their values if they have
+// a tag enum. It has no descriptions, which every client would pay for with each session. It requires no field, because clients validate errors with it, too: it has the fields of an Error.
 func ReplySchema[T any]() json.RawMessage {
+	return withError(resultSchema(reflect.TypeFor[T]()))
+}
+
+// ReplyOutline returns the same without the fields of objects in it: for a reply with many, of which a client needs the first level
+// to validate it.
+func ReplyOutline[T any]() json.RawMessage {
 	s := resultSchema(reflect.TypeFor[T]())
-	if !slices.ContainsFunc(s.Properties, func(p property) bool { return p.name == "message" }) {
-		s.Properties = append(s.Properties, property{"message", &Schema{Type: "string", Description: "error message"}})
+	for _, p := range s.Properties {
+		p.schema.Properties = nil
+		if items := p.schema.Items; items != nil {
+			items.Properties = nil
+		}
 	}
-	s.Properties = append(s.Properties,
-		property{"code", &Schema{Type: "string", Description: "error code"}},
-		property{"details", &Schema{Type: "object", Description: "details of an error"}})
+	return withError(s)
+}
+
+// withError encodes the schema of a reply, to which it adds the fields of an Error.
+func withError(s *Schema) json.RawMessage {
+	if !slices.ContainsFunc(s.Properties, func(p property) bool { return p.name == "message" }) {
+		s.Properties = append(s.Properties, property{"message", &Schema{Type: "string"}})
+	}
+	s.Properties = append(s.Properties, property{"code", &Schema{Type: "string"}}, property{"details", &Schema{Type: "object"}})
 	return encode(s)
 }
 
@@ -182,7 +197,6 @@ func resultProperties(t reflect.Type) properties {
 		if word, ok := s.Type.(string); ok && f.Type.Kind() == reflect.Pointer && options == "" && s.Properties == nil {
 			s.Type = []string{word, "null"}
 		}
-		s.Description = f.Tag.Get("about")
 		if words := f.Tag.Get("enum"); words != "" {
 			s.Enum = strings.Split(words, ",")
 		}

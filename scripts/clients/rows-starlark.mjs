@@ -35,7 +35,7 @@ export const rows = [
     run: async ({ starlarkTool }) => {
       deepEqual(starlarkTool.inputSchema.required, ['source']);
       for (const [args, want] of inputs) equal(accepts(starlarkTool, args), want, JSON.stringify(args));
-      const { readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = starlarkTool.annotations;
+      const { readOnlyHint = false, destructiveHint = true, idempotentHint = false, openWorldHint = true } = starlarkTool.annotations;
       deepEqual([readOnlyHint, destructiveHint, idempotentHint, openWorldHint], [true, false, true, false]);
     },
   },

@@ -26,24 +26,24 @@ const (
 type Answer struct {
 	Query     string            `json:"query"`
 	Hits      []hitReply        `json:"hits"`
-	Matched   int               `json:"matched" about:"number of sections that match, including those that are not in hits"`
-	Corrected map[string]string `json:"corrected,omitempty" about:"words that are in no section, each with the word that was searched for instead"`
-	Cut       bool              `json:"cut,omitempty" about:"a word is in more sections than were ranked: there may be better ones"`
-	Omitted   int               `json:"omitted,omitempty" about:"number of sections left out, because a reply has at most 1 MiB of them"`
+	Matched   int               `json:"matched"`             // number of sections that match, including those that are not in hits
+	Corrected map[string]string `json:"corrected,omitempty"` // words that are in no section, each with the word that was searched for instead
+	Cut       bool              `json:"cut,omitempty"`       // a word is in more sections than were ranked: there may be better ones
+	Omitted   int               `json:"omitted,omitempty"`   // number of sections left out, because a reply has at most 1 MiB of them
 }
 
 // A hitReply is one section found.
 type hitReply struct {
-	Source     string `json:"source" about:"name of the source"`
-	Time       string `json:"time" about:"when it was indexed, RFC 3339"`
+	Source     string `json:"source"` // name of the source
+	Time       string `json:"time"`   // when it was indexed, RFC 3339
 	Title      string `json:"title"`
-	Content    string `json:"content" about:"the section, or the parts of it around matches"`
-	LineStart  int64  `json:"lineStart,omitempty" about:"first line of the section in its source, counted from 1"`
+	Content    string `json:"content"`             // the section, or the parts of it around matches
+	LineStart  int64  `json:"lineStart,omitempty"` // first line of the section in its source, counted from 1
 	LineEnd    int64  `json:"lineEnd,omitempty"`
-	Line       string `json:"line,omitempty" about:"line that matched best"`
-	LineNumber int64  `json:"lineNumber,omitempty" about:"number of that line"`
-	Stream     string `json:"stream,omitempty" about:"stdout or stderr, of a job's output"`
-	Artifact   string `json:"artifactHandle,omitempty" about:"of a job's output: for runtime_query_output, as long as that is kept"`
+	Line       string `json:"line,omitempty"`           // line that matched best
+	LineNumber int64  `json:"lineNumber,omitempty"`     // number of that line
+	Stream     string `json:"stream,omitempty"`         // stdout or stderr, of a job's output
+	Artifact   string `json:"artifactHandle,omitempty"` // of a job's output: for runtime_query_output, as long as that is kept
 }
 
 // New returns the answer to a query from what was found.
