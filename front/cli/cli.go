@@ -36,6 +36,11 @@ func Warn(format string, args ...any) {
 	fmt.Fprintln(os.Stderr, text.Lines("corral: "+fmt.Sprintf(format, args...)))
 }
 
+// UntilTerminated returns a context that ends when this process receives SIGTERM or SIGINT.
+func UntilTerminated() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+}
+
 // UntilStopped returns a context that ends when this process receives SIGTERM, SIGINT or SIGHUP.
 func UntilStopped() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)

@@ -44,7 +44,7 @@ func (s *serving) connect() (*supervisor.Connection, config.Config, error) {
 	if os.Geteuid() == 0 && s.supervisor == "" {
 		return s.embedded()
 	}
-	c, files, err := settings.Load(config.FrontSources(os.Getenv, s.config)) // drops root
+	c, files, err := settings.Load(s.sources()) // drops root
 	if err == nil {
 		err = s.only(&c)
 	}
@@ -63,7 +63,7 @@ func (s *serving) connect() (*supervisor.Connection, config.Config, error) {
 // configuration files that only root can have written, which root itself reads; otherwise the files are read after root
 // is dropped.
 func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err error) {
-	sources := config.FrontSources(os.Getenv, s.config)
+	sources := s.sources()
 	for n := range sources {
 		sources[n].Options.Trusted = sources[n].Options.Trusted || s.repos == nil
 	}

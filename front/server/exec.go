@@ -40,7 +40,8 @@ Usage: corral exec-server [--listen ADDRESS]... [--repo DIR]... [--config FILE] 
 
 Commands run in the directory in which the server was started, if it lies in a repository that is served, else in the
 first repository. The server writes its addresses to standard error. It ends on SIGTERM, and when its standard input ends
-if it serves that; all processes that it started end with it.
+if it serves that; all processes that it started end with it. SIGHUP reads the tokens again, and logs which other keys of
+the configuration were changed and need a restart.
 
 Examples:
   corral exec-server --repo ~/src/app
@@ -64,8 +65,10 @@ func Exec(args []string) (int, error) {
 	}
 	s.tokens = slices.ContainsFunc(asked, func(l config.Listen) bool { return l.Kind == config.ListenWeb })
 	cli.IgnorePipes()
-	ctx, stop := cli.UntilStopped()
+	ctx, stop := cli.UntilTerminated()
 	defer stop()
+	hangups, quiet := hangUps()
+	defer quiet()
 	b, err := s.backend()
 	if err != nil {
 		return cli.Failure, err
@@ -79,6 +82,7 @@ func Exec(args []string) (int, error) {
 	if asked != nil {
 		e.options.Listen = asked
 	}
+	go s.reloads(ctx, hangups, e.tokens, b.Config)
 	server.Shared = e.shared()
 	defer e.close()
 	if err := e.open(); err != nil {

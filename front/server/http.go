@@ -27,7 +27,8 @@ Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supe
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
-all its jobs. It does not support TLS: for clients on other machines, use a reverse proxy that does.
+all its jobs. SIGHUP reads the tokens again, and logs which other keys of the configuration were changed and need a
+restart. It does not support TLS: for clients on other machines, use a reverse proxy that does.
 
 Examples:
   corral serve --repo ~/src/app
@@ -47,8 +48,10 @@ func HTTP(args []string) (int, error) {
 	}
 	s.tokens = true
 	cli.IgnorePipes()
-	ctx, stop := cli.UntilStopped()
+	ctx, stop := cli.UntilTerminated()
 	defer stop()
+	hangups, quiet := hangUps()
+	defer quiet()
 	b, server, err := s.serveTools()
 	if err != nil {
 		return cli.Failure, err
@@ -59,9 +62,11 @@ func HTTP(args []string) (int, error) {
 	if err != nil {
 		return cli.Failure, fmt.Errorf("--listen: %w", err)
 	}
+	t := s.tokensOf(b)
+	go s.reloads(ctx, hangups, t, b.Config)
 	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
 	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
-		Authenticate: authenticate(s.tokensOf(b)), Ready: b.Supervisor.Ready,
+		Authenticate: authenticate(t), Ready: b.Supervisor.Ready,
 		Origins: b.Config.HTTP.AllowedOrigins,
 		Hosts:   append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
 		Idle:    b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
@@ -98,7 +103,7 @@ func tokenPrincipal(p config.Principal) string { return "token:" + p.Name }
 
 // authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
 func authenticate(t *tokens) func(token string) (tool.Caller, bool) {
-	if len(t.now) == 0 {
+	if len(t.current()) == 0 {
 		return nil
 	}
 	return func(token string) (tool.Caller, bool) {

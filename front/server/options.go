@@ -33,6 +33,17 @@ type serving struct {
 	alone bool
 	// tokens says that clients need a token.
 	tokens bool
+	// from are the configuration files, see sources.
+	from []config.Source
+}
+
+// sources returns the configuration files of the server. Its first call, before root is dropped, determines them and how far
+// they are trusted for all later readings.
+func (s *serving) sources() []config.Source {
+	if s.from == nil {
+		s.from = config.FrontSources(os.Getenv, s.config)
+	}
+	return s.from
 }
 
 // parseServing parses the options that all servers have, and those that the caller has added to f.

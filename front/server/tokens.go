@@ -2,7 +2,6 @@ package server
 
 import (
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -20,7 +19,7 @@ const tokenInterval = 500 * time.Millisecond
 // idle server reads nothing. That is simpler than inotify, which reports nothing about a directory that does not exist yet,
 // a queue that overflowed, or files on NFS.
 type tokens struct {
-	read func() (config.Principals, error)
+	read func() (config.Config, error)
 	log  *slog.Logger
 
 	mu    sync.Mutex
@@ -33,10 +32,7 @@ type tokens struct {
 func (s *serving) tokensOf(b *front.Backend) *tokens {
 	return &tokens{
 		now: b.Config.Principals, after: time.Now(), log: b.Log,
-		read: func() (config.Principals, error) {
-			c, err := config.LoadFront(config.FrontSources(os.Getenv, s.config)...)
-			return c.Principals, err
-		},
+		read: func() (config.Config, error) { return config.LoadFront(s.sources()...) },
 	}
 }
 
@@ -54,7 +50,7 @@ func (t *tokens) current() config.Principals {
 	if time.Since(t.after) < tokenInterval {
 		return t.now
 	}
-	read, err := t.read()
+	c, err := t.read()
 	t.after = time.Now()
 	if err != nil {
 		if fault := err.Error(); fault != t.fault {
@@ -63,6 +59,18 @@ func (t *tokens) current() config.Principals {
 		}
 		return t.now
 	}
-	t.now, t.fault = read, ""
+	t.now, t.fault = c.Principals, ""
 	return t.now
+}
+
+// reload reads the files at once and returns the configuration. An error changes nothing.
+func (t *tokens) reload() (config.Config, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, err := t.read()
+	t.after = time.Now()
+	if err == nil {
+		t.now, t.fault = c.Principals, ""
+	}
+	return c, err
 }

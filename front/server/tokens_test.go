@@ -20,9 +20,9 @@ func TestTokensReadAgain(t *testing.T) {
 		second, hash2 := config.NewToken()
 		files, fault, reads := config.Principals{{Name: "a", Hash: hash}}, error(nil), 0
 		var said bytes.Buffer
-		s := &tokens{now: files, after: time.Now(), log: slog.New(slog.NewTextHandler(&said, nil)), read: func() (config.Principals, error) {
+		s := &tokens{now: files, after: time.Now(), log: slog.New(slog.NewTextHandler(&said, nil)), read: func() (config.Config, error) {
 			reads++
-			return files, fault
+			return config.Config{Principals: files}, fault
 		}}
 		accepts := func(token string) bool {
 			_, ok := s.authenticate(token)
