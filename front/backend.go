@@ -92,6 +92,14 @@ func (b *Backend) Tracer() calls.Tracer {
 	return b.tracer
 }
 
+// Stored returns the size on disk of the user's artifacts in bytes, and false if it is not known.
+func (b *Backend) Stored() (bytes int64, ok bool) {
+	if b.tools == nil {
+		return 0, false
+	}
+	return b.tools.artifacts.Used()
+}
+
 // End releases what belongs to a client's session.
 func (b *Backend) End(principal, session string) {
 	if b.tools != nil {

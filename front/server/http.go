@@ -66,7 +66,7 @@ func HTTP(args []string) (int, error) {
 	go s.reloads(ctx, hangups, t, b.Config)
 	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
 	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
-		Authenticate: authenticate(t), Ready: b.Supervisor.Ready,
+		Authenticate: authenticate(t), Ready: b.Supervisor.Ready, Metrics: s.metrics.Text,
 		Origins: b.Config.HTTP.AllowedOrigins,
 		Hosts:   append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
 		Idle:    b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,

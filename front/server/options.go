@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"corral/front/cli"
+	"corral/front/metrics"
 	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
@@ -35,6 +36,8 @@ type serving struct {
 	tokens bool
 	// from are the configuration files, see sources.
 	from []config.Source
+	// metrics counts the calls of a server over HTTP. newServer sets it, unless alone.
+	metrics *metrics.Metrics
 }
 
 // sources returns the configuration files of the server. Its first call, before root is dropped, determines them and how far

@@ -10,6 +10,7 @@ import (
 	"corral/mcp/tool"
 
 	"corral/front"
+	"corral/front/metrics"
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/version"
@@ -66,6 +67,11 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 	if s.alone {
 		repos = " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
 	}
+	tracer := b.Tracer()
+	if !s.alone {
+		s.metrics = metrics.New(metrics.Options{Version: version.Version, Tools: published(tools, agents), Next: tracer, Stored: b.Stored})
+		tracer = s.metrics
+	}
 	return mcpserver.New(mcpserver.Options{
 		Version: version.Version, Dotted: s.names == "dotted", Structured: s.structured, Instructions: func(names []string) string {
 			if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(agent.Names(), name) }) {
@@ -73,8 +79,21 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 			}
 			return instructions + repos
 		},
-		Log: b.Log, Tracer: b.Tracer(), Ended: b.End, Tools: tools, Unlisted: agents,
+		Log: b.Log, Tracer: tracer, Ended: b.End, Tools: tools, Unlisted: agents,
 	})
+}
+
+// published returns the names of all tools, by each name by which they can be called.
+func published(lists ...[]tool.Tool) map[string]string {
+	names := map[string]string{}
+	for _, t := range slices.Concat(lists...) {
+		d := t.Definition()
+		names[d.Name] = d.Name
+		if d.Dotted != "" {
+			names[d.Dotted] = d.Name
+		}
+	}
+	return names
 }
 
 // chosen returns the tools that --tools names: all of them are listed. Without the option, agents stay apart.

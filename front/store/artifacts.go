@@ -82,6 +82,16 @@ func (o *Artifacts) Has(r artifact.Reader, handle string) bool {
 	return err == nil && store.Copy(r, handle, nil, nil) == nil
 }
 
+// Used returns the size on disk of the user's artifacts in bytes, and false if it is not known: before the first call that needs
+// the store.
+func (o *Artifacts) Used() (bytes int64, ok bool) {
+	store, opened := o.store.current()
+	if !opened {
+		return 0, false
+	}
+	return store.Used()
+}
+
 // Close closes the store after the last write to it. A later call gets an error.
 func (o *Artifacts) Close() {
 	if store, opened := o.store.close(); opened {

@@ -39,6 +39,13 @@ func (l *lazy[T]) get() (T, error) {
 	return value, nil
 }
 
+// current returns the value if it is open. It may wait while a caller opens it.
+func (l *lazy[T]) current() (value T, opened bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.value, l.opened
+}
+
 // close prevents further calls from getting or opening the value, and returns it if it was opened: the caller closes it.
 func (l *lazy[T]) close() (value T, opened bool) {
 	l.mu.Lock()

@@ -69,7 +69,8 @@ type Principal struct {
 	PreviousExpires Instant `yaml:"previous_expires" without:"none" example:"\"2026-11-24T10:00:00Z\""` // 0 is none
 	// Ids of the repositories that it may use.
 	Repos []string `yaml:"repos" form:"repo-id" list:"some" without:"all" example:"[shared]"` // nil is all
-	// Names of the tools that it may call, without dots. `agent` stands for the [tools for agents](../interfaces/agent.md).
+	// Names of the tools that it may call, without dots. `agent` stands for the [tools for agents](../interfaces/agent.md). With
+	// `metrics`, it may read [`/metrics`](../how-to/observe-calls.md#collect-metrics) of `corral serve`, which no principal may without.
 	Tools []string `yaml:"tools" form:"tool" list:"some" without:"all" example:"[runtime_execute, runtime_query_output]"` // nil is all
 }
 

@@ -224,3 +224,14 @@ func Conn(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c
 }
+
+// Open returns the number of open connections of a listener of Limit, 0 for another one.
+func Open(l net.Listener) int {
+	limited, ok := l.(*limitedListener)
+	if !ok {
+		return 0
+	}
+	limited.mu.Lock()
+	defer limited.mu.Unlock()
+	return limited.open
+}

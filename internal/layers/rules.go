@@ -86,6 +86,11 @@ var owners = []owner{
 		"spans are made in one place; internal/calls defines what they may say of a call",
 	},
 	{
+		"github.com/prometheus",
+		[]string{"front/metrics"},
+		"metrics are made in one place, which bounds their labels",
+	},
+	{
 		"google.golang.org/protobuf",
 		[]string{"front/telemetry"},
 		"only the protocol of a trace collector needs it",
@@ -470,6 +475,11 @@ var bounds = []bound{
 		from:   "front/telemetry",
 		only:   []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "internal/text", "job"},
 		reason: "it sends data to other machines, so it must not reach more than it may send",
+	},
+	{
+		from:   "front/metrics",
+		never:  append([]string{"internal/config", "mcp/server", "policy/...", "rpc/...", "store/...", "workspace/..."}, supervisor...),
+		reason: "it shows other machines what it counts, so it must not reach more than it may show",
 	},
 	{
 		from: "internal/jsonrpc", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/strictjson", "internal/text"},

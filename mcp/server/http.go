@@ -44,6 +44,9 @@ type HTTPOptions struct {
 	// Ready returns why no call could be served at present, for ReadyPath; nil if one could. It is called at
 	// most once per second, and not concurrently. Without it, the server is always ready.
 	Ready func() error
+	// Metrics returns the text of MetricsPath, in the text format 0.0.4 of Prometheus, given the number of open connections and
+	// sessions. It may be called concurrently. Without it, the path does not exist.
+	Metrics func(connections, sessions int) ([]byte, error)
 }
 
 // Timeouts of one request. A client that exceeds one loses its own request only.
@@ -78,7 +81,9 @@ type web struct {
 
 // Handler returns an http.Handler for the Streamable HTTP transport of protocol versions 2025-03-26 to 2026-07-28, for any
 // path. It panics if Authenticate is nil. Serve additionally bounds connections and headers, which a Handler cannot.
-func (s *Server) Handler(o HTTPOptions) http.Handler {
+func (s *Server) Handler(o HTTPOptions) http.Handler { return s.newWeb(o) }
+
+func (s *Server) newWeb(o HTTPOptions) *web {
 	if o.Authenticate == nil {
 		panic("mcp: HTTPOptions.Authenticate is nil")
 	}
@@ -107,10 +112,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 	}
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	mux := http.NewServeMux()
-	mux.Handle(Path, s.Handler(o))
+	l = gate.Limit(l, orInt(o.MaxConns, 512))
+	mux, h := http.NewServeMux(), s.newWeb(o)
+	mux.Handle(Path, h)
 	mux.Handle(HealthPath, probe(nil))
 	mux.Handle(ReadyPath, probe(o.Ready))
+	if o.Metrics != nil {
+		mux.HandleFunc(MetricsPath, h.measure(func() ([]byte, error) { return o.Metrics(gate.Open(l), h.sessions.count()) }))
+	}
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: headerTimeout,
@@ -122,7 +131,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(gate.Limit(l, orInt(o.MaxConns, 512))) }()
+	go func() { served <- server.Serve(l) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve http: %w", err)

@@ -89,6 +89,13 @@ func (t *sessions) add(principal, version string) (s, oldest *session) {
 	return s, oldest
 }
 
+// count returns the number of open sessions.
+func (t *sessions) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all)
+}
+
 // enter returns a session of the principal and keeps it from expiring until leave is called.
 func (t *sessions) enter(id, principal string) (*session, bool) {
 	t.mu.Lock()

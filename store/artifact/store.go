@@ -86,6 +86,14 @@ func (o *Options) defaults() {
 	}
 }
 
+// Used returns the size on disk of all artifacts in bytes, and false if it is not known. It does not block.
+func (s *Store) Used() (bytes int64, ok bool) {
+	if s == nil {
+		return 0, false
+	}
+	return s.disk.Used()
+}
+
 // Close waits for the background work. All Outputs must have ended.
 func (s *Store) Close() {
 	if s != nil {

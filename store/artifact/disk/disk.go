@@ -121,6 +121,16 @@ func (d *Dir) Close() {
 	d.fd = -1
 }
 
+// Used returns the size on disk of all artifacts in bytes, as recorded by the last commit or sweep of any process, and false if
+// there is no record, or the directory is only read. It does not wait for a commit.
+func (d *Dir) Used() (bytes int64, ok bool) {
+	if d.stop == nil {
+		return 0, false
+	}
+	u := d.quota.read()
+	return u.bytes, u.bytes < unknown
+}
+
 // Commit makes t an artifact that m describes. sizes are those of the files of its streams in bytes, -1 for one that is not
 // known. The error is ErrShare if there is no room. After an error, t must still be dropped.
 func (d *Dir) Commit(t *Temp, m *manifest.Manifest, sizes [2]int64) error {

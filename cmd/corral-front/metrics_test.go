@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"corral/internal/config"
+	"corral/internal/test/sandboxtest"
+)
+
+// TestServeMetrics: corral serve counts calls and their jobs, for a principal with tools: [metrics] alone, which can call no tool.
+func TestServeMetrics(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	user, hash := config.NewToken()
+	reader, hash2 := config.NewToken()
+	w := p.web(t, daemon(t), fmt.Sprintf("principals:\n  - {name: hidden-user, token_sha256: \"%x\"}\n"+
+		"  - {name: prometheus, token_sha256: \"%x\", tools: [metrics]}\n", hash, hash2))
+	_, session, _ := w.post(user, "", hello)
+	w.call(user, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"echo stored","outputMode":"summary"}`)
+	w.call(user, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"sleep 60","timeoutMs":200}`)
+	w.call(user, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"true","executable":"/bin/evil-name"}`)
+	for n := range 50 {
+		message := fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"evil-name-%d","arguments":{}}}`, n)
+		w.post(user, session, message)
+	}
+	_, other, _ := w.post(reader, "", hello)
+	if _, _, a := w.post(reader, other, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"runtime_execute","arguments":{}}}`); a.Error == nil {
+		t.Error("a reader of metrics called a tool")
+	}
+	scrape := func(token string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(w.url, "/mcp")+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(b)
+	}
+	if code, _ := scrape(user); code != http.StatusForbidden {
+		t.Errorf("a principal that may use all tools: %d", code)
+	}
+	if code, _ := scrape("corral_wrong"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong token: %d", code)
+	}
+	code, text := scrape(reader)
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, text)
+	}
+	for _, want := range []string{
+		`corral_calls_total{outcome="ok",tool="runtime_execute"} `,
+		`corral_calls_total{outcome="protocol_error",tool="runtime_execute"} 1`,
+		`corral_calls_total{outcome="protocol_error",tool="unknown"} 50`,
+		`corral_jobs_total{status="success"} 1`, `corral_jobs_total{status="timeout"} 1`, `corral_jobs_total{status="denied"} 1`,
+		`corral_denials_total{rule="executable.`, `corral_limits_hit_total{limit="time"} 1`, `corral_job_run_seconds_count 2`,
+		`corral_http_sessions 2`, `corral_artifacts_bytes `,
+	} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("no line %q", want)
+		}
+	}
+	if strings.Contains(text, "evil") || strings.Contains(text, "hidden") || strings.Contains(text, "app\"") || strings.Contains(text, "corral_artifacts_bytes 0\n") {
+		t.Error("a name of a client, principal or repository is shown, or nothing is stored")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}

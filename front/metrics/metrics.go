@@ -1,0 +1,127 @@
+// Package metrics counts the calls of a server and what became of their jobs, for /metrics of corral serve, in the text format
+// 0.0.4 of Prometheus.
+//
+// The values of labels are fixed sets: tools that are served, error codes, statuses, rules, limits. What a client, a job or an
+// operator's rule names otherwise counts as "unknown" or "other". Repositories and principals are never labels, so a scrape
+// reveals none, and the number of time series does not depend on clients.
+//
+// It uses prometheus/client_golang: with it (v1.23.2), corral-front grows from 21.7 to 22.1 MB, by 2 %; with promhttp it would be
+// 3 %. There is no global state: the library's default registry stays unused.
+package metrics
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"corral/internal/calls"
+)
+
+// Options describe a server.
+type Options struct {
+	Version string // of corral
+	// Tools has the name of each served tool for every name by which it can be called.
+	Tools map[string]string
+	// Next gets every call too; nil is none.
+	Next calls.Tracer
+	// Stored returns the size on disk of the stored artifacts in bytes, and false if it is not known. It must not block.
+	Stored func() (bytes int64, ok bool)
+}
+
+// Metrics are those of one server. They implement calls.Tracer.
+type Metrics struct {
+	tools    map[string]string
+	next     calls.Tracer // may be nil
+	registry *prometheus.Registry
+
+	calls, jobs, denials, limits *prometheus.CounterVec
+	callTime                     *prometheus.HistogramVec
+	queueTime, runTime           prometheus.Histogram
+
+	mu                    sync.Mutex       // held while a scrape sets the gauges and reads them
+	connections, sessions prometheus.Gauge // guarded by mu
+}
+
+// New returns metrics that start at zero.
+func New(o Options) *Metrics {
+	counters := func(name, help, label string, more ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{label}, more...))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		tools: o.Tools, next: o.Next, registry: prometheus.NewRegistry(),
+		calls:   counters("corral_calls_total", "Calls of tools that were answered.", "tool", "outcome"),
+		jobs:    counters("corral_jobs_total", "Jobs that ended, and requests for which none was started.", "status"),
+		denials: counters("corral_denials_total", "Requests for which no job was started, by what refused them.", "rule"),
+		limits:  counters("corral_limits_hit_total", "Jobs that reached a limit.", "limit"),
+		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "corral_call_seconds", Help: "Time from a call to its answer.", Buckets: buckets(),
+		}, []string{"tool"}),
+		queueTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "corral_job_queue_seconds", Help: "Time from a request, which the policy allowed, to its turn in the queue.", Buckets: buckets(),
+		}),
+		runTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "corral_job_run_seconds", Help: "Time that the programs of jobs ran.", Buckets: buckets(),
+		}),
+		connections: gauge("corral_http_connections", "Open connections, that of the scrape included."),
+		sessions:    gauge("corral_http_sessions", "Open sessions of clients."),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "corral_build_info", Help: "Always 1; the labels describe the program.",
+		ConstLabels: prometheus.Labels{"version": o.Version, "go_version": runtime.Version()},
+	})
+	build.Set(1)
+	start := gauge("corral_start_time_seconds", "When the server was started, in seconds since 1970.")
+	start.Set(float64(time.Now().UnixMilli()) / 1000)
+	m.registry.MustRegister(m.calls, m.jobs, m.denials, m.limits, m.callTime, m.queueTime, m.runTime, m.connections, m.sessions,
+		build, start, &stored{o.Stored})
+	return m
+}
+
+// buckets returns the bounds of histograms in seconds: 1 ms to 17 min.
+func buckets() []float64 { return prometheus.ExponentialBuckets(0.001, 4, 11) }
+
+// Text returns all metrics in the text format 0.0.4, with the numbers of open connections and sessions.
+func (m *Metrics) Text(connections, sessions int) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.connections.Set(float64(connections))
+	m.sessions.Set(float64(sessions))
+	families, err := m.registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// A stored collects the size of the stored artifacts, if it is known.
+type stored struct {
+	size func() (bytes int64, ok bool) // may be nil
+}
+
+var storedBytes = prometheus.NewDesc("corral_artifacts_bytes", "Size on disk of the artifacts of the server's user, of all its servers.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (s *stored) Describe(to chan<- *prometheus.Desc) { to <- storedBytes }
+
+// Collect implements prometheus.Collector.
+func (s *stored) Collect(to chan<- prometheus.Metric) {
+	if s.size == nil {
+		return
+	}
+	if n, ok := s.size(); ok {
+		to <- prometheus.MustNewConstMetric(storedBytes, prometheus.GaugeValue, float64(n))
+	}
+}

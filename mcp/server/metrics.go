@@ -1,0 +1,70 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"corral/internal/gate"
+)
+
+const (
+	// MetricsPath is where Serve has metrics, for callers whose Tools name MetricsTool. A caller that may use all tools may not
+	// read them: they say what other principals do, together.
+	MetricsPath = "/metrics"
+	MetricsTool = "metrics"
+)
+
+// metricsType is the media type of the text format 0.0.4 of Prometheus.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+// measure returns a handler for MetricsPath. text is called for callers that may read it only.
+func (h *web) measure(text func() ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if status := h.mayMeasure(w, r); status != http.StatusOK {
+			w.Header().Set("Connection", "close")
+			writeText(w, status, "text/plain; charset=utf-8", []byte(http.StatusText(status)+"\n"))
+			return
+		}
+		data, err := text()
+		if err != nil {
+			h.log.ErrorContext(r.Context(), "the metrics could not be written", "error", err)
+			writeText(w, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("the server's diagnostic log says why\n"))
+			return
+		}
+		writeText(w, http.StatusOK, metricsType, data)
+	}
+}
+
+// mayMeasure returns the status for a request for metrics, and sets the headers that an error has.
+func (h *web) mayMeasure(w http.ResponseWriter, r *http.Request) int {
+	if !h.Host(r) || !h.Origin(r) {
+		return http.StatusForbidden
+	}
+	c, ok := h.caller(r)
+	switch {
+	case !ok:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="corral"`)
+		return http.StatusUnauthorized
+	case !gate.Admit(r.Context(), c.Principal):
+		w.Header().Set("Retry-After", "1")
+		return http.StatusServiceUnavailable
+	case !slices.Contains(c.Tools, MetricsTool):
+		return http.StatusForbidden
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		return http.StatusMethodNotAllowed
+	}
+	return http.StatusOK
+}
+
+// writeText sends a complete response, which nobody may keep.
+func writeText(w http.ResponseWriter, status int, media string, data []byte) {
+	boundWrite(w)
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // a client that does not read loses its response
+}
