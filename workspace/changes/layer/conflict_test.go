@@ -267,7 +267,7 @@ func TestLock(t *testing.T) {
 	go func() { result <- Run(t.Context(), w.args([]string{"apply"}), discard{}) }()
 	select {
 	case err := <-result:
-		t.Errorf("did not wait: %v", err)
+		t.Fatalf("did not wait: %v", err) // there is no other result to wait for
 	case <-time.After(100 * time.Millisecond):
 	}
 	d.Close()
