@@ -14,7 +14,8 @@ import (
 //
 // layers names the confinement steps each of which alone prevents the attempt: it is refused until all of them are
 // left out. "step:n" counts from version n of the kernel's Landlock. An attempt without layers is refused by
-// something that cannot be left out (a read-only mount, a namespace, the jail's own settings).
+// something that cannot be left out here (a read-only mount, a namespace, the jail's own settings). TestMeasures leaves
+// out what confines a job and is no step.
 type attempt struct {
 	name   string
 	code   string
@@ -94,9 +95,14 @@ var attempts = []attempt{
 	{"working directory", `(stat("."))[1] == $ENV{INODE} ? "repository" : "elsewhere"`, "repository", "cwd"},
 	{"size of /tmp", `open(my $f, ">", "/tmp/big"); syswrite($f, "x" x (1 << 20)) && syswrite($f, "x" x (1 << 20)) ? "ok" : kernel(-1)`, "ENOSPC", "tmp-size"},
 
+	{"files of /tmp", `my $n = 0; while ($n < 200 && open(my $f, ">", "/tmp/n$n")) { $n++ } my $v = $n < 200 ? kernel(-1) : "ok"; unlink "/tmp/n$_" for 0..$n; $v`, "ENOSPC", "tmp-size"},
+	{"size of a file", `$SIG{XFSZ} = "IGNORE"; my $name = "x"; my $fd = ` + fmt.Sprintf("syscall(%d, $name, 0); ", unix.SYS_MEMFD_CREATE) + call(unix.SYS_FTRUNCATE, "$fd", 8<<20), "EFBIG", "rlimits"},
+
+	// Refused by the filter and by the jail's process 1.
+	{"user namespace", call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) + refusedOrDone, "refused", "seccomp no-user-namespaces"},
+	{"user namespace by clone", call(unix.SYS_CLONE, unix.CLONE_NEWUSER|17, 0, 0, 0, 0) + refusedOrDone, "refused", "seccomp no-user-namespaces"},
+
 	// Refused by something that is not a step.
-	{"user namespace", call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) + refusedOrDone, "refused", ""}, // user.max_user_namespaces
-	{"user namespace by clone", call(unix.SYS_CLONE, unix.CLONE_NEWUSER|17, 0, 0, 0, 0) + refusedOrDone, "refused", ""},
 	{"system directory", `open(my $f, ">", "/usr/x") ? "ok" : kernel(-1)`, "EROFS", ""},
 	{"a program of the system", `kernel(unlink("/usr/bin/perl") ? 0 : -1)`, "EROFS", ""},
 	{"configuration", `kernel(rename("/etc/passwd", "/etc/x") ? 0 : -1)`, "EROFS", ""},

@@ -56,7 +56,7 @@ type Config struct {
 	only     func() bool   // replaces host.OnlyInstance in tests
 	subuid   string        // replaces /etc/subuid in tests
 
-	skip uint64 // bit set of confinement steps to leave out, for tests that show what a step prevents
+	skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
 }
 
 // complete fills in defaults and rejects invalid values.

@@ -36,7 +36,11 @@ var untried = map[string]string{
 }
 
 // companions lists steps that fail without another one.
-var companions = map[string][]string{"private-directories": {"accounts", "home", "tmp-size"}}
+var companions = map[string][]string{
+	"private-directories": {"accounts", "home", "tmp-size"},
+	// In a shared mount namespace the second job would find what these have mounted for the first one.
+	inside.MountNamespace: {"proc", "proc-masks", "proc-sys", "private-directories", "accounts", "home", "tmp-size"},
+}
 
 // TestLayers leaves out each step, and each set of steps that prevent an attempt together, and checks that exactly
 // the attempts they prevent have another result.
@@ -70,6 +74,9 @@ func sets() [][]string {
 		var set []string
 		for _, step := range a.steps() {
 			set = append(append(set, step), companions[step]...)
+			if slices.Contains(inside.Measures, step) {
+				add([]string{step})
+			}
 		}
 		add(set)
 	}
@@ -114,9 +121,7 @@ func skip(steps []string) func(*Config) {
 // tryAll makes every attempt in a jail without some steps.
 func tryAll(t *testing.T, skipped []string) {
 	f := newFront(t, skip(skipped))
-	if slices.Contains(skipped, "private-directories") {
-		f.repo = shownAt(t, f.repo, "/mnt", "/mnt/repo") // outside of every private directory
-	}
+	f.leaveTmp(skipped)
 	got := f.attempts()
 	for _, a := range attempts {
 		layers := a.steps()
@@ -133,6 +138,14 @@ func tryAll(t *testing.T, skipped []string) {
 	}
 }
 
+// leaveTmp shows the front's repository outside of every private directory if those are left out: below one it has no mount point.
+func (f *front) leaveTmp(skipped []string) {
+	f.t.Helper()
+	if slices.Contains(skipped, "private-directories") {
+		f.repo = shownAt(f.t, f.repo, "/mnt", "/mnt/repo")
+	}
+}
+
 // attempts makes all attempts in one job and returns the result of each.
 func (f *front) attempts() map[string]string {
 	f.t.Helper()
@@ -142,7 +155,7 @@ func (f *front) attempts() map[string]string {
 	}
 	spec := f.spec("/usr/bin/perl", "-e", program())
 	spec.Env = append(slices.Clone(environment), fmt.Sprintf("INODE=%d", st.Ino))
-	spec.Limits = job.Limits{OpenFiles: 64, Tmp: 1 << 20}
+	spec.Limits = job.Limits{OpenFiles: 64, Tmp: 1 << 20, TmpInodes: 64, FileSize: 4 << 20}
 	d := f.run(spec)
 	got := map[string]string{}
 	for line := range strings.Lines(d.out) {
@@ -175,7 +188,7 @@ func TestKeyring(t *testing.T) {
 }
 
 // shownAt mounts a repository at dir, in a tmpfs on top, in this test's mount namespace.
-func shownAt(t *testing.T, repo, top, dir string) string {
+func shownAt(t testing.TB, repo, top, dir string) string {
 	t.Helper()
 	if err := os.Mkdir(top, 0o755); err == nil {
 		t.Cleanup(func() {

@@ -18,15 +18,9 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	since := j.OpenWindow()
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
-	stopDisk := func() {}
-	if q.Flags&wire.FlagNoRepo == 0 {
-		stopDisk = sync.OnceFunc(sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd))
-		defer stopDisk()
-	}
-	stopLocks := s.locks.Watch(sl.Group(), r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
-	defer stopLocks()
-	stopKernel := sl.WatchKernel(&s.kernel, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
-	defer stopKernel()
+	stopDisk, stopMemory := s.watchUse(sl, r, q)
+	defer stopDisk()
+	defer stopMemory()
 	var err error
 	if r.sent, err = sl.Start(&cell.Job{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
 		return wire.Result{}, err
@@ -37,18 +31,41 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()
-	overLocks, overKernel := stopLocks(), stopKernel()
+	overMemory := stopMemory()
 	if err != nil {
 		return result, err
 	}
 	result.Wall = int64(time.Since(r.sent))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.Account(&result)
-	result.OOM = result.OOM || overLocks || overKernel // both are memory
+	result.OOM = result.OOM || overMemory
 	if q.Writes() && j.Scanned() {
 		j.Sensitive(since, &result)
 	}
 	return result, nil
+}
+
+// watchUse starts to watch what the job in sl uses that no cgroup limits: disk space, and memory of the kernel, which locks are too.
+// It ends a job that uses too much. overMemory reports whether the job was ended for memory. Both functions may be called again.
+func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stopDisk func(), stopMemory func() (overMemory bool)) {
+	skip, end := s.config.skip, func() { r.requestEnd(wire.Vanished) }
+	stopDisk = func() {}
+	if q.Flags&wire.FlagNoRepo == 0 && !inside.Skips(skip, inside.DiskWatch) {
+		stopDisk = sync.OnceFunc(sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd))
+	}
+	var stops []func() (over bool)
+	if !inside.Skips(skip, inside.LockWatch) {
+		stops = append(stops, s.locks.Watch(sl.Group(), r.limits.PIDs, end))
+	}
+	if !inside.Skips(skip, inside.KernelWatch) {
+		stops = append(stops, sl.WatchKernel(&s.kernel, r.limits.PIDs, end))
+	}
+	return stopDisk, func() (over bool) {
+		for _, stop := range stops {
+			over = stop() || over
+		}
+		return over
+	}
 }
 
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by

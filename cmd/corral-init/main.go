@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	run := inside.Run
+	run := func() error { return inside.Run(os.Args[1:]) }
 	if len(os.Args) > 0 && os.Args[0] == "scan" {
 		run = func() error { return scan.Serve(0, strings.Join(os.Args[1:], "")) }
 	}

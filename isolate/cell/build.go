@@ -152,7 +152,7 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	u.Push(func() { j.report("container", destroy(j.container)) })
 	process := &libcontainer.Process{
 		// Descriptors: 3 the socket, 4 the stub, 5 the init's own program.
-		Args:       []string{"/proc/self/fd/5"},
+		Args:       append([]string{"/proc/self/fd/5"}, inside.InitArgs(j.s.Skip)...),
 		Cwd:        "/",
 		Env:        []string{"GOMAXPROCS=1"}, // the init has one thread of work
 		ExtraFiles: []*os.File{theirs, j.s.Programs.Stub, j.s.Programs.Init},

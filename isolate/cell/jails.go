@@ -37,7 +37,7 @@ type Config struct {
 	Dying    int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
 	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
 	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
-	Skip     uint64        // bit set of confinement steps to leave out, for tests that show what a step prevents
+	Skip     uint64        // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
 }
 
 // A Jails is the jails of a supervisor.

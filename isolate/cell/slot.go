@@ -179,7 +179,7 @@ func (sl *Slot) giveBack() {
 // TakeSlot returns a prepared slot: a waiting one, or a new one.
 func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 	if plain && len(j.view.roots) > 0 {
-		return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, true)
+		return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, true)
 	}
 	if sl := j.pool.take(); sl != nil {
 		return sl, nil
@@ -189,13 +189,22 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need.
 func (j *Jail) plainSlot() (*Slot, error) {
-	return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, false)
+	return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, false)
 }
 
-func groupLimits(l job.Limits) cgroup.Limits {
+// groupLimits returns the limits of the cgroup of a job with limits l.
+func (s *Jails) groupLimits(l job.Limits) cgroup.Limits {
 	g := cgroup.Limits{MemoryBytes: l.Memory, PIDs: l.PIDs}
 	if l.MilliCPUs != job.Unlimited {
 		g.MilliCPUs = l.MilliCPUs
+	}
+	if s.Skip == 0 {
+		return g
+	}
+	for name, limit := range map[string]*int64{inside.MemoryLimit: &g.MemoryBytes, inside.PIDsLimit: &g.PIDs, inside.CPULimit: &g.MilliCPUs} {
+		if inside.Skips(s.Skip, name) {
+			*limit = 0
+		}
 	}
 	return g
 }
@@ -224,10 +233,15 @@ func (sl *Slot) usable() bool {
 
 // Kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
 func (sl *Slot) Kill() {
-	if err := sl.group.Kill(); err != nil {
-		sl.jail.report("processes", err)
+	skip := sl.jail.s.Skip
+	if !inside.Skips(skip, inside.Kill) {
+		if err := sl.group.Kill(); err != nil {
+			sl.jail.report("processes", err)
+		}
 	}
-	sl.stub.conn.Close()
+	if !inside.Skips(skip, inside.StubEnd) {
+		sl.stub.conn.Close()
+	}
 }
 
 // Account adds the job's resource usage, and which limits it reached, to r.

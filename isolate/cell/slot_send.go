@@ -55,7 +55,7 @@ type Job struct {
 // Start sends the job to the slot's stub. It returns when the job was sent: its wall time counts from then.
 func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 	q := r.Request
-	if want := groupLimits(r.Limits); want != sl.limits {
+	if want := sl.jail.s.groupLimits(r.Limits); want != sl.limits {
 		if err := sl.group.Update(want); err != nil {
 			return sent, err
 		}
@@ -74,7 +74,7 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		TmpBytes: r.Limits.Tmp, TmpInodes: r.Limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
 		Rlimits: host.Rlimits(r.Limits, sl.others()), Repo: r.Repo, Kept: kept != nil, NoRepo: mount == nil,
 	}
-	if r.Limits.Wall != job.Unlimited {
+	if r.Limits.Wall != job.Unlimited && !inside.Skips(sl.jail.s.Skip, inside.StubDeadline) {
 		plan.Wall = r.Limits.Wall + stubGrace
 	}
 	plan.Dir, plan.RootDir = strings.CutPrefix(q.WorkDir(), "/")

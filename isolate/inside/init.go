@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +16,17 @@ import (
 // supervisor it creates an overlay mount or starts a stub in fresh namespaces. It ends when the supervisor does, which
 // ends every process of the jail. It reads nothing but the supervisor's requests.
 //
+// args are the program's arguments: none, or in tests the set of Measures to leave out, as InitArgs encodes it.
+//
 // Descriptor 3 must be the supervisor's socket, 4 the stub's program. Run returns nil when the socket closes, and an
 // error if one of its preparations or the protocol fails.
-func Run() error {
+func Run(args []string) error {
 	if os.Getpid() != 1 {
 		return errors.New("corral-init is process 1 of a jail and is started by corrald; it is not meant to be run by hand")
+	}
+	skip, err := readInitArgs(args)
+	if err != nil {
+		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
@@ -29,8 +36,10 @@ func Run() error {
 	}
 	// No process can create a user namespace below the jail's (user_namespaces(7)): the namespace forbids what the job's
 	// filter forbids.
-	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
-		return err
+	if !Skips(skip, NoUserNamespaces) {
+		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+			return err
+		}
 	}
 	socket, err := net.FileConn(os.NewFile(controlFD, "supervisor"))
 	if err != nil {
@@ -48,7 +57,7 @@ func Run() error {
 	for {
 		n, cn, _, _, err := supervisor.ReadMsgUnix(buffer, control)
 		if err == nil {
-			err = answer(supervisor, buffer[:n], control[:cn], int(null.Fd()))
+			err = answer(supervisor, buffer[:n], control[:cn], int(null.Fd()), slotNamespaces(skip))
 		}
 		if ended(err) {
 			return nil
@@ -66,7 +75,7 @@ func ended(err error) bool {
 }
 
 // answer executes one request and sends the result.
-func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
+func answer(supervisor *net.UnixConn, request, control []byte, null int, namespaces uintptr) error {
 	number, what, err := ReadRequest(request)
 	if err != nil {
 		return err
@@ -79,7 +88,7 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
 	fd, err := -1, error(unix.ENOSYS)
 	switch what {
 	case AskSlot:
-		fd, err = startStub(fds, null)
+		fd, err = startStub(fds, null, namespaces)
 	case AskOverlay:
 		fd, err = overlay(fds)
 	}
@@ -96,11 +105,39 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
 	return err
 }
 
+// InitArgs returns the arguments of the jail's init for a set of Measures to leave out, see Prepare.Skip.
+func InitArgs(skip uint64) []string {
+	if skip == 0 {
+		return nil
+	}
+	return []string{strconv.FormatUint(skip, 16)}
+}
+
+func readInitArgs(args []string) (skip uint64, err error) {
+	if len(args) == 0 {
+		return 0, nil
+	}
+	return strconv.ParseUint(args[0], 16, 64)
+}
+
+// slotNamespaces returns the flags of clone(2) for the namespaces of a slot, without those that skip leaves out.
+func slotNamespaces(skip uint64) (flags uintptr) {
+	for name, flag := range map[string]uintptr{
+		MountNamespace: unix.CLONE_NEWNS, PIDNamespace: unix.CLONE_NEWPID, NetworkNamespace: unix.CLONE_NEWNET,
+		IPCNamespace: unix.CLONE_NEWIPC, UTSNamespace: unix.CLONE_NEWUTS,
+	} {
+		if !Skips(skip, name) {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
 // startStub forks the stub into fresh namespaces, in the cgroup fds[1] if it is given, with fds[0] as its socket. It
 // returns a pidfd. The clone itself creates the namespaces and joins the cgroup (CLONE_INTO_CGROUP): no instruction of
 // the stub runs outside them. The stub creates its cgroup namespace itself: one created by the clone would be rooted at
 // the parent's cgroup.
-func startStub(fds []int, null int) (int, error) {
+func startStub(fds []int, null int, namespaces uintptr) (int, error) {
 	if len(fds) == 0 {
 		return -1, unix.EBADF
 	}
@@ -109,7 +146,7 @@ func startStub(fds []int, null int) (int, error) {
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(fds[0])},
 		Env:   []string{},
 		Sys: &syscall.SysProcAttr{
-			Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+			Cloneflags: namespaces,
 			PidFD:      &pidfd,
 		},
 	}

@@ -64,7 +64,7 @@ const MaxGroups = 4
 // Groups tasks files.
 type Prepare struct {
 	UID       uint32 // the job's user inside the jail; its group has the same number
-	Skip      uint64 // bit n skips step n of Steps: for tests that show what a step protects against
+	Skip      uint64 // bit set of steps and measures to leave out, see Step: for tests that show what a step protects against
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
 	Last      int    // size in bytes of the program that is loaded last, at the end of the programs

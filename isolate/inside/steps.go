@@ -1,5 +1,7 @@
 package inside
 
+import "slices"
+
 // Steps lists the names of the confinement's steps in their order, the same as the stub's tables; a test compares them.
 // Process 1 runs the first SlotSteps of them before the job is known, process 2 the next AheadSteps, process 1 the next
 // PlaceSteps once the job is known, and process 2 the rest.
@@ -18,12 +20,44 @@ const (
 	PlaceSteps = 6
 )
 
-// Step returns the bit of Prepare.Skip for the step called name, or 0 if there is no such step.
+// Measures lists what confines a job besides the stub's Steps: the namespaces of its slot, which the init makes, and the
+// limits, watches and deadlines of the supervisor. Tests leave them out like Steps; their bits follow those of Steps.
+var Measures = []string{
+	MountNamespace, PIDNamespace, NetworkNamespace, IPCNamespace, UTSNamespace, NoUserNamespaces,
+	MemoryLimit, PIDsLimit, CPULimit, DiskWatch, LockWatch, KernelWatch,
+	Deadline, StubDeadline, Kill, StubEnd,
+}
+
+// The names of Measures.
+const (
+	MountNamespace   = "mount-namespace"
+	PIDNamespace     = "pid-namespace"
+	NetworkNamespace = "network-namespace"
+	IPCNamespace     = "ipc-namespace"
+	UTSNamespace     = "uts-namespace"
+	NoUserNamespaces = "no-user-namespaces" // the jail's user.max_user_namespaces of 0
+	MemoryLimit      = "memory-limit"       // of the job's cgroup, like the next two
+	PIDsLimit        = "pids-limit"
+	CPULimit         = "cpu-limit"
+	DiskWatch        = "disk-watch"    // meter.WatchDisk
+	LockWatch        = "lock-watch"    // meter.LockWatch
+	KernelWatch      = "kernel-watch"  // meter.KernelWatch
+	Deadline         = "deadline"      // the supervisor's timer
+	StubDeadline     = "stub-deadline" // Plan.Wall
+	Kill             = "kill"          // of the processes in the job's cgroup
+	StubEnd          = "stub-end"      // the stub exits when the supervisor closes its socket
+)
+
+// Step returns the bit of Prepare.Skip for the step or measure called name, or 0 if there is none.
 func Step(name string) uint64 {
-	for i, s := range Steps {
-		if s == name {
-			return 1 << i
-		}
+	if i := slices.Index(Steps, name); i >= 0 {
+		return 1 << i
+	}
+	if i := slices.Index(Measures, name); i >= 0 {
+		return 1 << (len(Steps) + i)
 	}
 	return 0
 }
+
+// Skips reports whether set, a Prepare.Skip, leaves out the step or measure called name.
+func Skips(set uint64, name string) bool { return set != 0 && set&Step(name) != 0 }

@@ -127,8 +127,8 @@ func TestSteps(t *testing.T) {
 	if want := [3]int{SlotSteps, AheadSteps, PlaceSteps}; counts != want || !slices.Equal(slices.Concat(tables...), Steps) {
 		t.Errorf("the stub has %q, want counts %d and names %q", tables, want, Steps)
 	}
-	if len(Steps) > 64 {
-		t.Errorf("%d steps, but Skip has 64 bits", len(Steps))
+	if n := len(Steps) + len(Measures); n > 64 {
+		t.Errorf("%d steps and measures, but Skip has 64 bits", n)
 	}
 	for i, name := range Steps {
 		if len(name) >= stepSize || Step(name) != 1<<i {
