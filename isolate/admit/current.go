@@ -28,9 +28,9 @@ func (c *Current) Now() *Served { return c.at.Load() }
 
 // Reload returns the decisions by another configuration of the same supervisor. The caller applies them with Replace.
 //
-// Directories are opened by helper processes, each within probe.DefaultPatience: unlike at start-up, the supervisor has
-// clients, and the owner of a configured directory may have mounted a file system there that never answers. A directory
-// that cannot be opened is not served, and Rejected returns the reason.
+// Directories are opened by helper processes, each within probe.DefaultPatience: the owner of a configured directory may have
+// mounted a file system there that never answers. A directory that cannot be opened is not served, and Rejected returns the
+// reason.
 func (c *Current) Reload(config Config) (*Served, error) {
 	config.reloaded = true
 	return New(config, c.Now().probes)
@@ -41,10 +41,13 @@ func (c *Current) Replace(s *Served) { c.at.Store(s) }
 
 // probeEntry returns inode and owner of the directory at path, found by a helper process.
 func (s *Served) probeEntry(path string) (host.Inode, uint32, error) {
-	dir, id, err := s.probes.OpenDir(0, path)
-	s.probes.Discard(0, dir)
+	entry := s.probes.Entry(path)
+	id, err := entry.Identify(path)
 	if errors.Is(err, unix.ELOOP) {
-		err = &directory.LinkError{Path: path, Link: s.firstLink(0, path)}
+		err = &directory.LinkError{Path: path, Link: firstLink(path, func(part string) error {
+			_, err := entry.Identify(part)
+			return err
+		})}
 	}
 	return id.Inode, id.UID, err
 }

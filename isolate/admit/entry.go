@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -20,38 +21,70 @@ import (
 // pinRepos opens the directory of each entry, records its inode, and rejects the entries that cannot be served.
 func (s *Served) pinRepos() {
 	s.pinned, s.bad = map[string]host.Inode{}, map[string]error{}
+	all := make([]found, len(s.Entries))
+	var looks sync.WaitGroup
+	turns := make(chan struct{}, looksAtOnce)
 	for i := range s.Entries {
 		r := &s.Entries[i]
 		path, err := directory.Absolute(r.Path)
 		if err != nil {
-			s.reject(r.Path, err)
+			all[i].err = err
 			continue
 		}
 		r.Path = path
-		if err := s.pinRepo(r, host.Inode{}); err != nil {
-			s.reject(r.Path, err)
+		turns <- struct{}{}
+		looks.Go(func() {
+			all[i] = s.look(path)
+			<-turns
+		})
+	}
+	looks.Wait()
+	for i := range s.Entries {
+		if err := s.pinRepo(&s.Entries[i], all[i], host.Inode{}); err != nil {
+			s.reject(s.Entries[i].Path, err)
 		}
 	}
 	s.rejectOverlaps()
 }
 
-// pinRepo opens the directory of an entry and records its inode. If want is not zero, the inode must be want.
-func (s *Served) pinRepo(r *Entry, want host.Inode) error {
-	look := s.lookAt
-	if s.reloaded {
-		look = s.probeEntry
+// looksAtOnce is how many directories are opened in parallel, so that those of one user, whose file systems do not answer, delay
+// the start or the reload for the others less.
+const looksAtOnce = 32
+
+// found is what was found at the path of an entry.
+type found struct {
+	inode host.Inode
+	uid   uint32 // the owner
+	err   error
+}
+
+// look opens the directory at path with the rights of the account for which an embedded supervisor was started, or with root's: then
+// in a helper process, because the directory's owner may have mounted a file system there that never answers, and nobody could start
+// a supervisor.
+func (s *Served) look(path string) (f found) {
+	if s.Account != nil {
+		f.inode, f.uid, f.err = s.lookAt(path)
+	} else {
+		f.inode, f.uid, f.err = s.probeEntry(path)
 	}
-	is, uid, err := look(r.Path)
-	if err != nil {
-		return refuseRepo(r.Path, err)
+	if f.err != nil {
+		f.err = refuseRepo(path, f.err)
 	}
-	if want != (host.Inode{}) && is != want {
+	return f
+}
+
+// pinRepo records the inode that was found at the path of an entry. If want is not zero, the inode must be want.
+func (s *Served) pinRepo(r *Entry, is found, want host.Inode) error {
+	if is.err != nil {
+		return is.err
+	}
+	if want != (host.Inode{}) && is.inode != want {
 		return refuseReplaced(r.Path)
 	}
-	if err := r.checkOwner(uid); err != nil {
+	if err := r.checkOwner(is.uid); err != nil {
 		return err
 	}
-	s.pinned[r.Path] = is
+	s.pinned[r.Path] = is.inode
 	return nil
 }
 
@@ -123,7 +156,7 @@ func (s *Served) Add(path string, is host.Inode) {
 	s.Entries = append(s.Entries, r)
 	err := s.checkPath(path)
 	if err == nil {
-		err = s.pinRepo(&r, is)
+		err = s.pinRepo(&r, s.look(path), is)
 	}
 	if err != nil {
 		s.reject(path, err)

@@ -17,10 +17,7 @@ func TestPinsEntries(t *testing.T) {
 	if err := os.Symlink("repo", dir+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Entries: []Entry{{Path: dir + "/link/../repo"}, {Path: dir + "/link"}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := serveDirs(t, Config{Entries: []Entry{{Path: dir + "/link/../repo"}, {Path: dir + "/link"}}})
 	var st unix.Stat_t
 	if err := unix.Stat(dir+"/repo", &st); err != nil {
 		t.Fatal(err)

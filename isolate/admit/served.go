@@ -117,8 +117,8 @@ func (s *Served) asPassed(peer host.Peer, r *Repo, dir *os.File) (*Repo, error) 
 }
 
 // firstLink returns the first prefix of path that leads through a symbolic link, path itself at the latest; "" if
-// there is none any more. Each probe has a timeout, and their number is logarithmic in the path's length.
-func (s *Served) firstLink(user uint32, path string) string {
+// there is none any more. open opens a prefix in a probe. Each probe has a timeout, and their number is logarithmic in the path's length.
+func firstLink(path string, open func(part string) error) string {
 	var ends []int // lengths of the prefixes of path that end at a component, path included
 	for i := 1; i <= len(path); i++ {
 		if i == len(path) || path[i] == '/' {
@@ -126,9 +126,7 @@ func (s *Served) firstLink(user uint32, path string) string {
 		}
 	}
 	n := sort.Search(len(ends), func(i int) bool {
-		dir, _, err := s.probes.OpenDir(user, path[:ends[i]])
-		s.probes.Discard(user, dir)
-		return errors.Is(err, unix.ELOOP)
+		return errors.Is(open(path[:ends[i]]), unix.ELOOP)
 	})
 	if n == len(ends) {
 		return ""
@@ -241,7 +239,11 @@ func (s *Served) checkPath(path string) error {
 func (s *Served) pin(peer host.Peer, path string, want host.Inode) (*Repo, error) {
 	dir, id, err := s.probes.OpenDir(peer.Payer(), path)
 	if errors.Is(err, unix.ELOOP) {
-		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.Payer(), path)}
+		err = &directory.LinkError{Path: path, Link: firstLink(path, func(part string) error {
+			dir, _, err := s.probes.OpenDir(peer.Payer(), part)
+			s.probes.Discard(peer.Payer(), dir)
+			return err
+		})}
 	}
 	if err != nil {
 		return nil, refuseRepo(path, err)

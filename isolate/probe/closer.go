@@ -44,10 +44,10 @@ type fileCloser struct {
 	fuse   *os.File // the root of a fusectl file system; nil: this kernel has no FUSE
 
 	mu      sync.Mutex
-	changed sync.Cond              // of mu: a queue became shorter, or the supervisor ends
-	users   map[uint32]*closeQueue // guarded by mu: users with something to close
-	ending  bool                   // guarded by mu: the supervisor is ending; add no longer waits
-	aborts  sync.WaitGroup         // running calls of abort; counted up under mu
+	changed sync.Cond             // of mu: a queue became shorter, or the supervisor ends
+	payers  map[payer]*closeQueue // guarded by mu: who has something to close
+	ending  bool                  // guarded by mu: the supervisor is ending; add no longer waits
+	aborts  sync.WaitGroup        // running calls of abort; counted up under mu
 }
 
 type closeQueue struct {
@@ -80,7 +80,7 @@ func (c closable) close() {
 }
 
 func (c *fileCloser) begin(p *Prober) error {
-	c.probes, c.changed.L, c.users = p, &c.mu, map[uint32]*closeQueue{}
+	c.probes, c.changed.L, c.payers = p, &c.mu, map[payer]*closeQueue{}
 	context.AfterFunc(p.ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -94,14 +94,16 @@ func (c *fileCloser) begin(p *Prober) error {
 
 // Discard takes over files that a client passed or named and closes them soon; nil files are skipped. user is the peer's payer. It
 // blocks only while too many descriptors of this user wait.
-func (p *Prober) Discard(user uint32, files ...*os.File) {
+func (p *Prober) Discard(user uint32, files ...*os.File) { p.discard(userOf(user), files...) }
+
+func (p *Prober) discard(by payer, files ...*os.File) {
 	for _, f := range files {
 		switch {
 		case f == nil:
 		case closesAtOnce(f):
 			f.Close()
 		default:
-			p.closer.add(user, closable{file: f}, false)
+			p.closer.add(by, closable{file: f}, false)
 		}
 	}
 }
@@ -113,44 +115,44 @@ func (p *Prober) HangUp(user uint32, conn *wire.Conn) {
 		conn.Close()
 		return
 	}
-	p.closer.add(user, closable{conn: conn}, true)
+	p.closer.add(userOf(user), closable{conn: conn}, true)
 }
 
 // add queues a descriptor. A parked one does not wait for the user's queue to become shorter.
-func (c *fileCloser) add(user uint32, d closable, park bool) {
+func (c *fileCloser) add(by payer, d closable, park bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.of(user)
+	q := c.of(by)
 	for len(q.waiting) >= maxWaitingCloses && !c.ending && (!park || c.parked() >= maxParked) {
-		c.abortSoon(user, q)
+		c.abortSoon(by, q)
 		c.changed.Wait()
-		q = c.of(user)
+		q = c.of(by)
 	}
 	if len(q.waiting) >= maxWaitingCloses {
-		c.abortSoon(user, q)
+		c.abortSoon(by, q)
 	}
 	q.waiting = append(q.waiting, d)
 	if q.helpers < maxUserClosing {
 		q.helpers++
-		go c.work(user, q)
+		go c.work(by, q)
 	}
 }
 
 // parked returns the number of connections that wait beyond maxWaitingCloses. The caller holds c.mu.
 func (c *fileCloser) parked() int {
 	n := 0
-	for _, q := range c.users {
+	for _, q := range c.payers {
 		n += max(0, len(q.waiting)-maxWaitingCloses)
 	}
 	return n
 }
 
-// of returns a user's queue, adding it if necessary. The caller holds c.mu.
-func (c *fileCloser) of(user uint32) *closeQueue {
-	if c.users[user] == nil {
-		c.users[user] = &closeQueue{}
+// of returns a payer's queue, adding it if necessary. The caller holds c.mu.
+func (c *fileCloser) of(by payer) *closeQueue {
+	if c.payers[by] == nil {
+		c.payers[by] = &closeQueue{}
 	}
-	return c.users[user]
+	return c.payers[by]
 }
 
 // closesAtOnce reports whether closing a file calls no file system, judging only by what is in memory. A pipe and a memfd qualify (see
@@ -177,15 +179,15 @@ func holdsDescriptors(conn *wire.Conn) bool {
 }
 
 // work closes a user's queued descriptors until the queue is empty.
-func (c *fileCloser) work(user uint32, q *closeQueue) {
+func (c *fileCloser) work(by payer, q *closeQueue) {
 	for {
 		c.mu.Lock()
 		n := min(len(q.waiting), closeBatch)
 		batch := q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
 		if n == 0 {
-			if q.helpers--; q.helpers == 0 && c.users[user] == q {
-				delete(c.users, user)
+			if q.helpers--; q.helpers == 0 && c.payers[by] == q {
+				delete(c.payers, by)
 			}
 		}
 		c.changed.Broadcast()
@@ -193,13 +195,13 @@ func (c *fileCloser) work(user uint32, q *closeQueue) {
 		if n == 0 {
 			return
 		}
-		c.closeAll(user, q, batch)
+		c.closeAll(by, q, batch)
 	}
 }
 
 // closeAll closes descriptors through a helper. It returns when they are closed or the supervisor ends. If no helper can be started it
 // retries; when the supervisor ends, the remaining descriptors stay open.
-func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
+func (c *fileCloser) closeAll(by payer, q *closeQueue, batch []closable) {
 	for len(batch) > 0 {
 		h, err := c.probes.takeHelper()
 		if err != nil {
@@ -219,13 +221,13 @@ func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 			batch[0].close()
 			batch = batch[1:]
 		}
-		c.release(user, q, h)
+		c.release(by, q, h)
 	}
 }
 
 // release tells a helper to close what it holds and waits for that. A helper that takes too long is killed, which ends the wait for a
 // socket that lingers, and counts as an abandoned probe of the user until it has exited.
-func (c *fileCloser) release(user uint32, q *closeQueue, h *helper) {
+func (c *fileCloser) release(by payer, q *closeQueue, h *helper) {
 	p := c.probes
 	_, _, err := p.exchange(h, inside.Probe{Kind: inside.ProbeClose})
 	if err == nil {
@@ -236,9 +238,9 @@ func (c *fileCloser) release(user uint32, q *closeQueue, h *helper) {
 		p.kill(h, func() {})
 		return
 	}
-	p.Log.Warn("a helper process that closes a client's descriptors hangs", "uid", user, "pid", h.pid, "error", err)
-	p.add(user, 1, 0)
-	ended := p.killStuck(user, h)
+	p.Log.Warn("a helper process that closes a client's descriptors hangs", "uid", by.uid, "entry", by.entry, "pid", h.pid, "error", err)
+	p.add(by, 1, 0)
+	ended := p.killStuck(by, h)
 	for {
 		select {
 		case <-ended:
@@ -248,23 +250,23 @@ func (c *fileCloser) release(user uint32, q *closeQueue, h *helper) {
 		case <-time.After(closePause):
 		}
 		c.mu.Lock()
-		c.abortSoon(user, q)
+		c.abortSoon(by, q)
 		c.mu.Unlock()
 	}
 }
 
 // abortSoon starts to abort the FUSE file systems of a user that have requests under way, unless that was done within closePause.
-// The caller holds c.mu.
-func (c *fileCloser) abortSoon(user uint32, q *closeQueue) {
-	if c.fuse == nil || user == 0 || time.Since(q.aborted) < closePause {
+// It aborts none for root, or for a configured directory. The caller holds c.mu.
+func (c *fileCloser) abortSoon(by payer, q *closeQueue) {
+	if c.fuse == nil || by.uid == 0 || time.Since(q.aborted) < closePause {
 		return
 	}
 	q.aborted = time.Now()
 	fuse := c.fuse
 	c.aborts.Go(func() {
-		n, err := abortFUSE(fuse, func(uid uint32) bool { return c.probes.Payer(uid) == user })
+		n, err := abortFUSE(fuse, func(uid uint32) bool { return c.probes.Payer(uid) == by.uid })
 		if n > 0 || err != nil {
-			c.probes.Log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
+			c.probes.Log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", by.uid, "count", n, "error", err)
 		}
 	})
 }
@@ -273,7 +275,7 @@ func (c *fileCloser) abortSoon(user uint32, q *closeQueue) {
 func (c *fileCloser) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.users) > 0 {
+	for len(c.payers) > 0 {
 		c.changed.Wait()
 	}
 	c.aborts.Wait()

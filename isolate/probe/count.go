@@ -14,21 +14,38 @@ type count struct {
 	stuck int // abandoned
 }
 
-// acquire counts a probe of the user. At the maximum it waits, for at most p.Patience, until another probe ends, unless
+// A payer is whom a probe is charged to: a user, or a directory of the operator's configuration. Such a directory has a
+// maximum of its own, because whoever controls its file system must not use up the probes of root, or of its owner.
+type payer struct {
+	uid   uint32
+	entry string // path of the directory; "" for a user
+}
+
+func userOf(uid uint32) payer { return payer{uid: uid} }
+
+// max returns the maximum of probes in progress.
+func (b payer) max() int {
+	if b.entry != "" {
+		return maxEntry
+	}
+	return MaxUser
+}
+
+// acquire counts a probe of the payer. At the maximum it waits, for at most p.Patience, until another probe ends, unless
 // all of them are stuck: then it refuses at once.
-func (p *Prober) acquire(user uint32) error {
+func (p *Prober) acquire(by payer) error {
 	var over <-chan time.Time
 	for {
 		p.mu.Lock()
-		mine := p.of(user)
-		if mine.busy < MaxUser && (p.all.busy < MaxAll || mine.stuck == 0 && p.all.busy-p.all.stuck < MaxAll) {
+		mine := p.of(by)
+		if mine.busy < by.max() && (p.all.busy < MaxAll || mine.stuck == 0 && p.all.busy-p.all.stuck < MaxAll) {
 			mine.busy++
 			p.all.busy++
 			p.mu.Unlock()
 			return nil
 		}
-		stuck, hopeless := mine.stuck, mine.stuck >= MaxUser || mine.stuck > 0 && p.all.stuck >= MaxAll
-		p.forgetUser(user)
+		stuck, hopeless := mine.stuck, mine.stuck >= by.max() || mine.stuck > 0 && p.all.stuck >= MaxAll
+		p.forget(by)
 		if p.changed == nil {
 			p.changed = make(chan struct{})
 		}
@@ -53,39 +70,39 @@ func (p *Prober) acquire(user uint32) error {
 }
 
 // release ends a probe.
-func (p *Prober) release(user uint32) { p.add(user, -1, 0) }
+func (p *Prober) release(by payer) { p.add(by, -1, 0) }
 
-// add adds to the counts of a user and of all, beyond the maximum if need be.
-func (p *Prober) add(user uint32, busy, stuck int) {
+// add adds to the counts of a payer and of all, beyond the maximum if need be.
+func (p *Prober) add(by payer, busy, stuck int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range []*count{&p.all, p.of(user)} {
+	for _, c := range []*count{&p.all, p.of(by)} {
 		c.busy += busy
 		c.stuck += stuck
 	}
-	p.forgetUser(user)
+	p.forget(by)
 	if p.changed != nil && busy < 0 {
 		close(p.changed)
 		p.changed = nil
 	}
 }
 
-// forgetUser removes the count of a user without probes. The caller holds p.mu.
-func (p *Prober) forgetUser(user uint32) {
-	if p.users[user].busy == 0 {
-		delete(p.users, user)
+// forget removes the count of a payer without probes. The caller holds p.mu.
+func (p *Prober) forget(by payer) {
+	if p.payers[by].busy == 0 {
+		delete(p.payers, by)
 	}
 }
 
-// of returns the count of a user, adding it if necessary. The caller holds p.mu.
-func (p *Prober) of(user uint32) *count {
-	if p.users[user] == nil {
-		if p.users == nil {
-			p.users = map[uint32]*count{}
+// of returns the count of a payer, adding it if necessary. The caller holds p.mu.
+func (p *Prober) of(by payer) *count {
+	if p.payers[by] == nil {
+		if p.payers == nil {
+			p.payers = map[payer]*count{}
 		}
-		p.users[user] = &count{}
+		p.payers[by] = &count{}
 	}
-	return p.users[user]
+	return p.payers[by]
 }
 
 // A StalledError refuses a request because the file system of a client's directory did not answer in time. Unlike

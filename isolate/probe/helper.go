@@ -18,7 +18,7 @@ type helper struct {
 	pid  int
 
 	closing bool      // it is closing descriptors that it passed on, and will report when that is done
-	user    uint32    // the user of that probe
+	by      payer     // whom that probe is charged to
 	since   time.Time // when the closing began
 }
 
@@ -96,8 +96,8 @@ func (p *Prober) keep(h *helper) {
 
 // abandonClosing abandons a helper whose probe has already ended.
 func (p *Prober) abandonClosing(h *helper) {
-	p.add(h.user, 1, 0)
-	p.killStuck(h.user, h)
+	p.add(h.by, 1, 0)
+	p.killStuck(h.by, h)
 }
 
 // start starts a helper, which is confined when start returns.
@@ -141,18 +141,18 @@ func (h *helper) end() {
 
 // abandon kills a helper that has not answered, and counts it as stuck until it has exited. Nothing waits for that:
 // the kernel may not let it exit before its file system answers.
-func (p *Prober) abandon(user uint32, h *helper) {
-	p.Log.Warn("probe helper abandoned: a client's file system does not answer", "uid", user, "pid", h.pid)
-	p.killStuck(user, h)
+func (p *Prober) abandon(by payer, h *helper) {
+	p.Log.Warn("probe helper abandoned: a client's file system does not answer", "uid", by.uid, "entry", by.entry, "pid", h.pid)
+	p.killStuck(by, h)
 }
 
-// killStuck kills a helper that is counted as busy for a user, and ends its count once it has exited; until then it counts as stuck.
+// killStuck kills a helper that is counted as busy for a payer, and ends its count once it has exited; until then it counts as stuck.
 // ended is closed after that.
-func (p *Prober) killStuck(user uint32, h *helper) (ended <-chan struct{}) {
-	p.add(user, 0, 1)
+func (p *Prober) killStuck(by payer, h *helper) (ended <-chan struct{}) {
+	p.add(by, 0, 1)
 	done := make(chan struct{})
 	p.kill(h, func() {
-		p.add(user, -1, -1)
+		p.add(by, -1, -1)
 		close(done)
 	})
 	return done

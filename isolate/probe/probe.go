@@ -27,6 +27,8 @@ import (
 const (
 	// MaxUser bounds the probes in progress for one user, including abandoned ones that have not ended.
 	MaxUser = 8
+	// maxEntry bounds them for one directory of the operator's configuration.
+	maxEntry = 1
 	// MaxAll bounds them for all users. Each may have a process, a few hundred KiB, but none has a thread of the
 	// supervisor.
 	MaxAll = 256
@@ -46,9 +48,9 @@ type Prober struct {
 
 	mu      sync.Mutex
 	idle    []*helper
-	users   map[uint32]*count // guarded by mu: users with probes in progress
-	all     count             // guarded by mu
-	changed chan struct{}     // guarded by mu: closed when a probe has ended; nil if no goroutine waits
+	payers  map[payer]*count // guarded by mu: who has probes in progress
+	all     count            // guarded by mu
+	changed chan struct{}    // guarded by mu: closed when a probe has ended; nil if no goroutine waits
 }
 
 // Config is the configuration of a prober.
@@ -83,14 +85,14 @@ type Identity struct {
 // Identify returns the identity of a descriptor that a client passed. The error is a *job.Refusal if the user has too
 // many probes in progress or the file system does not answer, otherwise the kernel's.
 func (p *Prober) Identify(user uint32, f *os.File) (Identity, error) {
-	if err := p.acquire(user); err != nil {
+	if err := p.acquire(userOf(user)); err != nil {
 		return Identity{}, err
 	}
 	if id, err := IdentifyCached(int(f.Fd())); err == nil {
-		p.release(user)
+		p.release(userOf(user))
 		return id, nil
 	}
-	found, files, err := p.ask(user, inside.Probe{Kind: inside.ProbeLook}, f)
+	found, files, err := p.ask(userOf(user), inside.Probe{Kind: inside.ProbeLook}, f)
 	wire.CloseAll(files)
 	return identityOf(found), err
 }
@@ -98,7 +100,11 @@ func (p *Prober) Identify(user uint32, f *os.File) (Identity, error) {
 // OpenDir opens the directory at path, which must be absolute and contain no symbolic link, with O_PATH. Errors are
 // as for identify.
 func (p *Prober) OpenDir(user uint32, path string) (*os.File, Identity, error) {
-	if err := p.acquire(user); err != nil {
+	return p.openDir(userOf(user), path)
+}
+
+func (p *Prober) openDir(by payer, path string) (*os.File, Identity, error) {
+	if err := p.acquire(by); err != nil {
 		return nil, Identity{}, err
 	}
 	how := unix.OpenHow{
@@ -107,12 +113,12 @@ func (p *Prober) OpenDir(user uint32, path string) (*os.File, Identity, error) {
 	}
 	f, id, err := openDirCached(path, how)
 	if err == nil {
-		p.release(user)
+		p.release(by)
 		return f, id, nil
 	}
-	p.Discard(user, f)
+	p.discard(by, f)
 	question := inside.Probe{Kind: inside.ProbeOpen, Flags: how.Flags, Resolve: how.Resolve, Path: path}
-	found, files, err := p.ask(user, question)
+	found, files, err := p.ask(by, question)
 	if err == nil && len(files) != 1 {
 		err = inside.ErrReport
 	}
@@ -126,10 +132,10 @@ func (p *Prober) OpenDir(user uint32, path string) (*os.File, Identity, error) {
 // FileSystem returns the properties of a descriptor's file system. It always takes a helper process, because the
 // kernel asks most file systems for their free space. Errors are as for identify.
 func (p *Prober) FileSystem(user uint32, f *os.File) (inside.Probed, error) {
-	if err := p.acquire(user); err != nil {
+	if err := p.acquire(userOf(user)); err != nil {
 		return inside.Probed{}, err
 	}
-	found, files, err := p.ask(user, inside.Probe{Kind: inside.ProbeLook}, f)
+	found, files, err := p.ask(userOf(user), inside.Probe{Kind: inside.ProbeLook}, f)
 	wire.CloseAll(files)
 	return found, err
 }
@@ -176,10 +182,10 @@ var ErrForeign = &job.Refusal{
 // the kind of each descriptor with calls that ask no file system, and passes on only those that can be held and
 // closed without one. Errors are as for identify, or ErrForeign, io.EOF, wire.ErrMalformed.
 func (p *Prober) Receive(user uint32, socket int) ([]byte, []*os.File, error) {
-	if err := p.acquire(user); err != nil {
+	if err := p.acquire(userOf(user)); err != nil {
 		return nil, nil, err
 	}
-	answer, files, err := p.query(user, inside.Probe{Kind: inside.ProbeReceive}, func(err error) bool {
+	answer, files, err := p.query(userOf(user), inside.Probe{Kind: inside.ProbeReceive}, func(err error) bool {
 		return err != nil // the helper exits: closing what it received may take as long as the client wants
 	}, socket)
 	var message []byte
@@ -198,12 +204,12 @@ func (p *Prober) Receive(user uint32, socket int) ([]byte, []*os.File, error) {
 }
 
 // ask makes a probe through a helper. It ends the probe that acquire counted.
-func (p *Prober) ask(user uint32, question inside.Probe, files ...*os.File) (inside.Probed, []*os.File, error) {
+func (p *Prober) ask(by payer, question inside.Probe, files ...*os.File) (inside.Probed, []*os.File, error) {
 	fds := make([]int, 0, 1)
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
-	answer, got, err := p.query(user, question, func(error) bool { return false }, fds...)
+	answer, got, err := p.query(by, question, func(error) bool { return false }, fds...)
 	if err != nil {
 		return inside.Probed{}, nil, err
 	}
@@ -213,15 +219,15 @@ func (p *Prober) ask(user uint32, question inside.Probe, files ...*os.File) (ins
 
 // query sends a question to a helper and returns its answer. It ends the probe that acquire counted. ends reports
 // whether the helper exits after an answer with this error.
-func (p *Prober) query(user uint32, question inside.Probe, ends func(error) bool, fds ...int) ([]byte, []*os.File, error) {
+func (p *Prober) query(by payer, question inside.Probe, ends func(error) bool, fds ...int) ([]byte, []*os.File, error) {
 	h, err := p.takeHelper()
 	if err != nil {
-		p.release(user)
+		p.release(by)
 		return nil, nil, err
 	}
 	answer, got, err := p.exchange(h, question, fds...)
 	if err != nil {
-		p.abandon(user, h)
+		p.abandon(by, h)
 		switch {
 		case p.ctx.Err() != nil:
 			err = host.ErrEnding
@@ -235,14 +241,14 @@ func (p *Prober) query(user uint32, question inside.Probe, ends func(error) bool
 	}
 	answer = slices.Clone(answer) // the helper's next answer overwrites it
 	if _, err := inside.Received(answer); ends(err) {
-		p.abandon(user, h)
+		p.abandon(by, h)
 		return answer, got, nil
 	}
 	if h.closing = inside.Closing(answer); h.closing {
-		h.user, h.since = user, time.Now()
+		h.by, h.since = by, time.Now()
 	}
 	p.keep(h)
-	p.release(user)
+	p.release(by)
 	return answer, got, nil
 }
 

@@ -112,7 +112,7 @@ func TestCloseQueue(t *testing.T) {
 		eventually(t, func() string { // each has a helper of its own
 			closer.mu.Lock()
 			defer closer.mu.Unlock()
-			if q := closer.users[owner]; q != nil && len(q.waiting) > 0 {
+			if q := closer.payers[userOf(owner)]; q != nil && len(q.waiting) > 0 {
 				return "no helper takes it"
 			}
 			return ""
@@ -123,7 +123,7 @@ func TestCloseQueue(t *testing.T) {
 		p.HangUp(owner, send(false))
 	}
 	closer.mu.Lock()
-	q := closer.users[owner]
+	q := closer.payers[userOf(owner)]
 	if q.helpers != maxUserClosing || len(q.waiting) != floods || closer.parked() != floods-maxWaitingCloses {
 		t.Errorf("%d helpers, %d connections wait, %d are parked", q.helpers, len(q.waiting), closer.parked())
 	}
@@ -132,7 +132,7 @@ func TestCloseQueue(t *testing.T) {
 	eventually(t, func() string {
 		closer.mu.Lock()
 		defer closer.mu.Unlock()
-		if closer.users[owner+1] != nil {
+		if closer.payers[userOf(owner+1)] != nil {
 			return "another user's connection waits"
 		}
 		return ""
@@ -142,7 +142,7 @@ func TestCloseQueue(t *testing.T) {
 	}
 	closer.mu.Lock()
 	closer.fuse = fuse
-	closer.abortSoon(owner, q)
+	closer.abortSoon(userOf(owner), q)
 	closer.mu.Unlock()
 	eventually(t, func() string { return p.closing(before) })
 	end()
@@ -153,21 +153,21 @@ func TestCloseQueue(t *testing.T) {
 func TestStuckProbesOfOthers(t *testing.T) {
 	p := &Prober{Config: Config{Patience: time.Hour}, ctx: t.Context()} // a user with stuck helpers is refused at once
 	for i := range MaxAll {
-		p.add(uint32(1000+i/MaxUser), 1, 1)
+		p.add(userOf(uint32(1000+i/MaxUser)), 1, 1)
 	}
-	if err := p.acquire(1); err != nil {
+	if err := p.acquire(userOf(1)); err != nil {
 		t.Errorf("a user without a stuck helper: %v", err)
 	}
-	if err := p.acquire(1000); err == nil {
+	if err := p.acquire(userOf(1000)); err == nil {
 		t.Error("a user with as many stuck helpers as there may be is served")
 	}
 	for i := range MaxAll - 1 {
-		if err := p.acquire(uint32(2 + i/MaxUser)); err != nil {
+		if err := p.acquire(userOf(uint32(2 + i/MaxUser))); err != nil {
 			t.Fatalf("look %d: %v", i, err)
 		}
 	}
 	p.Patience = time.Millisecond
-	if err := p.acquire(999); err == nil {
+	if err := p.acquire(userOf(999)); err == nil {
 		t.Error("more looks are under way than there may be")
 	}
 }
@@ -234,8 +234,8 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 	}
-	if p.all != (count{}) || len(p.users) != 0 {
-		t.Errorf("probes in progress: %+v, %v", p.all, p.users)
+	if p.all != (count{}) || len(p.payers) != 0 {
+		t.Errorf("probes in progress: %+v, %v", p.all, p.payers)
 	}
 }
 
@@ -295,10 +295,10 @@ func BenchmarkProbe(b *testing.B) {
 	b.Run("helper", func(b *testing.B) {
 		for b.Loop() {
 			question := inside.Probe{Kind: inside.ProbeOpen, Flags: unix.O_DIRECTORY, Path: repo}
-			if err := p.acquire(owner); err != nil {
+			if err := p.acquire(userOf(owner)); err != nil {
 				b.Fatal(err)
 			}
-			_, files, err := p.ask(owner, question)
+			_, files, err := p.ask(userOf(owner), question)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -319,7 +319,7 @@ func BenchmarkProbe(b *testing.B) {
 // closing says what of clients' descriptors is not closed yet, "" if nothing is. before is the number of this process's.
 func (p *Prober) closing(before int) string {
 	p.closer.mu.Lock()
-	users, parked := len(p.closer.users), p.closer.parked()
+	users, parked := len(p.closer.payers), p.closer.parked()
 	p.closer.mu.Unlock()
 	p.mu.Lock()
 	all := p.all
