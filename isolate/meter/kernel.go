@@ -29,9 +29,11 @@ const (
 	MaxKernelBytes = 32 << 20
 
 	// kernelAtOnce is how many jobs are checked in parallel. After a look at the jobs the watch rests kernelRest times as long as that
-	// took: jobs that let the kernel's memory grow and shrink must not keep the supervisor busy.
-	kernelAtOnce = 2
-	kernelRest   = 4
+	// took: jobs that let the kernel's memory grow and shrink must not keep the supervisor busy. A rest of more than kernelMaxRest is no
+	// longer than the look, because jobs with very many sockets make a look take seconds, and meanwhile others can use up memory.
+	kernelAtOnce  = 2
+	kernelRest    = 4
+	kernelMaxRest = time.Second
 )
 
 // A KernelWatch ends jobs that make the kernel hold more than MaxKernelBytes which no cgroup is charged for.
@@ -97,7 +99,7 @@ func (w *KernelWatch) look() {
 	w.mu.Unlock()
 	begin := time.Now()
 	blameless := checkKernel(all)
-	next = max(next, kernelRest*time.Since(begin))
+	next = max(next, restAfter(time.Since(begin)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(all) > 0 && blameless && err == nil {
@@ -106,6 +108,11 @@ func (w *KernelWatch) look() {
 	if len(w.watched) > 0 {
 		w.timer.Reset(next)
 	}
+}
+
+// restAfter returns how long the watch rests after a look at the jobs that took a time.
+func restAfter(look time.Duration) time.Duration {
+	return min(kernelRest*look, max(look, kernelMaxRest))
 }
 
 // kernelBytes returns what the kernel of the host uses for objects, filters and the data of TCP connections. Reading it walks no list.

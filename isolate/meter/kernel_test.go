@@ -131,3 +131,16 @@ func BenchmarkKernelBytes(b *testing.B) {
 		}
 	}
 }
+
+// TestRestAfter: the supervisor rests most of the time after short looks, and after long ones, which jobs can cause, no longer than
+// they took.
+func TestRestAfter(t *testing.T) {
+	for look, want := range map[time.Duration]time.Duration{
+		0: 0, 20 * time.Millisecond: 80 * time.Millisecond, 250 * time.Millisecond: time.Second,
+		900 * time.Millisecond: time.Second, 6 * time.Second: 6 * time.Second,
+	} {
+		if got := restAfter(look); got != want {
+			t.Errorf("%v after a look of %v, want %v", got, look, want)
+		}
+	}
+}
