@@ -1,13 +1,14 @@
 package meter
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"corral/isolate/host"
@@ -16,7 +17,9 @@ import (
 // The kernel charges some of what a job's sockets and system call filters hold to no cgroup: replies that wait in netlink sockets,
 // connections that nobody has accepted and the data in them, errors of UDP sockets, copies of filters. No limit of the kernel's bounds
 // them together, and a system call filter cannot count. So this is polling, as for locks: first a cheap look at the kernel's memory of
-// the whole host; if that has grown by ManyKernelBytes, a look at the sockets and filters of each job.
+// the whole host; if that has grown by ManyKernelBytes, a look at each job. What can be seen at once of a job does not wait until the
+// tables of others have been read, and short tables are read first: a job with very many sockets, which takes long to read, must not
+// hide one that uses up memory.
 const (
 	kernelInterval = 250 * time.Millisecond
 	kernelUnknown  = 10 * time.Second // where the kernel does not report its memory
@@ -42,6 +45,8 @@ type KernelWatch struct {
 	watched map[*kernelHolder]bool // guarded by mu
 	timer   *time.Timer            // guarded by mu: calls look while there are jobs
 	base    int64                  // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
+	reading bool                   // guarded by mu: tables are being read
+	rested  time.Time              // guarded by mu: when tables may be read again
 }
 
 type kernelHolder struct {
@@ -52,6 +57,8 @@ type kernelHolder struct {
 	mu       sync.Mutex
 	gone     bool // guarded by mu: pidfd and group must not be used any more
 	over     bool // guarded by mu
+
+	seen survey // guarded by mu: of the last look
 }
 
 // Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
@@ -98,15 +105,30 @@ func (w *KernelWatch) look() {
 	}
 	w.mu.Unlock()
 	begin := time.Now()
-	blameless := checkKernel(all)
+	blameless := allBlameless(all, kernelAtOnce, func(h *kernelHolder) bool { return h.check((*kernelHolder).look) })
 	next = max(next, restAfter(time.Since(begin)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(all) > 0 && blameless && err == nil {
-		w.base = n
+	if len(all) > 0 && !w.reading && time.Now().After(w.rested) {
+		w.reading = true
+		go w.read(all, n, blameless && err == nil)
 	}
 	if len(w.watched) > 0 {
 		w.timer.Reset(next)
+	}
+}
+
+// read reads the tables of all jobs, after a look at them. n is what the kernel of the host used before; if blameless and if no job is to
+// blame for the tables, that becomes the base.
+func (w *KernelWatch) read(all []*kernelHolder, n int64, blameless bool) {
+	begin := time.Now()
+	blameless = readTables(all) && blameless
+	end := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reading, w.rested = false, end.Add(restAfter(end.Sub(begin)))
+	if blameless {
+		w.base = n
 	}
 }
 
@@ -138,29 +160,41 @@ func kernelBytes() (int64, error) {
 	return sum, err
 }
 
-// checkKernel checks jobs, and reports whether each of them was read in full and holds little.
-func checkKernel(all []*kernelHolder) bool {
-	var blamed atomic.Bool
-	var checks sync.WaitGroup
-	turns := make(chan struct{}, kernelAtOnce)
+// readTables reads the tables of each job, the short ones first, and reports whether no job is to blame.
+func readTables(all []*kernelHolder) bool {
+	sockets := map[*kernelHolder]int64{}
 	for _, h := range all {
-		turns <- struct{}{}
-		checks.Go(func() {
-			if !h.check() {
-				blamed.Store(true)
-			}
-			<-turns
-		})
+		sockets[h] = h.lines()
 	}
-	checks.Wait()
-	return !blamed.Load()
+	slices.SortFunc(all, func(a, b *kernelHolder) int { return cmp.Compare(sockets[a], sockets[b]) })
+	return allBlameless(all, kernelAtOnce, func(h *kernelHolder) bool { return h.check((*kernelHolder).read) })
 }
 
-// check ends the job if it holds too much, or cannot be read, and reports whether it does not.
-func (h *kernelHolder) check() (blameless bool) {
+// lines returns how many lines the tables of the job have.
+func (h *kernelHolder) lines() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.gone || !h.holdsTooMuch() {
+	return h.seen.sockets
+}
+
+// check ends the job if what bytes returns is too much or an error, and reports whether it is not. It reads nothing of a job that has
+// ended or was ended. Nothing of this waits for a process: the kernel answers from its own memory.
+func (h *kernelHolder) check(bytes func(h *kernelHolder, pid int) (int64, error)) (blameless bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone {
+		return true
+	}
+	if h.over { // the kernel is still ending it
+		return false
+	}
+	pid, err := host.PidOf(h.pidfd)
+	n := int64(0)
+	if err == nil {
+		n, err = bytes(h, pid)
+	}
+	// A number that was reused meanwhile belongs to another process. As long as this one has not ended, it was not.
+	if err == nil && n <= MaxKernelBytes || host.SomethingToRead(h.pidfd) {
 		return true
 	}
 	h.over = true
@@ -168,19 +202,18 @@ func (h *kernelHolder) check() (blameless bool) {
 	return false
 }
 
-// holdsTooMuch reports whether the job holds more than MaxKernelBytes. What cannot be read counts as too much, unless the job has
-// ended. Nothing of this waits for a process: the kernel answers from its own memory.
-func (h *kernelHolder) holdsTooMuch() bool {
-	pid, err := host.PidOf(h.pidfd)
-	if err != nil {
-		return !host.SomethingToRead(h.pidfd)
+// look returns what can be seen at once of what the job holds, and remembers what read has to read.
+func (h *kernelHolder) look(pid int) (n int64, err error) {
+	h.seen, err = surveyOf("/proc/" + strconv.Itoa(pid) + "/net/")
+	return h.seen.uncharged, err
+}
+
+// read returns what the job holds, filters included. It is called after look.
+func (h *kernelHolder) read(pid int) (int64, error) {
+	n, err := h.seen.bytes()
+	if err != nil || n > MaxKernelBytes {
+		return n, err
 	}
-	bytes, err := socketBytes("/proc/" + strconv.Itoa(pid) + "/net/")
-	if err == nil && bytes <= MaxKernelBytes {
-		var more int64
-		more, err = filterBytes(h.group, h.maxTasks)
-		bytes += more
-	}
-	// A number that was reused meanwhile belongs to another process. As long as this one has not ended, it was not.
-	return (err != nil || bytes > MaxKernelBytes) && !host.SomethingToRead(h.pidfd)
+	more, err := filterBytes(h.group, h.maxTasks)
+	return n + more, err
 }

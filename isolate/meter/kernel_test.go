@@ -2,10 +2,13 @@ package meter
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +71,56 @@ func TestSocketBytes(t *testing.T) {
 	}
 }
 
+// socketBytes is a survey with the tables.
+func socketBytes(dir string) (int64, error) {
+	v, err := surveyOf(dir)
+	if err != nil {
+		return v.uncharged, err
+	}
+	return v.bytes()
+}
+
+// TestKernelOrder: short tables are read first. Jobs with very many sockets do not delay the look at one that uses up memory.
+func TestKernelOrder(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
+	fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pidfd := os.NewFile(uintptr(fd), "pidfd")
+	defer pidfd.Close()
+	var mu sync.Mutex
+	var order []int
+	job := func(sockets int) *kernelHolder {
+		dir := t.TempDir() + "/"
+		stat := fmt.Sprintf("TCP: inuse %d orphan 0 tw 0 alloc 1 mem 1000000\n", sockets)
+		line := strings.Split(socketTables["tcp"], "\n")[3] + "\n" // not accepted
+		seen, err := survey{}, errors.Join(os.WriteFile(dir+"sockstat", []byte(stat), 0o600),
+			os.WriteFile(dir+"tcp", []byte(strings.Repeat(line, 10000)), 0o600))
+		if err == nil {
+			seen, err = surveyOf(dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &kernelHolder{pidfd: pidfd, group: fakeGroup{}, maxTasks: 10, seen: seen, end: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, sockets)
+		}}
+	}
+	if readTables([]*kernelHolder{job(30000), job(20000), job(10000), job(40000)}) {
+		t.Error("nobody is blamed")
+	}
+	if len(order) != 4 || slices.Max(order[:2]) > 20000 { // two at a time
+		t.Errorf("jobs with so many sockets were ended in the order %d", order)
+	}
+}
+
 // TestKernelWatch: a job of which more tasks are found than its limit is ended at the first look, a small one is not, and a process that has
 // ended is not judged by its number.
 func TestKernelWatch(t *testing.T) {
@@ -101,7 +154,7 @@ func TestKernelWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &kernelHolder{pidfd: pidfd, group: fakeGroup{pids: many}, maxTasks: 10, end: func() { t.Error("a job that is gone was ended") }}
-	if !h.check() {
+	if !h.check((*kernelHolder).look) || !h.check((*kernelHolder).read) {
 		t.Error("a job that is gone is blamed")
 	}
 }

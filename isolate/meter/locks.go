@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -94,7 +93,7 @@ func (w *LockWatch) look() {
 		}
 	}
 	w.mu.Unlock()
-	blameless := checkAll(all)
+	blameless := allBlameless(all, locksAtOnce, (*lockHolder).check)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(all) > 0 && blameless {
@@ -119,24 +118,6 @@ func countLockRecords() (int, error) {
 	}
 	word, _, _ := strings.Cut(string(b[:n]), " ")
 	return strconv.Atoi(strings.TrimSpace(word))
-}
-
-// checkAll checks jobs, and reports whether each of them was read in full and has few locks.
-func checkAll(all []*lockHolder) bool {
-	var blamed atomic.Bool
-	var checks sync.WaitGroup
-	turns := make(chan struct{}, locksAtOnce)
-	for _, h := range all {
-		turns <- struct{}{}
-		checks.Go(func() {
-			if !h.check() {
-				blamed.Store(true)
-			}
-			<-turns
-		})
-	}
-	checks.Wait()
-	return !blamed.Load()
 }
 
 // check ends the job if it has too many locks, or cannot be read. The job is frozen meanwhile: otherwise a different process could

@@ -36,22 +36,34 @@ const (
 
 var errTooMuchToRead = errors.New("more lines than are read")
 
-// socketBytes estimates what the sockets of a network namespace hold uncharged. dir is the directory net of one of its processes in
-// /proc, with a slash at its end.
-func socketBytes(dir string) (int64, error) {
-	var bytes int64
-	add := func(name string, size func(fields []string) (int64, error)) error {
-		return readLines(dir+name, func(line string) error {
-			n, err := size(strings.Fields(line))
-			bytes += n
-			return err
-		})
-	}
-	var tcp, tcp6, udp, udp6, waiting, data int64
+// A survey is what can be said about the sockets of a network namespace without its long tables.
+type survey struct {
+	dir       string // the directory net of one of its processes in /proc, with a slash at its end
+	uncharged int64  // bytes: netlink sockets and connections in the state TIME_WAIT
+	sockets   int64  // lines of the tables that bytes reads
+	tables    []table
+}
+
+type table struct {
+	name string
+	size func(s *sum, fields []string) error
+}
+
+// A sum is what tables have in total.
+type sum struct {
+	uncharged int64
+	connected int64 // data in connections that have a descriptor
+}
+
+// surveyOf looks at the network namespace whose /proc/PID/net is dir. It reads the table of netlink sockets, because the kernel keeps
+// them in one of their own that is short elsewhere.
+func surveyOf(dir string) (survey, error) {
+	v := survey{dir: dir}
+	var tcp, tcp6, udp, udp6, data int64
 	err := errors.Join(
 		readLines(dir+"sockstat", func(line string) error {
 			tcp += statOf(line, "TCP:", "inuse")
-			waiting += statOf(line, "TCP:", "tw")
+			v.uncharged += statOf(line, "TCP:", "tw") * timeWaitBytes
 			data += statOf(line, "TCP:", "mem") * int64(os.Getpagesize())
 			udp += statOf(line, "UDP:", "inuse")
 			return nil
@@ -61,30 +73,41 @@ func socketBytes(dir string) (int64, error) {
 			udp6 += statOf(line, "UDP6:", "inuse")
 			return nil
 		}),
-		add("netlink", netlinkBytes),
+		readLines(dir+"netlink", func(line string) error {
+			n, err := netlinkBytes(strings.Fields(line))
+			v.uncharged += n
+			return err
+		}),
 	)
-	bytes += waiting * timeWaitBytes
 	// The kernel's walk of a table visits its empty parts, too: that of TCP takes 20 ms. So what is not needed is left out. The data in TCP
 	// connections is that of the whole host.
-	if bytes+(tcp+tcp6)*unacceptedBytes+data*dataFactor <= MaxKernelBytes/2 {
+	if v.uncharged+(tcp+tcp6)*unacceptedBytes+data*dataFactor <= MaxKernelBytes/2 {
 		tcp, tcp6 = 0, 0
-	}
-	var connected int64
-	tcpBytes := func(f []string) (int64, error) {
-		n, of, err := tcpBytes(f)
-		connected += of
-		return n, err
 	}
 	for _, t := range []struct {
 		sockets int64
-		name    string
-		size    func([]string) (int64, error)
-	}{{udp, "udp", udpBytes}, {udp6, "udp6", udpBytes}, {tcp, "tcp", tcpBytes}, {tcp6, "tcp6", tcpBytes}} {
-		if t.sockets > 0 && err == nil {
-			err = add(t.name, t.size)
+		table
+	}{
+		{udp, table{"udp", (*sum).udp}}, {udp6, table{"udp6", (*sum).udp}},
+		{tcp, table{"tcp", (*sum).tcp}}, {tcp6, table{"tcp6", (*sum).tcp}},
+	} {
+		if t.sockets > 0 {
+			v.sockets += t.sockets
+			v.tables = append(v.tables, t.table)
 		}
 	}
-	return bytes + max(0, connected-MaxConnectionBytes), err
+	return v, err
+}
+
+// bytes reads the tables, and estimates what all sockets hold uncharged.
+func (v *survey) bytes() (int64, error) {
+	s := sum{uncharged: v.uncharged}
+	for _, t := range v.tables {
+		if err := readLines(v.dir+t.name, func(line string) error { return t.size(&s, strings.Fields(line)) }); err != nil {
+			return s.uncharged, err
+		}
+	}
+	return s.uncharged + max(0, s.connected-MaxConnectionBytes), nil
 }
 
 // netlinkBytes returns what waits in a socket of /proc/PID/net/netlink: the fifth column is the size of its buffers.
@@ -102,26 +125,30 @@ const (
 	columnInode  = 9
 )
 
-// udpBytes returns what waits in a UDP socket. The column counts the buffers, including those of errors (IP_RECVERR).
-func udpBytes(f []string) (int64, error) {
+// udp adds what waits in a UDP socket. The column counts the buffers, including those of errors (IP_RECVERR).
+func (s *sum) udp(f []string) error {
 	if len(f) <= columnInode || f[0] == "sl" {
-		return 0, nil
-	}
-	return queued(f[columnQueues])
-}
-
-// tcpBytes estimates what a connection holds uncharged: one without a descriptor, which waits to be accepted, or was closed with data to
-// be sent. For any other it returns the data.
-func tcpBytes(f []string) (uncharged, connected int64, err error) {
-	const listening, timeWait = "0A", "06" // queues of the first count connections; the second are counted by sockstat
-	if len(f) <= columnInode || f[0] == "sl" || f[columnState] == listening || f[columnState] == timeWait {
-		return 0, 0, nil
+		return nil
 	}
 	n, err := queued(f[columnQueues])
-	if f[columnInode] != "0" {
-		return 0, n, err
+	s.uncharged += n
+	return err
+}
+
+// tcp adds what a connection holds uncharged, by estimate: one without a descriptor, which waits to be accepted, or was closed with data
+// to be sent. Of any other it adds the data.
+func (s *sum) tcp(f []string) error {
+	const listening, timeWait = "0A", "06" // queues of the first count connections; the second are counted by sockstat
+	if len(f) <= columnInode || f[0] == "sl" || f[columnState] == listening || f[columnState] == timeWait {
+		return nil
 	}
-	return unacceptedBytes + n*dataFactor, 0, err
+	n, err := queued(f[columnQueues])
+	if f[columnInode] == "0" {
+		s.uncharged += unacceptedBytes + n*dataFactor
+	} else {
+		s.connected += n
+	}
+	return err
 }
 
 // queued returns the sum of the two queues.
