@@ -53,11 +53,15 @@ var trials = []trial{
 	{"disk space", inside.DiskWatch, "disk", "survived", lingering(job.Limits{Disk: 2 << 20},
 		`open(my $f, ">", "big"); syswrite($f, "x" x (1 << 20)) for 1..8; close $f; system("sync", "big");`)},
 	{"locks", inside.LockWatch, "memory", "survived", lingering(job.Limits{}, takeLocks+`take(400_000);`)},
-	{"memory of the kernel", inside.KernelWatch, "memory", "survived",
-		lingering(job.Limits{}, holdPrelude+holdings[0].code+fmt.Sprintf("hold(%d);", holdings[0].many))},
+	{
+		"memory of the kernel", inside.KernelWatch, "memory", "survived",
+		lingering(job.Limits{}, holdPrelude+holdings[0].code+fmt.Sprintf("hold(%d);", holdings[0].many)),
+	},
 	{"time", inside.Deadline + " " + inside.StubDeadline, "timeout", "survived", lingering(job.Limits{Wall: 300 * time.Millisecond}, ``)},
-	{"the kill", strings.Join([]string{inside.Kill, inside.StubEnd, inside.StubDeadline}, " "), "timeout", "not ended",
-		lingering(job.Limits{Wall: 300 * time.Millisecond}, ``)},
+	{
+		"the kill", strings.Join([]string{inside.Kill, inside.StubEnd, inside.StubDeadline}, " "), "timeout", "not ended",
+		lingering(job.Limits{Wall: 300 * time.Millisecond}, ``),
+	},
 }
 
 // TestMeasures leaves out each measure, and those that prevent a trial together, and checks that exactly the latter change its result.
@@ -154,7 +158,7 @@ func oneJob(limits job.Limits, script string) func(*front, bool) string {
 		case d.Status == job.Failure && d.Signal == 0:
 			return "died"
 		case d.Limit != "" && d.out == "":
-			return string(d.Limit)
+			return d.Limit
 		}
 		return d.out
 	}

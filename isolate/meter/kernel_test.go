@@ -117,7 +117,7 @@ func TestKernelOrder(t *testing.T) {
 		t.Error("nobody is blamed")
 	}
 	if len(order) != 4 || slices.Max(order[:2]) > 20000 { // two at a time
-		t.Errorf("jobs with so many sockets were ended in the order %d", order)
+		t.Errorf("the order of ends, by number of sockets: %d", order)
 	}
 }
 

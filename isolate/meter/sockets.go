@@ -88,8 +88,10 @@ func surveyOf(dir string) (survey, error) {
 		sockets int64
 		table
 	}{
-		{udp, table{"udp", (*sum).udp}}, {udp6, table{"udp6", (*sum).udp}},
-		{tcp, table{"tcp", (*sum).tcp}}, {tcp6, table{"tcp6", (*sum).tcp}},
+		{udp, table{"udp", (*sum).udp}},
+		{udp6, table{"udp6", (*sum).udp}},
+		{tcp, table{"tcp", (*sum).tcp}},
+		{tcp6, table{"tcp6", (*sum).tcp}},
 	} {
 		if t.sockets > 0 {
 			v.sockets += t.sockets
