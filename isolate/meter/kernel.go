@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"corral/isolate/host"
@@ -41,50 +40,33 @@ const (
 
 // A KernelWatch ends jobs that make the kernel hold more than MaxKernelBytes which no cgroup is charged for.
 type KernelWatch struct {
-	mu      sync.Mutex
-	watched map[*kernelHolder]bool // guarded by mu
-	timer   *time.Timer            // guarded by mu: calls look while there are jobs
-	base    int64                  // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
-	reading bool                   // guarded by mu: tables are being read
-	rested  time.Time              // guarded by mu: when tables may be read again
+	poll[*kernelHolder]
+	base    int64     // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
+	reading bool      // guarded by mu: tables are being read
+	rested  time.Time // guarded by mu: when tables may be read again
 }
 
 type kernelHolder struct {
+	target
 	pidfd    *os.File // a process in the job's network namespace
 	group    Group
 	maxTasks int64
-	end      func() // ends the job; may be called several times
-	mu       sync.Mutex
-	gone     bool // guarded by mu: pidfd and group must not be used any more
-	over     bool // guarded by mu
-
-	seen survey // guarded by mu: of the last look
+	seen     survey // guarded by target.mu: of the last look
 }
 
 // Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
 // job's other processes; end kills the job. After stop returns, pidfd and group are not used any more; over reports whether the job
 // was ended.
 func (w *KernelWatch) Watch(pidfd *os.File, group Group, maxTasks int64, end func()) (stop func() (over bool)) {
-	h := &kernelHolder{pidfd: pidfd, group: group, maxTasks: maxTasks, end: end}
+	h := &kernelHolder{target: target{end: end}, pidfd: pidfd, group: group, maxTasks: maxTasks}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.watched) == 0 {
-		w.watched = map[*kernelHolder]bool{}
+	if w.add(h, kernelInterval, w.look) {
 		w.base = 0 // the memory may have shrunk while nobody looked: the first look checks the jobs
-		w.timer = time.AfterFunc(kernelInterval, w.look)
 	}
-	w.watched[h] = true
 	return func() bool {
-		w.mu.Lock()
-		delete(w.watched, h)
-		if len(w.watched) == 0 {
-			w.timer.Stop()
-		}
-		w.mu.Unlock()
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.gone = true
-		return h.over
+		w.remove(h)
+		return h.release()
 	}
 }
 
@@ -99,9 +81,7 @@ func (w *KernelWatch) look() {
 	w.base = min(w.base, n)
 	var all []*kernelHolder
 	if n-w.base > ManyKernelBytes {
-		for h := range w.watched {
-			all = append(all, h)
-		}
+		all = w.jobs()
 	}
 	w.mu.Unlock()
 	begin := time.Now()
@@ -113,9 +93,7 @@ func (w *KernelWatch) look() {
 		w.reading = true
 		go w.read(all, n, blameless && err == nil)
 	}
-	if len(w.watched) > 0 {
-		w.timer.Reset(next)
-	}
+	w.again(next)
 }
 
 // read reads the tables of all jobs, after a look at them. n is what the kernel of the host used before; if blameless and if no job is to

@@ -82,17 +82,8 @@ func socketBytes(dir string) (int64, error) {
 
 // TestKernelOrder: short tables are read first. Jobs with very many sockets do not delay the look at one that uses up memory.
 func TestKernelOrder(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
-	fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pidfd := os.NewFile(uintptr(fd), "pidfd")
-	defer pidfd.Close()
+	_, pidfd, end := sleeper(t)
+	defer end()
 	var mu sync.Mutex
 	var order []int
 	job := func(sockets int) *kernelHolder {
@@ -107,11 +98,11 @@ func TestKernelOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &kernelHolder{pidfd: pidfd, group: fakeGroup{}, maxTasks: 10, seen: seen, end: func() {
+		return &kernelHolder{pidfd: pidfd, group: fakeGroup{}, maxTasks: 10, seen: seen, target: target{end: func() {
 			mu.Lock()
 			defer mu.Unlock()
 			order = append(order, sockets)
-		}}
+		}}}
 	}
 	if readTables([]*kernelHolder{job(30000), job(20000), job(10000), job(40000)}) {
 		t.Error("nobody is blamed")
@@ -124,21 +115,12 @@ func TestKernelOrder(t *testing.T) {
 // TestKernelWatch: a job of which more tasks are found than its limit is ended at the first look, a small one is not, and a process that has
 // ended is not judged by its number.
 func TestKernelWatch(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pidfd := os.NewFile(uintptr(fd), "pidfd")
-	defer pidfd.Close()
+	pid, pidfd, end := sleeper(t)
 	ended := make(chan struct{})
 	var w KernelWatch
 	many := make([]int, 50)
 	for i := range many {
-		many[i] = cmd.Process.Pid
+		many[i] = pid
 	}
 	small := w.Watch(pidfd, fakeGroup{pids: many[:1]}, 10, func() { t.Error("the small job was ended") })
 	large := w.Watch(pidfd, fakeGroup{pids: many}, 10, func() { close(ended) })
@@ -150,13 +132,33 @@ func TestKernelWatch(t *testing.T) {
 	if small() || !large() {
 		t.Error("the wrong job counts as ended")
 	}
-	if err := errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())); err != nil {
-		t.Fatal(err)
-	}
-	h := &kernelHolder{pidfd: pidfd, group: fakeGroup{pids: many}, maxTasks: 10, end: func() { t.Error("a job that is gone was ended") }}
+	end()
+	h := &kernelHolder{pidfd: pidfd, group: fakeGroup{pids: many}, maxTasks: 10, target: target{end: func() { t.Error("a job that is gone was ended") }}}
 	if !h.check((*kernelHolder).look) || !h.check((*kernelHolder).read) {
 		t.Error("a job that is gone is blamed")
 	}
+}
+
+// sleeper starts a process that does nothing until end is called, which returns when the process has ended.
+func sleeper(t *testing.T) (pid int, pidfd *os.File, end func()) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() {
+		if err := errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		end()
+		t.Fatal(err)
+	}
+	pidfd = os.NewFile(uintptr(fd), "pidfd")
+	t.Cleanup(func() { pidfd.Close() })
+	return cmd.Process.Pid, pidfd, end
 }
 
 // exitError is nil for a process that was killed.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -37,43 +36,26 @@ const lockRecords = "/sys/kernel/slab/file_lock_cache/total_objects"
 
 // A LockWatch ends jobs that have more than MaxLocks locks.
 type LockWatch struct {
-	mu      sync.Mutex
-	watched map[*lockHolder]bool // guarded by mu
-	timer   *time.Timer          // guarded by mu: calls look while there are jobs
-	base    int                  // guarded by mu: number of records when no job was over MaxLocks, or the lowest since
+	poll[*lockHolder]
+	base int // guarded by mu: number of records when no job was over MaxLocks, or the lowest since
 }
 
 type lockHolder struct {
+	target
 	group    Group
 	maxTasks int64
-	end      func() // ends the job; may be called several times
-	mu       sync.Mutex
-	gone     bool // guarded by mu: the group must not be used any more
-	over     bool // guarded by mu
 }
 
 // Watch starts watching a job with at most maxTasks tasks; end kills the job. After stop returns, the group is not used any
 // more; over reports whether the job was ended.
 func (w *LockWatch) Watch(group Group, maxTasks int64, end func()) (stop func() (over bool)) {
-	h := &lockHolder{group: group, maxTasks: maxTasks, end: end}
+	h := &lockHolder{target: target{end: end}, group: group, maxTasks: maxTasks}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.watched) == 0 {
-		w.watched = map[*lockHolder]bool{}
-		w.timer = time.AfterFunc(locksInterval, w.look)
-	}
-	w.watched[h] = true
+	w.add(h, locksInterval, w.look)
 	return func() bool {
-		w.mu.Lock()
-		delete(w.watched, h)
-		if len(w.watched) == 0 {
-			w.timer.Stop()
-		}
-		w.mu.Unlock()
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.gone = true
-		return h.over
+		w.remove(h)
+		return h.release()
 	}
 }
 
@@ -88,9 +70,7 @@ func (w *LockWatch) look() {
 	w.base = min(w.base, n)
 	var all []*lockHolder
 	if err != nil || n > w.base+ManyLocks {
-		for h := range w.watched {
-			all = append(all, h)
-		}
+		all = w.jobs()
 	}
 	w.mu.Unlock()
 	blameless := allBlameless(all, locksAtOnce, (*lockHolder).check)
@@ -99,9 +79,7 @@ func (w *LockWatch) look() {
 	if len(all) > 0 && blameless {
 		w.base = n
 	}
-	if len(w.watched) > 0 {
-		w.timer.Reset(next)
-	}
+	w.again(next)
 }
 
 // countLockRecords returns the first number in lockRecords.

@@ -115,7 +115,7 @@ func TestTablesStuck(t *testing.T) {
 		var all []*lockHolder
 		for range 3 {
 			ended := make(chan struct{})
-			all = append(all, &lockHolder{group: fakeGroup{frozen: true, stuck: ended}, end: sync.OnceFunc(func() { close(ended) })})
+			all = append(all, &lockHolder{group: fakeGroup{frozen: true, stuck: ended}, target: target{end: sync.OnceFunc(func() { close(ended) })}})
 		}
 		begin := time.Now()
 		if allBlameless(all, locksAtOnce, (*lockHolder).check) || !all[0].over || time.Since(begin) != tablesPatience {
@@ -149,8 +149,8 @@ func TestLocksUnread(t *testing.T) {
 	}
 	for _, frozen := range []bool{true, false} {
 		const low = -2 * ManyLocks
-		h := &lockHolder{group: fakeGroup{pids: []int{os.Getpid()}, frozen: frozen}, maxTasks: 1000, end: func() {}}
-		w := &LockWatch{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour), base: low}
+		h := &lockHolder{group: fakeGroup{pids: []int{os.Getpid()}, frozen: frozen}, maxTasks: 1000, target: target{end: func() {}}}
+		w := &LockWatch{poll: poll[*lockHolder]{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour)}, base: low}
 		w.look()
 		w.timer.Stop()
 		if h.over || (w.base != low) != frozen {
