@@ -114,8 +114,8 @@ func (ss *Session) cancelEnd() {
 	ss.armIdleTimer()
 }
 
-// EndWithClient ends the session together with the connection that opened it. A client that is killed has no time to say
-// what becomes of its jobs' changes, so they are kept. If they cannot be kept, the session continues.
+// EndWithClient ends the session together with the connection that opened it. A client that is killed cannot
+// choose to keep or discard the changes of its jobs, so they are kept. If they cannot be kept, the session continues.
 func (ss *Session) EndWithClient() error {
 	_, err := ss.endIf(ss.keeps(), endOptions{})
 	return err

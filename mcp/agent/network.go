@@ -7,7 +7,7 @@ import (
 )
 
 // offline has a pattern for what each client of a package registry writes when it has no network. A group, if there is one,
-// is what was to be fetched.
+// matches the name of the package or host that the client requested.
 var offline = []*regexp.Regexp{
 	regexp.MustCompile(`npm (?:error|ERR!) request to (\S+) failed, reason: getaddrinfo`),
 	regexp.MustCompile(`No matching distribution found for (\S+)`), // pip, after each attempt to reach an index failed
@@ -18,7 +18,7 @@ var offline = []*regexp.Regexp{
 	regexp.MustCompile(`Temporary failure (?:in name resolution|resolving '([^'\s]+)')`),
 }
 
-// maxFetched is the maximum number of bytes shown of the name of what was to be fetched.
+// maxFetched is the maximum number of bytes shown of the name of the requested package or host.
 const maxFetched = 120
 
 // unreachable returns what the footer says about output in which a program reports that it has no network; "" for other output.

@@ -133,8 +133,8 @@ func ReplySchema[T any]() json.RawMessage {
 	return withError(resultSchema(reflect.TypeFor[T]()))
 }
 
-// ReplyOutline returns the same without the fields of objects in it: for a reply with many, of which a client needs the first level
-// to validate it.
+// ReplyOutline is like ReplySchema, but describes only the top-level fields of T: nested objects and array elements have a type and no
+// properties. It keeps the schema of a large reply short.
 func ReplyOutline[T any]() json.RawMessage {
 	s := resultSchema(reflect.TypeFor[T]())
 	for _, p := range s.Properties {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPaths checks where an edit goes: never out of the repository, into a git directory, or to what is no regular file.
+// TestPaths checks that an edit changes only regular files in the repository, outside of git directories.
 func TestPaths(t *testing.T) {
 	base := t.TempDir()
 	root := filepath.Join(base, "repo")
