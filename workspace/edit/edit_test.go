@@ -37,7 +37,7 @@ func content(t *testing.T, name string) string {
 	return string(b)
 }
 
-// TestReplace checks what becomes of a file, and what the report or the error says. A file is unchanged after an error.
+// TestReplace checks the content of the file after an edit, and the text of the report or error. An edit that fails leaves the file unchanged.
 func TestReplace(t *testing.T) {
 	for _, tt := range []struct{ name, file, old, new, want, says string }{
 		{"one line", "a\nb\nc\n", "b", "x", "a\nx\nc\n", "edited f: +1 -1 lines\n@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"},
@@ -64,24 +64,32 @@ func TestReplace(t *testing.T) {
 		{"empty", "", "", "x\n", "x\n", "+1 -0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			root := t.TempDir()
-			name := filepath.Join(root, "f")
-			write(t, name, tt.file)
-			got, err := run(t, root, Request{Path: "f", Old: &tt.old, New: &tt.new})
-			if tt.want == "" && tt.name != "empty" {
-				if err == nil || !strings.Contains(err.Error(), tt.says) {
-					t.Errorf("error %v, want %q", err, tt.says)
-				}
-				tt.want = tt.file
-			} else if err != nil || !strings.Contains(got, tt.says) {
-				t.Errorf("%v, %q, want %q", err, got, tt.says)
-			}
-			if now := content(t, name); now != tt.want {
-				t.Errorf("file: %q, want %q", now, tt.want)
-			}
-			alone(t, root, "f")
+			fails := tt.want == "" && tt.name != "empty"
+			tryEdit(t, tt.file, Request{Path: "f", Old: &tt.old, New: &tt.new}, fails, tt.want, tt.says)
 		})
 	}
+}
+
+// tryEdit makes an edit of the file f, and checks its content and the report. If the edit is to fail, it checks that the error has
+// says and that the file is unchanged.
+func tryEdit(t *testing.T, file string, r Request, fails bool, want, says string) {
+	t.Helper()
+	root := t.TempDir()
+	name := filepath.Join(root, "f")
+	write(t, name, file)
+	got, err := run(t, root, r)
+	if fails {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("error %v, want %q", err, says)
+		}
+		want = file
+	} else if err != nil || !strings.Contains(got, says) {
+		t.Errorf("%v, %q, want %q", err, got, says)
+	}
+	if now := content(t, name); now != want {
+		t.Errorf("file: %q, want %q", now, want)
+	}
+	alone(t, root, "f")
 }
 
 // alone checks that nothing but the named files is in a directory.

@@ -38,22 +38,7 @@ func TestPatch(t *testing.T) {
 		{"deleted and added lines that look like names", "-- a\n", "@@ -1 +1 @@\n--- a\n+++ b\n", "++ b\n", "+1 -1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			root := t.TempDir()
-			name := filepath.Join(root, "f")
-			write(t, name, tt.file)
-			got, err := run(t, root, Request{Path: "f", Patch: &tt.patch})
-			if tt.want == "" {
-				if err == nil || !strings.Contains(err.Error(), tt.says) {
-					t.Errorf("error %v, want %q", err, tt.says)
-				}
-				tt.want = tt.file
-			} else if err != nil || !strings.Contains(got, tt.says) {
-				t.Errorf("%v, %q, want %q", err, got, tt.says)
-			}
-			if now := content(t, name); now != tt.want {
-				t.Errorf("file: %q, want %q", now, tt.want)
-			}
-			alone(t, root, "f")
+			tryEdit(t, tt.file, Request{Path: "f", Patch: &tt.patch}, tt.want == "", tt.want, tt.says)
 		})
 	}
 }
