@@ -37,7 +37,7 @@ func (b backend) Drain(peer host.Peer, on bool) error {
 	if !peer.MayOperate() {
 		return onlyRoot("drain the supervisor")
 	}
-	b.s.jobs.drain.Set(on)
+	b.s.jobs.drain.Store(on)
 	b.s.config.Log.Info("drain", "on", on)
 	return nil
 }

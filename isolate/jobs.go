@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/host"
-	"corral/isolate/operate"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -17,7 +17,7 @@ import (
 // A jobTable has the live jobs of a supervisor.
 type jobTable struct {
 	jails *cell.Jails
-	drain operate.Drain
+	drain atomic.Bool // no new jobs and sessions are admitted
 
 	mu                 sync.Mutex
 	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
@@ -56,7 +56,7 @@ var errDraining = &job.Refusal{
 
 // admitting refuses new work while the supervisor is drained.
 func (t *jobTable) admitting() error {
-	if t.drain.On() {
+	if t.drain.Load() {
 		return errDraining
 	}
 	return nil
@@ -67,8 +67,8 @@ func (t *jobTable) admitting() error {
 func (t *jobTable) register(r *run) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.drain.On() {
-		return errDraining
+	if err := t.admitting(); err != nil {
+		return err
 	}
 	if len(t.live) >= t.maxAll {
 		return admit.TooMany(len(t.live), "of this supervisor")

@@ -52,12 +52,12 @@ func Run(args []string) error {
 	if err != nil {
 		return err
 	}
-	supervisor := socket.(*net.UnixConn)
+	supervisor, namespaces := socket.(*net.UnixConn), slotNamespaces(skip)
 	buffer, control := make([]byte, requestSize+1), make([]byte, unix.CmsgSpace(2*4))
 	for {
 		n, cn, _, _, err := supervisor.ReadMsgUnix(buffer, control)
 		if err == nil {
-			err = answer(supervisor, buffer[:n], control[:cn], int(null.Fd()), slotNamespaces(skip))
+			err = answer(supervisor, buffer[:n], control[:cn], int(null.Fd()), namespaces)
 		}
 		if ended(err) {
 			return nil

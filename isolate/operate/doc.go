@@ -1,4 +1,4 @@
-// Package operate has what an operator does to a supervisor that runs: read its configuration again, and drain it.
+// Package operate lets any number of requests of an operator, such as to read the configuration again, share the work of one.
 //
-// The package decides when; what is read or refused is the supervisor's. It runs as root, on behalf of root alone.
+// The package decides when; what is done is the supervisor's. It runs as root, on behalf of root alone.
 package operate
