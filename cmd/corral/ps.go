@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"strconv"
@@ -28,19 +26,9 @@ const clear = "\x1b[H\x1b[2J"
 
 func psCommand(args []string) error {
 	f := flag.NewFlagSet("ps", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	socket := f.String("supervisor", "", "")
 	json, watch := f.Bool("json", false, ""), f.Bool("watch", false, "")
-	switch err := parseFlags(f, args); {
-	case errors.Is(err, flag.ErrHelp):
-		return printText(usage.Ps)
-	case err != nil:
-		return err
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q\nhint: corral ps --help", f.Arg(0))
-	}
-	c, err := dial(*socket)
-	if err != nil {
+	c, err := operate(f, usage.Ps, 0, args)
+	if c == nil {
 		return err
 	}
 	defer c.Close()
