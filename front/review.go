@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"corral/front/patches"
 	"corral/internal/config"
@@ -26,11 +25,10 @@ type reviewer struct {
 
 // review is agent.Suite.Review.
 func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*agent.Review, error) {
-	n := slices.IndexFunc(v.config.Repos, func(r config.Repo) bool { return r.ID == repo })
-	if n < 0 {
+	r, ok := v.config.Repo(repo)
+	if !ok {
 		return nil, fmt.Errorf("no repository %q", repo)
 	}
-	r := v.config.Repos[n]
 	if v.config.For(r).Workspace != job.Overlay {
 		return &agent.Review{Direct: true}, nil
 	}

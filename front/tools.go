@@ -46,8 +46,8 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 	}
 	look := &reviewer{c, sessions, o.Supervisor}
 	t.agent = &agent.Suite{Review: look.review, Scripts: t.ctx, Artifacts: t.artifacts, MaxTimeout: c.Runtime.MaxDuration, Reset: func(principal, client, repo string) {
-		if n := slices.IndexFunc(c.Repos, func(r config.Repo) bool { return r.ID == repo }); n >= 0 {
-			sessions.Reset(principal, client, c.Repos[n].Path)
+		if r, ok := c.Repo(repo); ok {
+			sessions.Reset(principal, client, r.Path)
 		}
 	}}
 	return t

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"strings"
 
 	"corral/front/privilege"
 	"corral/internal/nearest"
@@ -37,4 +38,12 @@ func ParseMixed(f *flag.FlagSet, args []string, help string) (rest []string, end
 		}
 		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
 	}
+}
+
+// Separated splits the value of an option at commas; "" is nil.
+func Separated(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
 }

@@ -50,16 +50,12 @@ func (t *tokens) current() config.Principals {
 	if time.Since(t.after) < tokenInterval {
 		return t.now
 	}
-	c, err := t.read()
-	t.after = time.Now()
-	if err != nil {
+	if _, err := t.again(); err != nil {
 		if fault := err.Error(); fault != t.fault {
 			t.fault = fault
 			t.log.Error("the tokens could not be read again: those read before apply", "error", err)
 		}
-		return t.now
 	}
-	t.now, t.fault = c.Principals, ""
 	return t.now
 }
 
@@ -67,6 +63,11 @@ func (t *tokens) current() config.Principals {
 func (t *tokens) reload() (config.Config, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.again()
+}
+
+// again reads the files, and takes their principals unless they have a mistake. The caller holds t.mu.
+func (t *tokens) again() (config.Config, error) {
 	c, err := t.read()
 	t.after = time.Now()
 	if err == nil {

@@ -36,12 +36,11 @@ func (s *serving) shares(c config.Config) func(principal string) bool {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(agent.Expand(names), func(name string) bool { return slices.Contains(agent.Names(), name) })
 	}
-	all := has(s.tools)
-	return func(principal string) bool {
-		return all || slices.ContainsFunc(c.Principals, func(p config.Principal) bool {
-			return principal == tokenPrincipal(p) && has(p.Tools)
-		})
+	all, some := has(s.tools), map[string]bool{}
+	for _, p := range c.Principals {
+		some[tokenPrincipal(p)] = has(p.Tools)
 	}
+	return func(principal string) bool { return all || some[principal] }
 }
 
 // serveTools makes a back-end and an MCP server of it. The caller closes the back-end.

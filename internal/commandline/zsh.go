@@ -1,6 +1,7 @@
 package commandline
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -73,7 +74,7 @@ func (c *Command) zshAction(o *Option) string {
 	if list := c.Words(o); list != nil {
 		return "(" + strings.Join(list, " ") + ")"
 	}
-	return or(zshActions[c.Kind(o)], " ")
+	return cmp.Or(zshActions[c.Kind(o)], " ")
 }
 
 // zshEscape puts a backslash before special characters.
@@ -90,13 +91,6 @@ func zshEscape(s, special string) string {
 
 // quote quotes a word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
 
 // brief returns the first part of a description, for a list.
 func brief(text string) string {

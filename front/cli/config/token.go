@@ -27,7 +27,7 @@ func makeToken(args []string) (int, error) {
 	}
 	token, hash := config.NewToken()
 	entry := config.Edit{AddPrincipal: &config.Principal{
-		Name: names[0], Hash: hash, Repos: separated(*repos), Tools: separated(*tools),
+		Name: names[0], Hash: hash, Repos: cli.Separated(*repos), Tools: cli.Separated(*tools),
 	}}
 	if *file != "" {
 		written, err := edit.Config(*file, entry)
@@ -46,12 +46,4 @@ func makeToken(args []string) (int, error) {
 	cli.Note("this token is not shown again; add the lines below it to the configuration")
 	lines := strings.ReplaceAll(strings.TrimSuffix(entry.Entry(), "\n"), "\n", "\n    ")
 	return cli.Print(token + "\n\nprincipals:\n  - " + lines + "\n")
-}
-
-// separated splits a list at commas; "" is nil.
-func separated(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return strings.Split(s, ",")
 }

@@ -2,6 +2,7 @@
 package token
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -128,7 +129,7 @@ func (o *options) edit(verb, name string) (token string, change config.Edit, err
 		grace, err = parseTime("--grace", o.grace, 0)
 		return token, config.Edit{Rotate: &config.Rotation{Name: name, Hash: hash, Now: now, Grace: grace, Life: life}}, err
 	}
-	p := &config.Principal{Name: name, Hash: hash, Created: now, Repos: separated(o.repos), Tools: separated(o.tools)}
+	p := &config.Principal{Name: name, Hash: hash, Created: now, Repos: cli.Separated(o.repos), Tools: cli.Separated(o.tools)}
 	if life > 0 {
 		p.Expires = now + config.Instant(life/time.Second)
 	}
@@ -150,14 +151,6 @@ func parseTime(option, s string, minimum time.Duration) (time.Duration, error) {
 		return 0, fmt.Errorf("%s %q: must be a time such as 30d, 12h or 90m, at most 3650d", option, s)
 	}
 	return d, nil
-}
-
-// separated splits a list at commas; "" is nil.
-func separated(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return strings.Split(s, ",")
 }
 
 // A listed is a principal in the output of list --json. Times are absent where there is none.
@@ -189,7 +182,7 @@ func (o *options) list() (int, error) {
 			}
 			continue
 		}
-		expires, previous, repos := or(l.Expires, "never"), "-", "all"
+		expires, previous, repos := cmp.Or(l.Expires, "never"), "-", "all"
 		if l.Expired {
 			expires += " (expired)"
 		}
@@ -199,7 +192,7 @@ func (o *options) list() (int, error) {
 		if l.Repos != nil {
 			repos = text.Escape(strings.Join(l.Repos, ","))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.ID, or(l.Created, "-"), expires, previous, repos)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.ID, cmp.Or(l.Created, "-"), expires, previous, repos)
 	}
 	if !o.json {
 		if err := w.Flush(); err != nil {
@@ -207,13 +200,6 @@ func (o *options) list() (int, error) {
 		}
 	}
 	return cli.Print(out.String())
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func describe(p config.Principal, now time.Time) listed {
