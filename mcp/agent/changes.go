@@ -9,6 +9,7 @@ import (
 
 	"corral/job"
 	"corral/mcp/ctxtools"
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 
@@ -101,7 +102,7 @@ func list(c *job.Changes) string {
 		}
 		b.WriteByte('\n')
 	}
-	parts := []string{counted(len(c.Entries)+c.More, "change") + ", not applied"}
+	parts := []string{answer.Counted(len(c.Entries)+c.More, "change") + ", not applied"}
 	if c.More > 0 {
 		parts = append(parts, fmt.Sprintf("%d not shown: give path", c.More))
 	}

@@ -76,17 +76,14 @@ func (t *Edit) Call(ctx context.Context, arguments json.RawMessage) (tool.Result
 // capture returns a capture of a job's output for a caller.
 func (x *Suite) capture(c tool.Caller, repo string, o artifact.BeginOptions) *artifact.Output {
 	o.Repo, o.Principal, o.Secrets = repo, c.Principal, x.Scripts.Secrets
-	if x.Scripts.Outputs == nil {
-		return (*artifact.Store)(nil).Begin(o)
-	}
-	return x.Scripts.Outputs.Begin(o)
+	return run.Begin(x.Scripts.Outputs, o)
 }
 
 // reply returns what an edit did, or why it did nothing.
 func (t *Edit) reply(c tool.Caller, r *job.Record, out artifact.Captured) (tool.Result, error) {
 	switch {
 	case r.Status == job.Denied:
-		return failed(&tool.Error{Code: tool.CodeDenied, Message: "denied: " + tool.Clean(strings.Join(r.Decision.Reasons, "; "))})
+		return failed(denied(r))
 	case r.Status == job.Success && r.Result.ExitCode == 0:
 		v := &view{Suite: t.Suite, caller: c}
 		parts := v.changes(r, r.Request.Repo)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -165,7 +166,7 @@ func lineRange(s string) (from, to int64, err error) {
 // show returns what was read as text.
 func show(found *artifact.Answer, a *outputArgs) string {
 	if found.Match == artifact.NoMatch || len(found.Excerpts) == 0 {
-		return footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, counted(int(found.Lines), "line"))})
+		return footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, answer.Counted(int(found.Lines), "line"))})
 	}
 	var b strings.Builder
 	var from, to int64

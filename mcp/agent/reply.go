@@ -9,6 +9,7 @@ import (
 
 	"corral/job"
 	"corral/mcp/ctxtools"
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
@@ -38,7 +39,7 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 	case s.Running:
 		return text(withFooter(v.output(ctx, &s).text, append([]string{"job " + s.ID + " runs, " + duration(s.Elapsed)}, v.notes...)))
 	case r.Status == job.Denied:
-		return failed(&tool.Error{Code: tool.CodeDenied, Message: "denied: " + tool.Clean(strings.Join(r.Decision.Reasons, "; "))})
+		return failed(denied(r))
 	case r.Decision.Missing != "" && v.language != "":
 		return failed(ctxtools.Unavailable(v.language, r.Decision.Missing))
 	case r.Status == job.Cancelled && v.language != "" && len(v.notes) == 0:
@@ -51,6 +52,11 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 	reply, err := text(withFooter(shown.text, v.ending(&s, shown)))
 	reply.IsError = r.Status == job.Lost // corral failed, not the program
 	return reply, err
+}
+
+// denied returns the error for a job that the policy denied.
+func denied(r *job.Record) error {
+	return &tool.Error{Code: tool.CodeDenied, Message: "denied: " + tool.Clean(strings.Join(r.Decision.Reasons, "; "))}
 }
 
 // ending returns the parts of the footer about a process that has ended; none if there is nothing to say.
@@ -153,7 +159,7 @@ func (v *view) changes(r *job.Record, repo string) []string {
 	if c := r.Changes; c != nil {
 		n := len(c.Entries) + c.More
 		if v.seen.news(owner{v.caller.Principal, v.caller.Session}, repo, c) {
-			parts = append(parts, fmt.Sprintf("%s changed, not applied", counted(n, "file")))
+			parts = append(parts, fmt.Sprintf("%s changed, not applied", answer.Counted(n, "file")))
 		}
 	} else if r.ChangesReason != "" {
 		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))

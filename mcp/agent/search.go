@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -23,13 +24,13 @@ func hits(found *index.Found, query string, pending int) string {
 	}
 	var parts []string
 	if more := found.Matched - len(found.Hits); more > 0 {
-		parts = append(parts, counted(more, "more place"))
+		parts = append(parts, answer.Counted(more, "more place"))
 	}
 	if len(found.Hits) == 0 {
 		parts = append(parts, "nothing found")
 	}
 	if pending > 0 {
-		parts = append(parts, counted(pending, "output")+" not searched: still being indexed")
+		parts = append(parts, answer.Counted(pending, "output")+" not searched: still being indexed")
 	}
 	return b.String() + footer(parts)
 }

@@ -64,8 +64,9 @@ func Expand(list []string) []string {
 	if n < 0 {
 		return list
 	}
-	rest := slices.DeleteFunc(slices.Clone(list), func(name string) bool { return name == Group || slices.Contains(Names(), name) })
-	return append(Names(), rest...)
+	names := Names()
+	rest := slices.DeleteFunc(slices.Clone(list), func(name string) bool { return name == Group || slices.Contains(names, name) })
+	return append(names, rest...)
 }
 
 // End forgets a client session.

@@ -33,13 +33,6 @@ func line(s string) string {
 	return s + "\n"
 }
 
-func counted(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return strconv.Itoa(n) + " " + word + "s"
-}
-
 // duration returns d as "5 ms", "2.1 s" or "3 min".
 func duration(d time.Duration) string {
 	switch {

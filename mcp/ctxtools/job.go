@@ -56,6 +56,12 @@ func (jobSignalName) Choices() []string {
 	return names
 }
 
+// send sends a signal, which is one of the Choices, to the job.
+func (b *background) send(name jobSignalName) error {
+	n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == string(name) })
+	return b.signal(int(jobSignals[n].number), jobSignals[n].everyone)
+}
+
 // jobArgs are the arguments of ctx_job.
 type jobArgs struct {
 	ID     string        `arg:"id,required,min=1,max=64" about:"from ctx_execute"`
@@ -95,8 +101,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	case jobOutput:
 		return t.output(ctx, b, a)
 	case jobSignal:
-		n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == string(a.Signal) })
-		if err := b.signal(int(jobSignals[n].number), jobSignals[n].everyone); err != nil {
+		if err := b.send(a.Signal); err != nil {
 			return failed(err)
 		}
 		reply := b.status()

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"corral/job"
@@ -84,12 +86,10 @@ func (p *Process) Detach() (ended bool, err error) {
 
 // Signal sends a signal by its name without SIG: TERM, INT, HUP, QUIT, KILL, USR1, USR2, STOP or CONT.
 func (p *Process) Signal(name string) error {
-	for _, s := range jobSignals {
-		if s.name == name {
-			return p.b.signal(int(s.number), s.everyone)
-		}
+	if !slices.Contains(jobSignalName("").Choices(), name) {
+		return tool.Invalid("signal", "%q is not one of: %s", tool.Clip(name), strings.Join(jobSignalName("").Choices(), ", "))
 	}
-	return tool.Invalid("signal", "%q is not one of: TERM, INT, HUP, QUIT, KILL, USR1, USR2, STOP, CONT", tool.Clip(name))
+	return p.b.send(jobSignalName(name))
 }
 
 // Snapshot returns the current state. The error is corral's own failure to run the process, as an *Error where it is known.

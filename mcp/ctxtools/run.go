@@ -72,10 +72,7 @@ func (x *Suite) output(r *scriptRun, margins int) *artifact.Output {
 		Repo: r.repo, Runtime: r.runtime, Principal: r.caller.Principal, Persist: true, Secrets: x.Secrets,
 		View: artifact.View{Ends: margins},
 	}
-	if x.Outputs == nil {
-		return (*artifact.Store)(nil).Begin(o)
-	}
-	return x.Outputs.Begin(o)
+	return run.Begin(x.Outputs, o)
 }
 
 // capture returns a captured stream.

@@ -110,10 +110,7 @@ func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
 	case modeIntent:
 		o.View.Terms = a.Terms
 	}
-	if t.Outputs == nil {
-		return (*artifact.Store)(nil).Begin(o)
-	}
-	return t.Outputs.Begin(o)
+	return run.Begin(t.Outputs, o)
 }
 
 func (a *executeArgs) request(tool string, c tool.Caller) *job.Request {

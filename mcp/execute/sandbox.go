@@ -230,8 +230,5 @@ func (t *Sandbox) begin(r *job.Request, over func()) *artifact.Output {
 	o := artifact.BeginOptions{
 		Repo: r.Repo, Principal: r.Principal, Secrets: t.Secrets, View: artifact.View{Whole: t.limit(), Over: over},
 	}
-	if t.Outputs == nil {
-		return (*artifact.Store)(nil).Begin(o)
-	}
-	return t.Outputs.Begin(o)
+	return run.Begin(t.Outputs, o)
 }

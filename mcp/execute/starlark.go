@@ -153,7 +153,7 @@ func (a *starlarkArgs) time() time.Duration {
 // begin returns a capture of the output without storing or redacting it, because the output can contain nothing that was not
 // in the call. over is called when the job writes more than the interpreter permits.
 func (a *starlarkArgs) begin(r *job.Request, over func()) *artifact.Output {
-	return (*artifact.Store)(nil).Begin(artifact.BeginOptions{
+	return run.Begin(nil, artifact.BeginOptions{
 		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Plain: true,
 		View: artifact.View{Whole: a.bytes() + maxFailure, Over: over},
 	})

@@ -23,6 +23,14 @@ type Outputs interface {
 	Begin(o artifact.BeginOptions) *artifact.Output
 }
 
+// Begin begins a capture of a job's output. Without outputs, it has what o.View asks for, and nothing is stored.
+func Begin(outputs Outputs, o artifact.BeginOptions) *artifact.Output {
+	if outputs == nil {
+		return (*artifact.Store)(nil).Begin(o)
+	}
+	return outputs.Begin(o)
+}
+
 // Progress returns hooks that send progress to the client. They are empty if the client did not request progress, so
 // that no timer wakes up for it.
 func Progress(c tool.Caller) job.Hooks {
