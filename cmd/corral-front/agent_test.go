@@ -22,7 +22,8 @@ func (p *place) agentHost(t *testing.T, sections string) *host {
 // agentCall calls a tool whose reply is text, and returns the text.
 func (h *host) agentCall(tool string, arguments object) string {
 	h.t.Helper()
-	a := h.must("tools/call", object{"name": tool, "arguments": arguments})
+	timeout, _ := arguments["timeout"].(int) // the call may take as long
+	a := h.mustWithin(time.Duration(timeout)*time.Second, "tools/call", object{"name": tool, "arguments": arguments})
 	if len(a.Result.Content) != 1 || a.Result.Structured != nil {
 		h.t.Fatalf("%s: not one text: %+v", tool, a.Result)
 	}

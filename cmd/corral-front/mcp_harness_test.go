@@ -152,6 +152,12 @@ func (h *host) ask(method string, params any) (id int, answer <-chan *response) 
 // must sends a request whose answer must not be an error of the protocol.
 func (h *host) must(method string, params any) *response {
 	h.t.Helper()
+	return h.mustWithin(0, method, params)
+}
+
+// mustWithin is must for a request that may itself take a time.
+func (h *host) mustWithin(own time.Duration, method string, params any) *response {
+	h.t.Helper()
 	_, answer := h.ask(method, params)
 	select {
 	case a := <-answer:
@@ -162,7 +168,7 @@ func (h *host) must(method string, params any) *response {
 			h.t.Fatalf("%s: %+v", method, *a.Error)
 		}
 		return a
-	case <-time.After(sandboxtest.Slow(3 * time.Minute)):
+	case <-time.After(own + sandboxtest.Slow(3*time.Minute)):
 		h.t.Fatalf("%s: no answer", method)
 	}
 	return nil
