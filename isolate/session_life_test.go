@@ -143,3 +143,30 @@ func TestResumedProfile(t *testing.T) {
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
 	refusedAt(t, "the profile has changed", second(g.try(spec)), "profile", 0)
 }
+
+// TestResumedHome: a session that resumes a kept layer has the home directory and /tmp of the first one, if its jobs shared those.
+func TestResumedHome(t *testing.T) {
+	f := newFront(t)
+	f.repo = filepath.Join(sandboxtest.OpenDirIn(t, "/var/tmp"), "repo")
+	mkdir(t, f.repo, owner)
+	for _, share := range []bool{true, false} {
+		ss := f.session(job.SessionSpec{Workspace: job.Overlay, Share: share})
+		f.must(ss, "echo home >/home/job/made; echo tmp >/tmp/made; echo new >file")
+		want := "new\n"
+		if share {
+			want = "home\ntmp\nnew\n"
+		}
+		for range 2 {
+			if !f.close(ss, true) {
+				t.Fatal("the layer was not kept")
+			}
+			if got := f.must(ss, "cat /home/job/made /tmp/made file 2>/dev/null || :"); got != want {
+				t.Errorf("share %v: %q, want %q", share, got, want)
+			}
+		}
+		if got := f.must(ss, "stat -c %a /tmp; echo more >>/tmp/made; rmdir /tmp 2>/dev/null || echo stays"); got != "1777\nstays\n" {
+			t.Errorf("%q", got)
+		}
+		f.close(ss, false)
+	}
+}

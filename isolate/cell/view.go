@@ -121,11 +121,7 @@ func (a *assembly) makeShares() error {
 		if slices.ContainsFunc(shown, func(path string) bool { return directory.Within(path, d.target) }) {
 			continue
 		}
-		path := filepath.Join(a.layer.Path(), d.source)
-		if err := unix.Mkdir(path, d.mode); err != nil {
-			return &os.PathError{Op: "mkdir", Path: path, Err: err}
-		}
-		if err := setOwner(path, d.owner, d.mode); err != nil {
+		if err := a.layerDir().dirOf(d.owner, d.source, d.mode); err != nil {
 			return err
 		}
 		a.shares = append(a.shares, d.bindMount)

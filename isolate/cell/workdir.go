@@ -107,7 +107,10 @@ func forgetVolatile(path string) error {
 
 // ownedDir makes a directory of the layer that belongs to the session's user; missing parents are made for the jail's
 // root. On a layer that was kept the directory exists already.
-func (d layerDir) ownedDir(name string, mode uint32) error {
+func (d layerDir) ownedDir(name string, mode uint32) error { return d.dirOf(userOwner, name, mode) }
+
+// dirOf is ownedDir for a directory that belongs to owner, jailOwner or userOwner.
+func (d layerDir) dirOf(owner int, name string, mode uint32) error {
 	path := filepath.Join(d.path, name)
 	if err := d.makeParents(name); err != nil {
 		return err
@@ -118,7 +121,7 @@ func (d layerDir) ownedDir(name string, mode uint32) error {
 		}
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	return setOwner(path, userOwner, mode)
+	return setOwner(path, owner, mode)
 }
 
 // makeParents makes the parent directories of a path in the layer.

@@ -41,13 +41,15 @@ type keptLayer struct {
 	Dev       uint64 `json:"dev"`
 	Ino       uint64 `json:"ino"`
 	// ReadOnly is set if the repository was passed from a read-only mount: changes cannot be applied to it.
-	ReadOnly bool      `json:"readOnly,omitempty"`
-	Profile  string    `json:"profile"`
-	Opened   time.Time `json:"opened"`
-	Kept     time.Time `json:"kept"`
-	Disk     int64     `json:"disk"`
-	Inodes   int64     `json:"inodes"`
-	used     int64     // bytes used on the host's disk
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Share is set if the session's jobs shared the home directory and /tmp, which are on the layer.
+	Share   bool      `json:"share,omitempty"`
+	Profile string    `json:"profile"`
+	Opened  time.Time `json:"opened"`
+	Kept    time.Time `json:"kept"`
+	Disk    int64     `json:"disk"`
+	Inodes  int64     `json:"inodes"`
+	used    int64     // bytes used on the host's disk
 }
 
 func (k *keptLayer) info() job.Session {

@@ -190,10 +190,14 @@ func (m *Manager) resume(peer host.Peer, id string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	flags := uint32(wire.FlagOverlay | wire.OpenLasting)
+	if k.Share {
+		flags |= wire.OpenShare
+	}
 	ss := &Session{
 		m: m, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: m.Subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
-		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
+		spec: wire.Open{Flags: flags, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
 	}
 	if ss, err = m.start(ss, r); err != nil {
 		return nil, err
