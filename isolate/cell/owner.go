@@ -17,6 +17,9 @@ type Session struct {
 	Resumed   bool   // its layer was kept
 }
 
+// sharesNetwork reports whether the session's jobs share a network namespace: those that share their files.
+func (ss *Session) sharesNetwork() bool { return (ss.Share || ss.Root) && !ss.Import }
+
 // A Owner manages the layer of a session.
 type Owner interface {
 	// OpenLayer creates or reopens the layer, and mounts it at path.

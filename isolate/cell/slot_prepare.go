@@ -30,6 +30,15 @@ func (sl *Slot) preparation() inside.Prepare {
 	return p
 }
 
+// operation returns the init's operation that starts the slot's stub. The jobs of a session that share their files share the network
+// namespace of its jail as well, so that one of them can connect to a server that another one runs. The scanner, and corral's own programs in a session with a root of its own, have others.
+func (sl *Slot) operation() uint32 {
+	if ss := sl.jail.session; ss != nil && ss.sharesNetwork() && sl.user == 0 && !sl.plain {
+		return inside.AskNetSlot
+	}
+	return inside.AskSlot
+}
+
 // startStub makes the init start the slot's stub, in the slot's cgroup of the unified hierarchy if a process can be
 // created there. If the slot has a pidfd afterwards, there is a process, whatever the error.
 func (sl *Slot) startStub(p *inside.Prepare, profile string) error {
@@ -50,7 +59,7 @@ func (sl *Slot) startStub(p *inside.Prepare, profile string) error {
 		files = append(files, dir)
 	}
 	var failed error
-	f, err := sl.jail.init.ask(inside.AskSlot, func() { failed = sl.completeGroups(p, profile) }, files...)
+	f, err := sl.jail.init.ask(sl.operation(), func() { failed = sl.completeGroups(p, profile) }, files...)
 	if err == nil {
 		sl.pidfd, err = host.Pollable(f)
 	}

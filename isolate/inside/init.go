@@ -89,6 +89,8 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int, namespa
 	switch what {
 	case AskSlot:
 		fd, err = startStub(fds, null, namespaces)
+	case AskNetSlot:
+		fd, err = startStub(fds, null, namespaces&^unix.CLONE_NEWNET)
 	case AskOverlay:
 		fd, err = overlay(fds)
 	}

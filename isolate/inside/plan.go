@@ -364,6 +364,8 @@ const (
 	// AskSlot starts a stub. It comes with the stub's socket and, on a unified cgroup hierarchy, the job's cgroup
 	// directory. The answer has a pidfd of the stub.
 	AskSlot = iota
+	// AskNetSlot is AskSlot for a stub that stays in the init's network namespace, which the jobs of a session share.
+	AskNetSlot
 	// AskOverlay creates an overlay. It comes with two detached mounts: the lower directory, and a directory that
 	// contains upper and work. The answer has a detached mount of the overlay.
 	AskOverlay

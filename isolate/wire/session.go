@@ -16,7 +16,7 @@ const (
 	// OpenCheck asks whether the supervisor serves the session's repository to the client, without creating a session.
 	// The reply is a Closed, or a Result with the refusal.
 	OpenCheck
-	OpenShare // the jobs of a session without OpenRoot share the home directory and /tmp
+	OpenShare // the jobs of a session without OpenRoot share the home directory, /tmp and a loopback interface
 	openEnd
 )
 
