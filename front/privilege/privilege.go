@@ -4,6 +4,8 @@
 package privilege
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
 	"corral/isolate/client/embed"
@@ -23,4 +25,26 @@ func Drop() error {
 		return err
 	}
 	return who.Become()
+}
+
+// AsCaller runs open with the rights of the user who called sudo, so that a file or directory that the command line names is
+// opened as that user could open it without sudo: its content, or a part of it in an error, reaches that user. Without sudo
+// it runs open with this process's rights. A permission error gets a hint that says whose rights were missing. Only the
+// thread of open has the rights.
+func AsCaller(open func() error) error {
+	if os.Geteuid() != 0 {
+		return open()
+	}
+	caller, err := embed.Account("")
+	if err != nil {
+		return err
+	}
+	var opened error
+	if err := caller.Do(func() { opened = open() }); err != nil {
+		return err
+	}
+	if caller.UID != 0 && errors.Is(opened, os.ErrPermission) {
+		return fmt.Errorf("%w\nhint: it is opened as user %d, who called sudo, and must be readable for that user", opened, caller.UID)
+	}
+	return opened
 }

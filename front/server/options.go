@@ -44,7 +44,7 @@ type serving struct {
 // they are trusted for all later readings.
 func (s *serving) sources() []config.Source {
 	if s.from == nil {
-		s.from = config.FrontSources(os.Getenv, s.config)
+		s.from = settings.Sources(s.config)
 	}
 	return s.from
 }

@@ -1,9 +1,17 @@
 package settings
 
 import (
+	"os"
+
 	"corral/front/privilege"
 	"corral/internal/config"
 )
+
+// Sources returns the files that a front-end reads, see config.FrontSources. The one that the command line names is opened with
+// the rights of the user who called sudo.
+func Sources(named string) []config.Source {
+	return config.FrontSources(os.Getenv, named, privilege.AsCaller)
+}
 
 // Load reads the configuration from the files in from, and returns the paths of those that exist. Root opens them, drops
 // root, and parses them as another user.

@@ -94,7 +94,17 @@ func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 	}
 	owner := -1
 	for _, p := range paths {
-		f, uid, err := openState(p)
+		var f *os.File
+		var uid int
+		open := func() (err error) {
+			f, uid, err = openState(p)
+			return err
+		}
+		if named != "" { // otherwise the output of every user could be read through sudo
+			err = privilege.AsCaller(open)
+		} else {
+			err = open()
+		}
 		switch {
 		case errors.Is(err, os.ErrNotExist) && named == "":
 		case err != nil:

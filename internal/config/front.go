@@ -13,18 +13,28 @@ type Source struct {
 	Path     string
 	Optional bool // whether the file may be absent
 	Options  LoadOptions
+	// As runs the opening of the file with somebody's rights, and returns its error; nil is with this process's. A file that
+	// the command line names is opened with the rights of the user who reads the errors, even if this process is root.
+	As func(open func() error) error
 }
 
 // FrontSources returns the files that a front-end reads, in order: the operator's, the user's, and the one that the command line
 // names unless named is "". A front-end of root's reads no user's file: what root starts is governed by root. getenv is os.Getenv.
-func FrontSources(getenv func(string) string, named string) []Source {
-	return frontSources(getenv, named, os.Geteuid() == 0)
+// as is the As of the file that the command line names.
+func FrontSources(getenv func(string) string, named string, as func(open func() error) error) []Source {
+	sources := frontSources(getenv, named, os.Geteuid() == 0)
+	for i := range sources {
+		if sources[i].Path == named && named != DefaultPath {
+			sources[i].As = as
+		}
+	}
+	return sources
 }
 
 func frontSources(getenv func(string) string, named string, root bool) []Source {
-	sources := []Source{{DefaultPath, true, LoadOptions{Trusted: true}}}
+	sources := []Source{{Path: DefaultPath, Optional: true, Options: LoadOptions{Trusted: true}}}
 	if path := UserPath(getenv); path != "" && !root {
-		sources = append(sources, Source{path, true, LoadOptions{Own: true, Links: true, User: true}})
+		sources = append(sources, Source{Path: path, Optional: true, Options: LoadOptions{Own: true, Links: true, User: true}})
 	}
 	for i := range sources {
 		if sources[i].Path == named {
@@ -33,7 +43,7 @@ func frontSources(getenv func(string) string, named string, root bool) []Source 
 		}
 	}
 	if named != "" {
-		sources = append(sources, Source{named, false, LoadOptions{Links: !root}})
+		sources = append(sources, Source{Path: named, Options: LoadOptions{Links: !root}})
 	}
 	return sources
 }
@@ -67,7 +77,7 @@ type openFiles struct {
 func OpenFront(sources ...Source) (*Front, error) {
 	f := &Front{}
 	for _, s := range sources {
-		one, err := open(s)
+		one, err := s.open()
 		if err != nil {
 			_ = f.Close()
 			if errors.Is(err, os.ErrPermission) && s.Path == DefaultPath {
@@ -80,6 +90,18 @@ func OpenFront(sources ...Source) (*Front, error) {
 		}
 	}
 	return f, nil
+}
+
+// open opens s with the rights that it names.
+func (s Source) open() (one *openFiles, err error) {
+	if s.As == nil {
+		return open(s)
+	}
+	err = s.As(func() (err error) {
+		one, err = open(s)
+		return err
+	})
+	return one, err
 }
 
 func open(s Source) (*openFiles, error) {

@@ -16,13 +16,15 @@ import (
 )
 
 func TestFrontSources(t *testing.T) {
-	system := Source{DefaultPath, true, LoadOptions{Trusted: true}}
-	user := func(path string) Source { return Source{path, true, LoadOptions{Own: true, Links: true, User: true}} }
+	system := Source{Path: DefaultPath, Optional: true, Options: LoadOptions{Trusted: true}}
+	user := func(path string) Source {
+		return Source{Path: path, Optional: true, Options: LoadOptions{Own: true, Links: true, User: true}}
+	}
 	needed := func(s Source) Source {
 		s.Optional = false
 		return s
 	}
-	named := Source{"/x/c.yaml", false, LoadOptions{Links: true}}
+	named := Source{Path: "/x/c.yaml", Options: LoadOptions{Links: true}}
 	for _, tt := range []struct {
 		name, xdg, home, file string
 		root                  bool
@@ -139,7 +141,9 @@ func TestLoadFront(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	source := func(name string, optional bool) Source { return Source{path(name), optional, LoadOptions{Links: true}} }
+	source := func(name string, optional bool) Source {
+		return Source{Path: path(name), Optional: optional, Options: LoadOptions{Links: true}}
+	}
 	f, err := OpenFront(source("a", true), source("absent", true), source("link", true), source("dangling", true))
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +167,7 @@ func TestLoadFront(t *testing.T) {
 	if _, err := LoadFront(source("a", true), source("wrong", true)); !errors.As(err, &wrong) || wrong[0].File != path("wrong") {
 		t.Errorf("one file has a mistake: %v", err)
 	}
-	if _, err := LoadFront(Source{path("link"), true, LoadOptions{}}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+	if _, err := LoadFront(Source{Path: path("link"), Optional: true}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
 		t.Errorf("a forbidden link: %v", err)
 	}
 }

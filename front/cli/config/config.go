@@ -59,7 +59,7 @@ func Command(args []string) (int, error) {
 
 // sources returns the files that a front-end reads, or the one at path alone.
 func sources(path string) []config.Source {
-	all := config.FrontSources(os.Getenv, path)
+	all := settings.Sources(path)
 	if path == "" {
 		return all
 	}

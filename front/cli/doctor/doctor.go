@@ -52,7 +52,7 @@ func Command(args []string) (int, error) {
 	var settings *config.Front
 	var unopened error
 	if *runtimes {
-		settings, unopened = config.OpenFront(config.FrontSources(os.Getenv, "")...) // before root is dropped
+		settings, unopened = config.OpenFront(config.FrontSources(os.Getenv, "", nil)...) // before root is dropped
 	}
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.

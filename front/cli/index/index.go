@@ -65,7 +65,7 @@ func Command(args []string) (int, error) {
 		return code, err
 	}
 	// Files are opened before root is dropped, and parsed after.
-	files, err := config.OpenFront(config.FrontSources(os.Getenv, o.config)...)
+	files, err := config.OpenFront(settings.Sources(o.config)...)
 	if err != nil {
 		return cli.Failure, errors.Join(err, privilege.Drop())
 	}

@@ -67,13 +67,12 @@ func Command(args []string) (int, error) {
 }
 
 func (o *policyTest) run() (int, error) {
-	// Opened before root is dropped: root may name a file that only root can read.
 	input, err := openRequest(o.request)
 	if err != nil {
 		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	defer func() { _ = input.Close() }()
-	c, _, err := settings.Load(config.FrontSources(os.Getenv, o.file)) // drops root
+	c, _, err := settings.Load(settings.Sources(o.file)) // drops root
 	if err != nil {
 		return cli.Failure, err
 	}
@@ -105,11 +104,16 @@ func (o *policyTest) run() (int, error) {
 	return 0, nil
 }
 
-func openRequest(name string) (*os.File, error) {
+func openRequest(name string) (input *os.File, err error) {
 	if name == "-" {
 		return os.Stdin, nil
 	}
-	return os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
+	// Opened before root is dropped: root without sudo may name a file that only root can read.
+	err = privilege.AsCaller(func() (err error) {
+		input, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
+		return err
+	})
+	return input, err
 }
 
 // maxRequest bounds the arguments of a call, in bytes of JSON.

@@ -66,7 +66,7 @@ func Command(args []string) (int, error) {
 }
 
 func (o *options) list() (int, error) {
-	c, _, err := settings.Load(config.FrontSources(os.Getenv, o.file))
+	c, _, err := settings.Load(settings.Sources(o.file))
 	if err != nil {
 		return cli.Failure, err
 	}
@@ -131,7 +131,7 @@ func (o *options) served() []config.Repo {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	c, err := config.LoadFront(config.FrontSources(os.Getenv, "")...)
+	c, err := config.LoadFront(settings.Sources("")...)
 	if err != nil {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -167,7 +166,7 @@ type listed struct {
 }
 
 func (o *options) list() (int, error) {
-	c, _, err := settings.Load(config.FrontSources(os.Getenv, o.file))
+	c, _, err := settings.Load(settings.Sources(o.file))
 	if err != nil {
 		return cli.Failure, err
 	}
