@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"corral/front/state"
 	"corral/isolate/client"
@@ -17,8 +18,7 @@ import (
 type Connection struct {
 	dial   func() (*client.Client, error) // nil for an embedded supervisor, which cannot be restarted
 	finish func()                         // ends an embedded supervisor; nil for another
-	owners map[string]uint32              // required owner of each repository, by path
-	vet    func(repo string) error        // see client.Client.Vet
+	limits atomic.Pointer[restriction]    // see Restrict; nil restricts nothing
 
 	mu     sync.Mutex
 	client *client.Client // guarded by mu
@@ -43,7 +43,7 @@ func (s *Connection) Client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	next.Owners, next.Vet = s.owners, s.vet
+	next.Owner, next.Vet = s.owner, s.vet
 	_ = s.client.Close()
 	s.client = next
 	return next, nil

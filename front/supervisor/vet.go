@@ -10,13 +10,35 @@ import (
 	"corral/job"
 )
 
+// A restriction says which repositories requests may name.
+type restriction struct {
+	owners map[string]uint32       // required owner of each repository, by path
+	vet    func(repo string) error // see client.Client.Vet
+}
+
 // Restrict restricts requests to the repositories of the configuration, which must belong to the owners it names. Call it
-// before the first job.
+// before the first job. A later call replaces the restriction for the requests that come from then on.
 func (s *Connection) Restrict(c config.Config, files []string, log *slog.Logger) {
-	s.owners, s.vet = Owners(c.Repos), vetting(c, files, log)
+	s.limits.Store(&restriction{Owners(c.Repos), vetting(c, files, log)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.client.Owners, s.client.Vet = s.owners, s.vet
+	if s.client.Vet == nil { // a client that is in use reads the fields without a lock
+		s.client.Owner, s.client.Vet = s.owner, s.vet
+	}
+}
+
+func (s *Connection) owner(path string) (uid uint32, known bool) {
+	if r := s.limits.Load(); r != nil {
+		uid, known = r.owners[path]
+	}
+	return uid, known
+}
+
+func (s *Connection) vet(repo string) error {
+	if r := s.limits.Load(); r != nil {
+		return r.vet(repo)
+	}
+	return nil
 }
 
 // Owners returns the user that each repository must belong to, by path.
@@ -50,7 +72,16 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 	for path, why := range refused {
 		log.Warn("repository not served", "path", path, "reason", why)
 	}
+	served := map[string]bool{}
+	for _, r := range c.Repos {
+		served[r.Path] = true
+	}
 	return func(repo string) error {
+		if !served[repo] {
+			return &job.Refusal{
+				Step: "repo", Message: text.Quote(repo) + " is not served any more: the operator has removed it from the configuration",
+			}
+		}
 		if why := refused[repo]; why != nil {
 			return &job.Refusal{
 				Step: "repo", Message: fmt.Sprintf("%s is not served: %v", text.Quote(repo), why),

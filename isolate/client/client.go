@@ -32,9 +32,9 @@ type Client struct {
 	// Commons maps the path of each repository that is a worktree to the path of its common git directory, as passed to
 	// such a supervisor; used with ByPath. Set it before the first Run.
 	Commons map[string]string
-	// Owners maps a repository's path to the user that must own it; a path without an entry may have any owner. With
-	// ByPath the supervisor checks owners itself. Set it before the first Run.
-	Owners map[string]uint32
+	// Owner returns the user that must own a repository, by its path; with known false, or if Owner is nil, it may have any owner.
+	// With ByPath the supervisor checks owners itself. Set it before the first Run.
+	Owner func(path string) (uid uint32, known bool)
 	// Account is the account with whose rights root opens repositories; nil means this process's own. Set it before the
 	// first Run.
 	Account *directory.Account

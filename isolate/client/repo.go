@@ -27,7 +27,7 @@ func (c *Client) openRepo(path string) (*os.File, error) {
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	want, known := c.Owners[path]
+	want, known := c.owner(path)
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); known && (err != nil || st.Uid != want) {
 		dir.Close()
@@ -38,6 +38,14 @@ func (c *Client) openRepo(path string) (*os.File, error) {
 		}
 	}
 	return dir, nil
+}
+
+// owner returns the user that must own a repository, and false if anybody may.
+func (c *Client) owner(path string) (uid uint32, known bool) {
+	if c.Owner == nil {
+		return 0, false
+	}
+	return c.Owner(path)
 }
 
 func refuseRepo(path string, err error) error {

@@ -30,8 +30,8 @@ func TestOpenRepo(t *testing.T) {
 		none   bool   // nothing is opened
 	}{
 		{"one", &Client{}, "/repo", "", false},
-		{"the configured owner", &Client{Owners: map[string]uint32{top + "/repo": uid}}, "/repo", "", false},
-		{"another owner", &Client{Owners: map[string]uint32{top + "/repo": uid + 1}}, "/repo", "its entry in the configuration says", false},
+		{"the configured owner", &Client{Owner: owned(top+"/repo", uid)}, "/repo", "", false},
+		{"another owner", &Client{Owner: owned(top+"/repo", uid+1)}, "/repo", "its entry in the configuration says", false},
 		{"by its path", &Client{ByPath: true}, "/link", "", true},
 		{"a link", &Client{}, "/link", `link" is a symbolic link`, false},
 		{"through a link", &Client{}, "/link/x", `leads through the symbolic link "` + top + `/link"`, false},
@@ -54,4 +54,9 @@ func TestOpenRepo(t *testing.T) {
 			t.Errorf("%s: %v is not a refusal", tt.name, err)
 		}
 	}
+}
+
+// owned returns a Client.Owner that knows the owner of one path.
+func owned(path string, uid uint32) func(string) (uint32, bool) {
+	return func(of string) (uint32, bool) { return uid, of == path }
 }
