@@ -158,7 +158,7 @@ func (v *view) changes(r *job.Record, repo string) []string {
 	var parts []string
 	if c := r.Changes; c != nil {
 		n := len(c.Entries) + c.More
-		if v.seen.news(owner{v.caller.Principal, v.caller.Session}, repo, c) {
+		if v.root().seen.news(owner{v.caller.Principal, v.caller.Session}, repo, c) {
 			parts = append(parts, fmt.Sprintf("%s changed, not applied", answer.Counted(n, "file")))
 		}
 	} else if r.ChangesReason != "" {

@@ -18,7 +18,7 @@ import (
 // Group is the name that stands for all tools of this package, in lists of tools.
 const Group = "agent"
 
-// A Suite is what the tools share. Its fields must be set before the first call and not be changed afterwards.
+// A Suite is what the tools share. Its fields must be set before the first call and not be changed afterwards; see Renew.
 type Suite struct {
 	Scripts *ctxtools.Suite // runs and indexes
 	// Artifacts reads stored output; nil if none is stored.
@@ -32,6 +32,7 @@ type Suite struct {
 	// writes a patch there instead of listing. nil: there are no sessions to review.
 	Review func(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*Review, error)
 
+	first *Suite // see root; nil is this one
 	seen  seen
 	queue time.Duration // replaces queueTime in tests
 }
@@ -69,8 +70,23 @@ func Expand(list []string) []string {
 	return append(names, rest...)
 }
 
+// root returns the Suite that remembers what replies reported.
+func (x *Suite) root() *Suite {
+	if x.first != nil {
+		return x.first
+	}
+	return x
+}
+
+// Renew returns a Suite with other settings, which remembers what the replies of x reported. Calls in progress keep x.
+func (x *Suite) Renew(change func(*Suite)) *Suite {
+	n := &Suite{Scripts: x.Scripts, Artifacts: x.Artifacts, MaxTimeout: x.MaxTimeout, Reset: x.Reset, Review: x.Review, first: x.root(), queue: x.queue}
+	change(n)
+	return n
+}
+
 // End forgets a client session.
-func (x *Suite) End(principal, session string) { x.seen.end(owner{principal, session}) }
+func (x *Suite) End(principal, session string) { x.root().seen.end(owner{principal, session}) }
 
 // text returns a result of text alone.
 func text(s string) (tool.Result, error) {

@@ -92,7 +92,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		return failed(err)
 	}
 	t.begin()
-	b, err := t.jobs.find(ownerOf(tool.CallerOf(ctx)), a.ID)
+	b, err := t.root().jobs.find(ownerOf(tool.CallerOf(ctx)), a.ID)
 	if err != nil {
 		return failed(err)
 	}

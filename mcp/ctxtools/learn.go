@@ -54,7 +54,7 @@ func (x *Suite) runIndexTask(ctx context.Context, c *indexTask) (added index.Add
 	if len(c.sources) == 0 {
 		return added, nil
 	}
-	done, err := x.turns.Acquire(ctx, c.sources[0].Artifact)
+	done, err := x.root().turns.Acquire(ctx, c.sources[0].Artifact)
 	if err != nil {
 		return added, causeOr(ctx, err)
 	}
@@ -105,7 +105,7 @@ func (x *Suite) indexAndWait(ctx context.Context, c *indexTask) (index.Added, er
 	var left atomic.Bool // the caller no longer waits
 	var added index.Added
 	var err error
-	q, refused := x.pending.Run(ctx, c.base, func(ctx context.Context) {
+	q, refused := x.root().pending.Run(ctx, c.base, func(ctx context.Context) {
 		if added, err = x.runIndexTask(ctx, c); err != nil && left.Load() {
 			x.logUnindexed(ctx, c, err)
 		}
@@ -139,7 +139,7 @@ func (x *Suite) indexLater(ctx context.Context, ran *finishedRun, streams ...str
 	if err != nil {
 		return err
 	}
-	_, err = x.pending.Run(ctx, c.base, func(ctx context.Context) {
+	_, err = x.root().pending.Run(ctx, c.base, func(ctx context.Context) {
 		if _, err := x.runIndexTask(ctx, c); err != nil {
 			x.logUnindexed(ctx, c, err)
 		}
@@ -173,5 +173,5 @@ func (x *Suite) indexSource(ctx context.Context, repo, principal string, s index
 // found, at most settleTimeout.
 func (x *Suite) waitIndexed(ctx context.Context, b index.Base) {
 	x.begin()
-	x.pending.Wait(ctx, b)
+	x.root().pending.Wait(ctx, b)
 }

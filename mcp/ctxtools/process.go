@@ -75,11 +75,11 @@ func (p *Process) Cancel() {
 // it ends. ended reports that it had ended before; it is not listed then. The error is an *Error with code DENIED if the
 // principal, or all principals together, have their maximum of background jobs; the process runs on then.
 func (p *Process) Detach() (ended bool, err error) {
-	if err := p.x.jobs.add(p.b, cmp.Or(p.x.MaxBackground, DefaultMaxBackground), p.x.MaxBackgroundAll); err != nil {
+	if err := p.x.root().jobs.add(p.b, cmp.Or(p.x.MaxBackground, DefaultMaxBackground), p.x.MaxBackgroundAll); err != nil {
 		return false, err
 	}
 	if _, ended, _ = p.b.detach(false); ended {
-		p.x.jobs.forget(p.b)
+		p.x.root().jobs.forget(p.b)
 	}
 	return ended, nil
 }
@@ -125,7 +125,7 @@ func (p *Process) Learn(ctx context.Context) {
 func (x *Suite) Processes(c tool.Caller) []*Process {
 	x.begin()
 	var list []*Process
-	for _, b := range x.jobs.of(ownerOf(c)) {
+	for _, b := range x.root().jobs.of(ownerOf(c)) {
 		list = append(list, &Process{x, b})
 	}
 	return list
@@ -134,7 +134,7 @@ func (x *Suite) Processes(c tool.Caller) []*Process {
 // FindProcess returns the background job of the caller's session with this id. The error is an *Error with code NOT_FOUND.
 func (x *Suite) FindProcess(c tool.Caller, id string) (*Process, error) {
 	x.begin()
-	b, err := x.jobs.find(ownerOf(c), id)
+	b, err := x.root().jobs.find(ownerOf(c), id)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
 		return nil, ctx.Err()
 	}
 	ran := &finishedRun{r, record, out.Captured()}
-	x.sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
+	x.root().sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
 	return ran, nil
 }
 

@@ -194,7 +194,7 @@ func TestCtxSearchWaits(t *testing.T) {
 	x.begin()
 	busy, ended := make(chan struct{}), make(chan struct{})
 	base := index.Base{Repo: "app", Principal: "user:ada"}
-	if _, err := x.pending.Run(t.Context(), base, func(context.Context) { <-busy; close(ended) }); err != nil {
+	if _, err := x.root().pending.Run(t.Context(), base, func(context.Context) { <-busy; close(ended) }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(mcptest.AsUser(t.Context()), time.Millisecond)

@@ -18,7 +18,7 @@ import (
 // context-mode: they leave out arguments that only corral has, and arguments that only context-mode has are ignored. Only
 // standard output enters a caller's context; long output is indexed and can be searched.
 //
-// The fields must be set before the first call and not be changed afterwards. The owner must call Close.
+// The fields must be set before the first call and not be changed afterwards; see Renew. The owner must call Close.
 type Suite struct {
 	Engine    run.Engine
 	Outputs   Kept      // nil: nothing is stored, and so nothing can be indexed
@@ -41,6 +41,7 @@ type Suite struct {
 	Plain bool
 	Log   *slog.Logger // diagnostic log; nil discards
 
+	first   *Suite // see root; nil is this one
 	once    sync.Once
 	life    context.Context // of background jobs
 	end     context.CancelFunc
@@ -61,30 +62,52 @@ const (
 
 // begin initializes the unexported fields on first use.
 func (x *Suite) begin() {
-	x.once.Do(func() {
-		x.life, x.end = context.WithCancel(context.Background())
-		x.pending = backlog.New()
-		if x.Log == nil {
-			x.Log = slog.New(slog.DiscardHandler)
+	r := x.root()
+	r.once.Do(func() {
+		r.life, r.end = context.WithCancel(context.Background())
+		r.pending = backlog.New()
+		if r.Log == nil {
+			r.Log = slog.New(slog.DiscardHandler)
 		}
 	})
+}
+
+// root returns the Suite that has the background jobs, the indexing and the counts of x.
+func (x *Suite) root() *Suite {
+	if x.first != nil {
+		return x.first
+	}
+	return x
+}
+
+// Renew returns a Suite with other settings, which has the background jobs, the indexing and the counts of x. Calls in progress
+// keep x. The owner calls End and Close on either.
+func (x *Suite) Renew(change func(*Suite)) *Suite {
+	x.begin()
+	n := &Suite{
+		Engine: x.Engine, Outputs: x.Outputs, Knowledge: x.Knowledge, Repos: x.Repos, Paths: x.Paths, Repo: x.Repo, Secrets: x.Secrets,
+		Runtimes: x.Runtimes, BackgroundLife: x.BackgroundLife, MaxBackground: x.MaxBackground, MaxBackgroundAll: x.MaxBackgroundAll,
+		Plain: x.Plain, Log: x.root().Log, first: x.root(), patience: x.patience,
+	}
+	change(n)
+	return n
 }
 
 // End ends the background jobs of a client session and waits for them; afterwards the client can no longer read their
 // output. Options.Ended calls it.
 func (x *Suite) End(principal, session string) {
 	x.begin()
-	x.jobs.end(owner{principal, session})
-	x.sums.end(owner{principal, session})
+	x.root().jobs.end(owner{principal, session})
+	x.root().sums.end(owner{principal, session})
 }
 
 // Close ends all background jobs and waits for them, then waits for indexing in progress: less than ten
 // seconds, whatever the backlog.
 func (x *Suite) Close() {
 	x.begin()
-	x.end()
-	if !x.pending.Close(x.running.Wait) {
-		x.Log.Warn("stopping while output is still being indexed")
+	x.root().end()
+	if !x.root().pending.Close(x.root().running.Wait) {
+		x.root().Log.Warn("stopping while output is still being indexed")
 	}
 }
 

@@ -29,6 +29,6 @@ type countedTool struct {
 func (t *countedTool) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	r, err := t.Tool.Call(ctx, arguments)
 	c := tool.CallerOf(ctx)
-	t.x.sums.add(ownerOf(c), 1, 0, int64(len(r.Text)))
+	t.x.root().sums.add(ownerOf(c), 1, 0, int64(len(r.Text)))
 	return r, err
 }

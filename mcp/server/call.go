@@ -21,6 +21,7 @@ import (
 type call struct {
 	*message
 	caller tool.Caller
+	table  *table
 	noted  *calls.Call // nil unless the request is tools/call
 
 	result tool.Result
@@ -34,7 +35,7 @@ func (s *Server) call(ctx context.Context, k *call) reply {
 			return errorReply(k.id, err)
 		}
 	}
-	t := s.tools[k.tool]
+	t := k.table.tools[k.tool]
 	if t == nil || !t.in(k.caller.Tools) {
 		return errorReply(k.id, jsonrpc.Errorf(jsonrpc.CodeParams, "unknown tool %q", tool.Clip(k.tool)))
 	}
@@ -100,10 +101,10 @@ func (k *call) encode(response sdk.JSONRPCMessage, s *Server) reply {
 	case sdk.JSONRPCResponse:
 		switch result := r.Result.(type) {
 		case sdk.InitializeResult:
-			result.Instructions = s.instructions(k.caller.Tools)
+			result.Instructions = s.instructions(k.table, k.caller.Tools)
 			r.Result = result
 		case sdk.DiscoverResult:
-			result.Instructions = s.instructions(k.caller.Tools)
+			result.Instructions = s.instructions(k.table, k.caller.Tools)
 			r.Result = result
 		}
 		return encodeAny(k.id, r.Result)
@@ -145,7 +146,7 @@ func (k *call) begin(ctx context.Context, s *Server, at calls.Trace) context.Con
 		return ctx
 	}
 	span := "tools.unknown" // a fixed name, because clients may send any number of different ones
-	if t := s.tools[k.tool]; t != nil {
+	if t := k.table.tools[k.tool]; t != nil {
 		span = "tools." + t.span
 	}
 	k.noted = calls.Begin(s.tracer, calls.Start{
@@ -157,7 +158,7 @@ func (k *call) begin(ctx context.Context, s *Server, at calls.Trace) context.Con
 // refuseCall records a call that was refused before a tool was called, and returns answer.
 func (s *Server) refuseCall(ctx context.Context, m *message, c tool.Caller, answer []byte, code string) []byte {
 	if m.isCall() {
-		k := &call{message: m, caller: c, code: code}
+		k := &call{message: m, caller: c, table: s.now.Load(), code: code}
 		ctx = k.begin(ctx, s, calls.TraceOf(m.meta.trace, m.meta.state))
 		k.log(ctx, s.log, reply{data: answer})
 	}

@@ -207,7 +207,7 @@ func (h *web) postSession(w http.ResponseWriter, r *http.Request, c tool.Caller,
 		h.postSilent(w, m)
 		return
 	}
-	c.Session = s.key()
+	c.Session, c.Defaults = s.key(), &s.defaults
 	x.calls = &s.calls
 	x.serve(r.Context(), c, size)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
@@ -45,15 +46,22 @@ type Options struct {
 
 // A Server serves tools to any number of clients. Creating one starts nothing.
 type Server struct {
-	sdk      *sdkserver.MCPServer // serves initialize, ping, tools/list and server/discover, and refuses unknown methods
 	identity sdk.Implementation
-	tools    map[string]*registered // by each name, with and without dots
+	options  Options               // Tools and Unlisted are those of the start
+	now      atomic.Pointer[table] // see Replace
 	log      *slog.Logger
 	tracer   calls.Tracer // may be nil
 	ended    func(principal, session string)
 	about    func(names []string) string // may be nil
 	// drainTimeout is how long ServeStdio waits for calls after the end of the input.
 	answerTime time.Duration
+}
+
+// A table is the tools of a server between two calls of Replace.
+type table struct {
+	sdk     *sdkserver.MCPServer   // serves initialize, ping, tools/list and server/discover, and refuses unknown methods
+	tools   map[string]*registered // by each name, with and without dots
+	removed []string               // see tool.Caller
 }
 
 // A registered is a tool of the server.
@@ -70,7 +78,7 @@ type registered struct {
 // New returns a server. It panics if two tools share a name or a schema is not a JSON object: programming errors that
 // show at the first start.
 func New(o Options) *Server {
-	s := &Server{tools: map[string]*registered{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, about: o.Instructions, answerTime: drainTimeout}
+	s := &Server{options: o, log: o.Log, tracer: o.Tracer, ended: o.Ended, about: o.Instructions, answerTime: drainTimeout}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -78,22 +86,30 @@ func New(o Options) *Server {
 		s.ended = func(string, string) {}
 	}
 	s.identity = sdk.Implementation{Name: "corral", Version: o.Version, Title: "corral"}
-	s.sdk = sdkserver.NewMCPServer(s.identity.Name, s.identity.Version,
-		sdkserver.WithTitle(s.identity.Title),
-		sdkserver.WithToolCapabilities(false),
-		sdkserver.WithToolFilter(s.allowed),
-		// The tools that a principal may use do not change while the server runs.
-		sdkserver.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
-	for _, t := range o.Tools {
-		s.register(t, &o, false)
-	}
-	for _, t := range o.Unlisted {
-		s.register(t, &o, true)
-	}
+	s.Replace(o.Tools, o.Unlisted, nil)
 	return s
 }
 
-func (s *Server) register(t tool.Tool, o *Options, unlisted bool) {
+// Replace replaces the tools and the unlisted tools for the requests that come from now on. Calls in progress keep theirs. removed
+// are the ids of repositories that are not served any more. It panics as New does.
+func (s *Server) Replace(tools, unlisted []tool.Tool, removed []string) {
+	t := &table{tools: map[string]*registered{}, removed: removed}
+	t.sdk = sdkserver.NewMCPServer(s.identity.Name, s.identity.Version,
+		sdkserver.WithTitle(s.identity.Title),
+		sdkserver.WithToolCapabilities(false),
+		sdkserver.WithToolFilter(t.allowed),
+		// An operator seldom changes the tools of a principal. A client may show a list that is a minute old.
+		sdkserver.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
+	for _, one := range tools {
+		t.register(one, &s.options, false)
+	}
+	for _, one := range unlisted {
+		t.register(one, &s.options, true)
+	}
+	s.now.Store(t)
+}
+
+func (b *table) register(t tool.Tool, o *Options, unlisted bool) {
 	d := t.Definition()
 	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), keys: schemaKeys(d), unlisted: unlisted}
 	if d.TextOnly && !o.Structured {
@@ -106,12 +122,12 @@ func (s *Server) register(t tool.Tool, o *Options, unlisted bool) {
 		e.published = e.names[len(e.names)-1]
 	}
 	for _, name := range e.names {
-		if s.tools[name] != nil {
+		if b.tools[name] != nil {
 			panic("mcp: two tools are named " + name)
 		}
-		s.tools[name] = e
+		b.tools[name] = e
 	}
-	s.sdk.AddTool(sdk.Tool{
+	b.sdk.AddTool(sdk.Tool{
 		Name: e.published, Title: d.Title, Description: d.Description,
 		RawInputSchema: d.Input, RawOutputSchema: d.Output,
 		Annotations: annotations(&d),
@@ -161,9 +177,9 @@ func schemaKeys(d tool.Definition) []string {
 }
 
 // allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list.
-func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
+func (b *table) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
 	may := tool.CallerOf(ctx).Tools
-	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !s.tools[t.Name].listedTo(may) })
+	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !b.tools[t.Name].listedTo(may) })
 }
 
 // listedTo reports whether the tool is listed to callers that may use the tools of a list; nil is all.
@@ -175,12 +191,12 @@ func (t *registered) listedTo(may []string) bool {
 }
 
 // instructions returns the server's description for callers that may use the tools of a list; nil is all.
-func (s *Server) instructions(may []string) string {
+func (s *Server) instructions(b *table, may []string) string {
 	if s.about == nil {
 		return ""
 	}
 	var names []string
-	for name, t := range s.tools {
+	for name, t := range b.tools {
 		if name == t.names[0] && t.listedTo(may) {
 			names = append(names, name)
 		}
@@ -230,7 +246,9 @@ func (s *Server) answer(ctx context.Context, m *message, c tool.Caller, notify f
 	reports := &progress{token: m.meta.progress, send: notify}
 	at := calls.TraceOf(m.meta.trace, m.meta.state)
 	c.Progress, c.Trace, c.NoProgress = reports.report, at.ID, reports.token == nil
-	k := &call{message: m, caller: c}
+	b := s.now.Load()
+	c.Removed = b.removed
+	k := &call{message: m, caller: c, table: b}
 	ctx = k.begin(tool.WithCaller(ctx, c), s, at)
 	r := s.handle(ctx, k, notify)
 	reports.close()
@@ -254,7 +272,7 @@ func (s *Server) handle(ctx context.Context, k *call, notify func([]byte)) (r re
 		return s.call(ctx, k)
 	}
 	p := newPeer()
-	r = k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope()), s)
+	r = k.encode(k.table.sdk.HandleMessage(k.table.sdk.WithContext(ctx, p), k.envelope()), s)
 	for len(p.notes) > 0 {
 		notify(strictjson.Encode(<-p.notes))
 	}

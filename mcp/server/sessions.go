@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"corral/internal/calls"
+	"corral/mcp/tool"
 )
 
 // errSessionEnded is the cause of the contexts of a session that has ended.
@@ -21,6 +22,7 @@ type session struct {
 	principal string
 	version   string
 	calls     inflight
+	defaults  tool.Defaults
 	ctx       context.Context // ends with the session
 	end       context.CancelCauseFunc
 

@@ -43,6 +43,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 	if c.Session == "" {
 		c.Session = calls.RandomHex(16)
 	}
+	c.Defaults = &tool.Defaults{}
 	parent := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

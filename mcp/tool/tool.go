@@ -101,6 +101,10 @@ type Caller struct {
 	// Progress sends progress to the client if it requested that; never nil.
 	Progress   func(progress float64, message string)
 	NoProgress bool // the client requested no progress
+	// Removed are the ids of repositories that the server served, and does not any more.
+	Removed []string
+	// Defaults remembers the repositories of the session's calls that name none; nil remembers nothing.
+	Defaults *Defaults
 }
 
 // served returns the elements of repos that the caller may use; never nil.
@@ -119,8 +123,10 @@ func (c Caller) served(repos []string) []string {
 func (c Caller) Repo(repos []string, configured, purpose string) (string, error) {
 	served := c.served(repos)
 	switch {
+	case configured == "" && c.Defaults.get(purpose) != "":
+		return c.remembered(served, c.Defaults.get(purpose))
 	case configured == "" && len(served) > 0:
-		return served[0], nil
+		return c.Defaults.set(purpose, served[0]), nil
 	case configured != "" && slices.Contains(served, configured):
 		return configured, nil
 	}
@@ -133,8 +139,12 @@ func (c Caller) MayUse(repos []string, named string) error {
 	if slices.Contains(served, named) {
 		return nil
 	}
+	message := "Repository " + safe.Line(named, MaxShown) + " not found"
+	if slices.Contains(c.served(c.Removed), named) {
+		message += ": the operator has removed it from the configuration"
+	}
 	return &Error{
-		Code: CodeNotFound, Message: "Repository " + safe.Line(named, MaxShown) + " not found",
+		Code: CodeNotFound, Message: message,
 		Details: map[string]any{"repositories": served[:min(len(served), maxNamed)]},
 	}
 }
