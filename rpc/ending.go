@@ -87,6 +87,8 @@ func (p *process) denied(r *job.Record) *jsonrpc.Error {
 	d := &r.Decision
 	reasons := text.Line(strings.Join(d.Reasons, "; "), maxSaid)
 	switch {
+	case d.Rule == "repo" && p.removed:
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "cwd %s is not in a served repository: the operator has removed it from the configuration", quoted(text.Cut(p.dir, maxWord)))
 	case d.Rule == "repo":
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "cwd %s is not in a served repository", quoted(text.Cut(p.dir, maxWord)))
 	case p.hasNUL():

@@ -12,7 +12,7 @@ import (
 // exec serves command/exec.
 func (c *client) exec(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
-	l := &launch{family: f, engine: c.s.Engine, cap: defaultCap}
+	l := newLaunch(c.s, f)
 	l.readCommon(r, r.required("command"))
 	if raw := r.optional(f.id); raw != nil {
 		l.id, l.named = r.name(f.id, raw), true
@@ -57,7 +57,7 @@ func (c *client) exec(f *family, m *message) *jsonrpc.Error {
 	case profile:
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "`permissionProfile` is not supported: use `sandboxPolicy`")
 	}
-	if fault := c.s.apply(policy, &c.who, l); fault != nil {
+	if fault := l.apply(policy, &c.who); fault != nil {
 		return fault
 	}
 	return c.start(l, m)
@@ -66,7 +66,8 @@ func (c *client) exec(f *family, m *message) *jsonrpc.Error {
 // spawn serves process/spawn, which has no sandboxPolicy: the repository's settings apply.
 func (c *client) spawn(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
-	l := &launch{family: f, engine: c.s.Engine, cap: defaultCap, named: true}
+	l := newLaunch(c.s, f)
+	l.named = true
 	l.readCommon(r, r.required("command"))
 	l.id = r.name(f.id, r.required(f.id))
 	// Unlike elsewhere, null differs from an absent field: it disables the default.

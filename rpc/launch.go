@@ -13,14 +13,22 @@ import (
 type launch struct {
 	family  *family
 	request job.Request
+	access  *Access // for the whole request
 	engine  Engine
 	dir     string // absolute
+	removed bool   // dir is in a repository that is not served any more
 	id      string // the client's id of the process
 	named   bool   // id was given
 	stdin   bool   // input is streamed
 	stream  bool   // output is streamed
 	cap     int64  // maximum number of bytes of each stream that are forwarded or kept
 	tty     bool
+}
+
+// newLaunch returns a launch with the access of this moment.
+func newLaunch(s *Server, f *family) *launch {
+	a := s.access()
+	return &launch{family: f, access: a, engine: a.Engine, cap: defaultCap}
 }
 
 // readCommon reads the parameters that both methods have.

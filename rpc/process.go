@@ -34,7 +34,9 @@ type process struct {
 
 // start registers and runs a process for l. From then on the client can refer to it by its id.
 func (c *client) start(l *launch, m *message) *jsonrpc.Error {
-	c.fill(l)
+	if fault := c.fill(l); fault != nil {
+		return fault
+	}
 	l.request.ID = m.trace.ID
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	p := &process{launch: *l, c: c, requestID: m.id, cancel: cancel}
@@ -60,12 +62,23 @@ func (c *client) begin(f *family, m *message) *calls.Call {
 }
 
 // fill sets the fields of the request that the client does not choose.
-func (c *client) fill(l *launch) {
+func (c *client) fill(l *launch) *jsonrpc.Error {
+	who := c.who
+	if c.s.Current != nil {
+		var ok bool
+		if who, ok = c.s.Current(who); !ok {
+			return jsonrpc.Errorf(jsonrpc.CodeRequest, "the token of this connection has been revoked, or has expired: connect again with another one")
+		}
+	}
 	r := &l.request
 	r.Tool, r.Principal, r.Session = l.family.name, c.who.Principal, c.who.Session
 	// For a directory outside of every repository, Repo is "": the policy denies and logs the request.
-	repo, dir, _ := c.s.locate(&c.who, l.dir)
+	repo, dir, ok := l.access.locate(&who, l.dir)
+	if !ok {
+		_, _, l.removed = innermost(l.access.Removed, &who, l.dir)
+	}
 	r.Repo, r.Dir = repo.ID, dir
+	return nil
 }
 
 func (c *client) register(p *process) *jsonrpc.Error {

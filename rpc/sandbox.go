@@ -55,7 +55,7 @@ func (r *reader) policy() sandbox {
 }
 
 // apply sets up a launch as its sandboxPolicy says. It refuses a policy of which any part cannot be enforced.
-func (s *Server) apply(p sandbox, who *Caller, l *launch) *jsonrpc.Error {
+func (l *launch) apply(p sandbox, who *Caller) *jsonrpc.Error {
 	switch {
 	case p.network:
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network")
@@ -64,13 +64,13 @@ func (s *Server) apply(p sandbox, who *Caller, l *launch) *jsonrpc.Error {
 	}
 	switch p.kind {
 	case external:
-		return l.useMapped(s.External, p.kind)
+		return l.useMapped(l.access.External, p.kind)
 	case fullAccess:
-		return l.useMapped(s.FullAccess, p.kind)
+		return l.useMapped(l.access.FullAccess, p.kind)
 	case workspaceWrite:
 		workspace := job.Direct
 		l.request.Workspace, l.request.Protect = &workspace, job.ProtectAll
-		return s.checkWritable(p.writable, who, l.dir)
+		return l.checkWritable(p.writable, who)
 	}
 	workspace := job.ReadOnly
 	l.request.Workspace = &workspace
@@ -86,9 +86,9 @@ func (l *launch) useMapped(e Engine, kind string) *jsonrpc.Error {
 	return nil
 }
 
-// checkWritable refuses writable roots outside of the repository that contains dir, since no job can write there.
-func (s *Server) checkWritable(roots []string, who *Caller, dir string) *jsonrpc.Error {
-	repo, _, ok := s.locate(who, dir)
+// checkWritable refuses writable roots outside of the repository that contains the working directory, since no job can write there.
+func (l *launch) checkWritable(roots []string, who *Caller) *jsonrpc.Error {
+	repo, _, ok := l.access.locate(who, l.dir)
 	if !ok {
 		return nil // the policy refuses the request
 	}

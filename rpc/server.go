@@ -49,7 +49,7 @@ type Repo struct {
 	Path string // absolute and clean
 }
 
-// A Server serves clients. It must not be copied, and its fields must not be changed after the first call of Serve.
+// A Server serves clients. It must not be copied, and its fields must not be changed after the first call of Serve; see Replace.
 type Server struct {
 	Engine Engine
 	Repos  []Repo
@@ -74,14 +74,42 @@ type Server struct {
 	// Tracer receives each such call; nil disables it.
 	Tracer calls.Tracer
 
+	// Current returns a caller with what its principal may use now, and false if its credentials have been revoked. It is called
+	// before each process is started; nil lets callers keep what they had when they connected.
+	Current func(who Caller) (Caller, bool)
+
+	now       atomic.Pointer[Access]
 	held      shares       // the budget in use
 	processes atomic.Int64 // running processes of all connections
 }
 
+// An Access is what requests may use. It is replaced as a whole.
+type Access struct {
+	Engine               Engine
+	Repos                []Repo
+	Removed              []Repo // served earlier, for errors
+	FullAccess, External Engine
+}
+
+// Replace replaces the fields of s with the names of those in a for the requests that come from now on. Processes keep running.
+func (s *Server) Replace(a Access) { s.now.Store(&a) }
+
+// access returns what a request may use now.
+func (s *Server) access() *Access {
+	if a := s.now.Load(); a != nil {
+		return a
+	}
+	return &Access{Engine: s.Engine, Repos: s.Repos, FullAccess: s.FullAccess, External: s.External}
+}
+
 // locate returns the innermost repository that contains dir, and dir relative to it. It compares names only; the
 // supervisor checks that no symbolic link leads out of the repository.
-func (s *Server) locate(who *Caller, dir string) (repo Repo, relative string, ok bool) {
-	for _, r := range s.Repos {
+func (a *Access) locate(who *Caller, dir string) (repo Repo, relative string, ok bool) {
+	return innermost(a.Repos, who, dir)
+}
+
+func innermost(repos []Repo, who *Caller, dir string) (repo Repo, relative string, ok bool) {
+	for _, r := range repos {
 		if !who.mayUse(r.ID) || len(r.Path) < len(repo.Path) {
 			continue
 		}
