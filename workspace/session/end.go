@@ -139,6 +139,30 @@ func (k *Manager) Reset(principal, client, repo string) {
 	})
 }
 
+// Retire ends the sessions in a repository that is not served any more, given by its path, and returns their number. Sessions in
+// use are closed by their last user. Changes are kept for review, as when a session has been idle: if the repository is served
+// again, its clients get them back.
+func (k *Manager) Retire(repo string) int {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return 0
+	}
+	k.work.Add(1)
+	n, in := 0, func(id key) bool { return id.repo == repo }
+	for id := range k.all {
+		if in(id) {
+			n++
+			k.remember(id)
+		}
+	}
+	ended := k.removeMatching(in)
+	k.mu.Unlock()
+	defer k.work.Done()
+	k.endAll(ended)
+	return n
+}
+
 // endMatching ends the matching sessions, and forgets those that have ended before: no later session continues them.
 func (k *Manager) endMatching(match func(key) bool) {
 	k.mu.Lock()
