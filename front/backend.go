@@ -34,7 +34,7 @@ type Backend struct {
 	Sessions *session.Manager // the sessions of the server's clients
 
 	tracer *telemetry.Tracer // nil if no spans are exported
-	tools  *toolset          // nil before Tools
+	tools  *toolset          // nil before Tools; see Reload
 	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
 	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
 	ballast []byte
@@ -82,6 +82,21 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 	b.tools = newToolset(b.Options, rules, b.Sessions)
 	tools = b.tools.list(b.Options, rules)
 	return tools, b.tools.agentTools(b.Config), nil
+}
+
+// Reload returns tools as Tools does, which follow the repositories and rules of c. They share everything else with the tools of
+// before: the queue, sessions, background jobs and stores. Call it after Tools. An error changes nothing.
+func (b *Backend) Reload(c config.Config) (tools, agents []tool.Tool, err error) {
+	rules, err := settings.NewPolicy(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := rules.Check(); err != nil {
+		return nil, nil, err
+	}
+	t := b.tools.renew(c, rules) // b.tools stays: what Close and End need is common to all
+	tools = t.list(t.options, rules)
+	return tools, t.agentTools(c), nil
 }
 
 // Tracer returns the tracer of calls, a nil interface if there is none.

@@ -27,30 +27,53 @@ type toolset struct {
 	knowledge *store.Knowledge // nil if indexing is disabled
 	ctx       *ctxtools.Suite
 	agent     *agent.Suite
+	options   Options
+	sessions  *session.Manager
 }
 
 func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *toolset {
 	c := o.Config
-	t := &toolset{artifacts: store.NewArtifacts(c, o.Log, o.Supervisor.State)}
+	t := &toolset{artifacts: store.NewArtifacts(c, o.Log, o.Supervisor.State), options: o, sessions: sessions}
 	t.patches = patches.New(o.Supervisor, t.artifacts)
 	t.engine = &engine{Engine: job.Engine{
 		Policy: rules, Runner: o.Supervisor, Auditor: o.Supervisor,
 		Queue:    job.NewQueue(c.Runtime.MaxConcurrentJobs, c.Runtime.QueueLength, c.Runtime.QueueWait),
 		Sessions: sessions, Changes: t.patches.List,
-	}, shares: o.Shares}
+	}, shares: o.Shares, running: &sync.WaitGroup{}}
 	t.knowledge = store.NewKnowledge(c, o.Log, o.Supervisor.State, t.artifacts)
 	// Tools that search the knowledge base share this, runtime_query_output among them.
 	t.ctx = &ctxtools.Suite{Engine: t.engine, Outputs: t.artifacts, Plain: !c.Output.Redact, Log: o.Log}
 	if t.knowledge != nil { // a nil pointer in an interface is not nil
 		t.ctx.Knowledge = t.knowledge
 	}
-	look := &reviewer{c, sessions, o.Supervisor}
-	t.agent = &agent.Suite{Review: look.review, Scripts: t.ctx, Artifacts: t.artifacts, MaxTimeout: c.Runtime.MaxDuration, Reset: func(principal, client, repo string) {
-		if r, ok := c.Repo(repo); ok {
-			sessions.Reset(principal, client, r.Path)
-		}
-	}}
+	t.agent = &agent.Suite{Artifacts: t.artifacts}
+	t.govern(t.agent, c)
 	return t
+}
+
+// govern sets what the tools of package agent take from a configuration.
+func (t *toolset) govern(x *agent.Suite, c config.Config) {
+	look := &reviewer{c, t.sessions, t.options.Supervisor}
+	x.Review, x.Scripts, x.MaxTimeout = look.review, t.ctx, c.Runtime.MaxDuration
+	x.Reset = func(principal, client, repo string) {
+		if r, ok := c.Repo(repo); ok {
+			t.sessions.Reset(principal, client, r.Path)
+		}
+	}
+}
+
+// renew returns a toolset that follows other rules and repositories, and shares the rest with t: the queue, sessions, background
+// jobs and stores.
+func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
+	n := *t
+	e := &engine{Engine: t.engine.Engine, shares: t.engine.shares, running: t.engine.running}
+	e.Policy = rules
+	n.engine, n.options.Config = e, c
+	n.ctx = t.ctx.Renew(func(x *ctxtools.Suite) {
+		x.Engine, x.Repos, x.Paths, x.Secrets, x.Runtimes = e, nil, nil, nil, nil
+	})
+	n.agent = t.agent.Renew(func(x *agent.Suite) { n.govern(x, c) })
+	return &n
 }
 
 // list returns all tools that the configuration enables.
@@ -96,7 +119,7 @@ func (t *toolset) close() {
 type engine struct {
 	job.Engine
 	shares  func(principal string) bool // see Options; may be nil
-	running sync.WaitGroup
+	running *sync.WaitGroup
 }
 
 // Run implements run.Engine.

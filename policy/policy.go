@@ -96,6 +96,14 @@ type Policy struct {
 	environ   map[string]string
 }
 
+// Check returns what is wrong with the file of the operator's own rules, or nil.
+func (p *Policy) Check() error {
+	if f, ok := p.rules.Operator.(interface{ Check() error }); ok {
+		return f.Check()
+	}
+	return nil
+}
+
 // New returns the policy of rules, which must not be changed afterwards. The error lists everything that is wrong in
 // them.
 func New(rules Rules, installed Installed) (*Policy, error) {

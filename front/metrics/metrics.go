@@ -42,6 +42,9 @@ type Metrics struct {
 	callTime                     *prometheus.HistogramVec
 	queueTime, runTime           prometheus.Histogram
 
+	reloads  *prometheus.CounterVec
+	reloaded prometheus.Gauge
+
 	mu                    sync.Mutex       // held while a scrape sets the gauges and reads them
 	connections, sessions prometheus.Gauge // guarded by mu
 }
@@ -69,6 +72,8 @@ func New(o Options) *Metrics {
 		runTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "corral_job_run_seconds", Help: "Time that the programs of jobs ran.", Buckets: buckets(),
 		}),
+		reloads:     counters("corral_config_reloads_total", "Readings of the configuration on SIGHUP.", "outcome"),
+		reloaded:    gauge("corral_config_last_reload_successful", "Whether the last reading of the configuration was applied: 1 or 0."),
 		connections: gauge("corral_http_connections", "Open connections, that of the scrape included."),
 		sessions:    gauge("corral_http_sessions", "Open sessions of clients."),
 	}
@@ -79,9 +84,20 @@ func New(o Options) *Metrics {
 	build.Set(1)
 	start := gauge("corral_start_time_seconds", "When the server was started, in seconds since 1970.")
 	start.Set(float64(time.Now().UnixMilli()) / 1000)
+	m.reloaded.Set(1)
 	m.registry.MustRegister(m.calls, m.jobs, m.denials, m.limits, m.callTime, m.queueTime, m.runTime, m.connections, m.sessions,
-		build, start, &stored{o.Stored})
+		m.reloads, m.reloaded, build, start, &stored{o.Stored})
 	return m
+}
+
+// Reloaded records whether a configuration that was read again is applied.
+func (m *Metrics) Reloaded(ok bool) {
+	outcome, value := "failed", 0.0
+	if ok {
+		outcome, value = "applied", 1
+	}
+	m.reloads.WithLabelValues(outcome).Inc()
+	m.reloaded.Set(value)
 }
 
 // buckets returns the bounds of histograms in seconds: 1 ms to 17 min.

@@ -18,6 +18,7 @@ import (
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
+	"corral/rpc"
 )
 
 // alone returns a server of one repository whose supervisor has ended: all tools are listed, and none of them can run
@@ -64,6 +65,19 @@ func converse(t *testing.T, server *mcpserver.Server, messages ...string) []resp
 	}
 	return list
 }
+
+// exchange sends one message to the server after initializing it, and returns the answer.
+func exchange(t *testing.T, server *mcpserver.Server, message string) string {
+	t.Helper()
+	var out sandboxtest.Output
+	if err := server.ServeStdio(t.Context(), strings.NewReader(message+"\n"), &out, tool.Caller{Principal: "user:ada"}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// callerNamed returns a caller of the exec server that may use every repository.
+func callerNamed(principal string) rpc.Caller { return rpc.Caller{Principal: principal} }
 
 // good are arguments with which each tool runs a job.
 var good = map[string]object{

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +19,7 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/gate"
+	"corral/mcp/agent"
 	"corral/rpc"
 	"corral/rpc/transport"
 )
@@ -40,8 +43,9 @@ Usage: corral exec-server [--listen ADDRESS]... [--repo DIR]... [--config FILE] 
 
 Commands run in the directory in which the server was started, if it lies in a repository that is served, else in the
 first repository. The server writes its addresses to standard error. It ends on SIGTERM, and when its standard input ends
-if it serves that; all processes that it started end with it. SIGHUP reads the tokens again, and logs which other keys of
-the configuration were changed and need a restart.
+if it serves that; all processes that it started end with it. SIGHUP reads the configuration again: tokens, repositories
+and the rules for jobs apply to the processes that are started from then on; the log names other keys that were changed and
+need a restart. A faulty file changes nothing.
 
 Examples:
   corral exec-server --repo ~/src/app
@@ -82,7 +86,14 @@ func Exec(args []string) (int, error) {
 	if asked != nil {
 		e.options.Listen = asked
 	}
-	go s.reloads(ctx, hangups, e.tokens, b.Config)
+	r := s.newReloader(b, e.tokens)
+	r.prepare = func(c config.Config, removed []config.Repo) (commit func(), err error) {
+		a, err := execAccess(b, c)
+		a.Removed = execRepos(removed)
+		return func() { server.Replace(a) }, err
+	}
+	go r.run(ctx, hangups)
+	server.Current = e.currentCaller
 	server.Shared = e.shared()
 	defer e.close()
 	if err := e.open(); err != nil {
@@ -202,6 +213,23 @@ func execAuthenticate(t *tokens) func(token string) (rpc.Caller, bool) {
 		ok = ok && (c.Tools == nil || slices.Contains(c.Tools, "command_exec"))
 		return rpc.Caller{Principal: c.Principal, Repos: c.Repos}, ok
 	}
+}
+
+// currentCaller returns what the principal of a connection may use now, and false if its token has been revoked. Callers without a
+// token keep what they have.
+func (e *execListeners) currentCaller(who rpc.Caller) (rpc.Caller, bool) {
+	name, ok := strings.CutPrefix(who.Principal, tokenPrefix)
+	if !ok {
+		return who, true
+	}
+	now := config.At(time.Now())
+	for _, p := range e.tokens.current() {
+		if p.Name == name && (p.Expires == 0 || now < p.Expires) && (p.Tools == nil || slices.Contains(agent.Expand(p.Tools), "command_exec")) {
+			who.Repos = p.Repos
+			return who, true
+		}
+	}
+	return who, false
 }
 
 // serve serves all addresses until ctx ends, one of them fails, or the client on standard input disconnects; then all

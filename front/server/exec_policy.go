@@ -14,29 +14,35 @@ import (
 // newExecServer returns the server of corral exec-server. started is the directory in which the program was started.
 func newExecServer(b *front.Backend, started string) (*rpc.Server, error) {
 	c := b.Config
-	c.Runtime.MaxDuration = 0 // bounds one call of a tool, which a client waits for; a command may be an interactive shell
-	s := &rpc.Server{
-		Version: version.Version, Log: b.Log, Tracer: b.Tracer(), Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
-		Ended: b.Sessions.End,
-	}
-	for _, r := range c.Repos {
-		s.Repos = append(s.Repos, rpc.Repo{ID: r.ID, Path: r.Path})
-	}
-	engine, err := b.Engine(c)
+	a, err := execAccess(b, c)
 	if err != nil {
 		return nil, err
 	}
-	s.Engine = engine
-	if c.ExecServer.FullAccess == "" {
-		return s, nil
+	return &rpc.Server{
+		Version: version.Version, Log: b.Log, Tracer: b.Tracer(), Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
+		Ended: b.Sessions.End, Engine: a.Engine, Repos: a.Repos, FullAccess: a.FullAccess, External: a.External,
+	}, nil
+}
+
+// execAccess returns what clients may use by a configuration.
+func execAccess(b *front.Backend, c config.Config) (a rpc.Access, err error) {
+	c.Runtime.MaxDuration = 0 // bounds one call of a tool, which a client waits for; a command may be an interactive shell
+	a.Repos = execRepos(c.Repos)
+	if a.Engine, err = b.Engine(c); err != nil || c.ExecServer.FullAccess == "" {
+		return a, err
 	}
 	// A client that declares an external sandbox gets the same: corral is that sandbox.
 	full, err := b.Engine(withProfile(c, c.ExecServer.FullAccess))
-	if err != nil {
-		return nil, err
+	a.FullAccess, a.External = full, full
+	return a, err
+}
+
+func execRepos(list []config.Repo) []rpc.Repo {
+	var repos []rpc.Repo
+	for _, r := range list {
+		repos = append(repos, rpc.Repo{ID: r.ID, Path: r.Path})
 	}
-	s.FullAccess, s.External = full, full
-	return s, nil
+	return repos
 }
 
 // withProfile returns c with the profile for every repository, in place of the repository's own profile and workspace

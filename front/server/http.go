@@ -27,8 +27,8 @@ Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supe
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
-all its jobs. SIGHUP reads the tokens again, and logs which other keys of the configuration were changed and need a
-restart. It does not support TLS: for clients on other machines, use a reverse proxy that does.
+all its jobs. SIGHUP reads the configuration again: tokens, repositories and the rules for jobs apply to the calls that
+come from then on; the log names other keys that were changed and need a restart. A faulty file changes nothing. It does not support TLS: for clients on other machines, use a reverse proxy that does.
 
 Examples:
   corral serve --repo ~/src/app
@@ -63,7 +63,9 @@ func HTTP(args []string) (int, error) {
 		return cli.Failure, fmt.Errorf("--listen: %w", err)
 	}
 	t := s.tokensOf(b)
-	go s.reloads(ctx, hangups, t, b.Config)
+	r := s.newReloader(b, t)
+	r.prepare, r.report = s.replaceTools(b, server), s.metrics.Reloaded
+	go r.run(ctx, hangups)
 	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
 	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
 		Authenticate: authenticate(t), Ready: b.Supervisor.Ready, Metrics: s.metrics.Text,
@@ -99,7 +101,10 @@ func ownHosts(given string, bound net.Addr) []string {
 }
 
 // tokenPrincipal returns the principal of a token, as it is in requests and in the audit log.
-func tokenPrincipal(p config.Principal) string { return "token:" + p.Name }
+func tokenPrincipal(p config.Principal) string { return tokenPrefix + p.Name }
+
+// tokenPrefix is the beginning of the principals of tokens.
+const tokenPrefix = "token:"
 
 // authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
 func authenticate(t *tokens) func(token string) (tool.Caller, bool) {

@@ -38,6 +38,8 @@ type serving struct {
 	from []config.Source
 	// metrics counts the calls of a server over HTTP. newServer sets it, unless alone.
 	metrics *metrics.Metrics
+	// principals returns those of now; nil before the server is made. No request comes before that.
+	principals func() config.Principals
 }
 
 // sources returns the configuration files of the server. Its first call, before root is dropped, determines them and how far
@@ -117,6 +119,9 @@ func (s *serving) check(f *flag.FlagSet) error {
 // errNoTokens is returned if clients need a token and the configuration has none.
 var errNoTokens = errors.New("the configuration has no principal, so no client could connect\nhint: corral config token NAME makes a token")
 
+// errNoRepos is returned if neither the configuration nor the command line has a repository.
+var errNoRepos = errors.New("no repository to serve\nhint: use --repo DIR, or add a repository with corral repo add DIR")
+
 // only restricts c to the directories of the command line, if there are any. A directory that c lists has its settings;
 // another is served with its base name as id. It is an error if there is no repository to serve, or no principal
 // although clients need one.
@@ -126,7 +131,7 @@ func (s *serving) only(c *config.Config) error {
 	}
 	if s.repos == nil {
 		if len(c.Repos) == 0 {
-			return errors.New("no repository to serve\nhint: use --repo DIR, or add a repository with corral repo add DIR")
+			return errNoRepos
 		}
 		return nil
 	}

@@ -30,10 +30,12 @@ type tokens struct {
 
 // tokensOf returns the principals of a server's configuration, which it reads again from the same files.
 func (s *serving) tokensOf(b *front.Backend) *tokens {
-	return &tokens{
+	t := &tokens{
 		now: b.Config.Principals, after: time.Now(), log: b.Log,
 		read: func() (config.Config, error) { return config.LoadFront(s.sources()...) },
 	}
+	s.principals = t.current
+	return t
 }
 
 // authenticate returns the principal of a token that is valid now.
@@ -50,7 +52,7 @@ func (t *tokens) current() config.Principals {
 	if time.Since(t.after) < tokenInterval {
 		return t.now
 	}
-	if _, err := t.again(); err != nil {
+	if err := t.again(); err != nil {
 		if fault := err.Error(); fault != t.fault {
 			t.fault = fault
 			t.log.Error("the tokens could not be read again: those read before apply", "error", err)
@@ -59,19 +61,19 @@ func (t *tokens) current() config.Principals {
 	return t.now
 }
 
-// reload reads the files at once and returns the configuration. An error changes nothing.
-func (t *tokens) reload() (config.Config, error) {
+// set replaces the principals by those of a configuration that was read now.
+func (t *tokens) set(p config.Principals) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.again()
+	t.now, t.after, t.fault = p, time.Now(), ""
 }
 
 // again reads the files, and takes their principals unless they have a mistake. The caller holds t.mu.
-func (t *tokens) again() (config.Config, error) {
+func (t *tokens) again() error {
 	c, err := t.read()
 	t.after = time.Now()
 	if err == nil {
 		t.now, t.fault = c.Principals, ""
 	}
-	return c, err
+	return err
 }

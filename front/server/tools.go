@@ -36,11 +36,13 @@ func (s *serving) shares(c config.Config) func(principal string) bool {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(agent.Expand(names), func(name string) bool { return slices.Contains(agent.Names(), name) })
 	}
-	all, some := has(s.tools), map[string]bool{}
-	for _, p := range c.Principals {
-		some[tokenPrincipal(p)] = has(p.Tools)
+	s.principals = func() config.Principals { return c.Principals }
+	if has(s.tools) {
+		return func(string) bool { return true }
 	}
-	return func(principal string) bool { return all || some[principal] }
+	return func(principal string) bool {
+		return slices.ContainsFunc(s.principals(), func(p config.Principal) bool { return tokenPrincipal(p) == principal && has(p.Tools) })
+	}
 }
 
 // serveTools makes a back-end and an MCP server of it. The caller closes the back-end.
@@ -80,6 +82,17 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 		},
 		Log: b.Log, Tracer: tracer, Ended: b.End, Tools: tools, Unlisted: agents,
 	})
+}
+
+// replaceTools returns a function that makes server follow another configuration, see reloader.prepare.
+func (s *serving) replaceTools(b *front.Backend, server *mcpserver.Server) func(config.Config, []config.Repo) (func(), error) {
+	return func(c config.Config, removed []config.Repo) (commit func(), err error) {
+		tools, agents, err := b.Reload(c)
+		if err == nil {
+			tools, agents, err = s.chosen(tools, agents)
+		}
+		return func() { server.Replace(tools, agents, repoIDs(removed)) }, err
+	}
 }
 
 // published returns the names of all tools, by each name by which they can be called.

@@ -11,6 +11,17 @@ func Changed(a, b Config) []string {
 	return changed("", reflect.ValueOf(a), reflect.ValueOf(b))
 }
 
+// Live returns running with what a front-end that runs can take over from fresh: repositories, principals and the rules for jobs.
+// The other keys need a restart: objects that depend on them exist.
+func Live(running, fresh Config) Config {
+	c := running
+	c.Repos, c.Principals, c.Defaults, c.Ceilings, c.Profiles = fresh.Repos, fresh.Principals, fresh.Defaults, fresh.Ceilings, fresh.Profiles
+	c.Runtime = fresh.Runtime
+	r := running.Runtime // the queue of calls exists
+	c.Runtime.MaxConcurrentJobs, c.Runtime.QueueWait, c.Runtime.QueueLength = r.MaxConcurrentJobs, r.QueueWait, r.QueueLength
+	return c
+}
+
 func changed(prefix string, a, b reflect.Value) []string {
 	var keys []string
 	for i := range a.NumField() {

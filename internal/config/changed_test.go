@@ -23,3 +23,27 @@ func TestChanged(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestLive: repositories, principals and rules are taken over from a configuration that was read again, and no other key.
+func TestLive(t *testing.T) {
+	c := Default()
+	c.Repos = []Repo{{ID: "app", Path: "/srv/app"}}
+	c.Principals = Principals{{Name: "ci"}}
+	c.Defaults.PIDs++
+	c.Ceilings.PIDs = 9
+	c.Profiles = map[string]Profile{"x": {}}
+	c.Runtime = Runtime{Runtimes: []string{"shell"}, Rules: "/rules", MaxDuration: time.Second, MaxConcurrentJobs: 1, QueueWait: 1, QueueLength: 2}
+	c.HTTP.SessionIdle, c.Ctx.MaxBackground, c.Output.Keep = time.Second, 1, 1
+	live := Live(Default(), c)
+	want := []string{
+		"runtime.max_concurrent_jobs", "runtime.queue_wait", "runtime.queue_length", "output.keep", "http.session_idle", "ctx.max_background",
+	}
+	if got := Changed(live, c); !slices.Equal(got, want) {
+		t.Errorf("need a restart: %q, want %q", got, want)
+	}
+	for _, key := range []string{"repos", "principals", "defaults", "ceilings", "profiles", "runtime.enabled", "runtime.runtimes", "runtime.rules", "runtime.max_duration"} {
+		if !slices.Contains(Changed(Default(), live), key) {
+			t.Errorf("%s is not taken over", key)
+		}
+	}
+}
