@@ -12,14 +12,11 @@ import (
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 	"corral/mcp/agent"
-	"corral/mcp/ctxtools"
-	"corral/mcp/execute"
-	"corral/mcp/tool"
 )
 
 // TestDocuments: each tool's page documents every argument and reply key, and no others.
 func TestDocuments(t *testing.T) {
-	for _, tool := range append([]tool.Tool{&execute.Execute{}, &execute.QueryOutput{}, &execute.Sandbox{}, &execute.Starlark{}}, (&ctxtools.Suite{}).Tools()...) {
+	for _, tool := range listed() {
 		d := tool.Definition()
 		interfaces := filepath.Join(sandboxtest.ModuleRoot(t), "docs", "interfaces")
 		page, err := os.ReadFile(filepath.Join(interfaces, d.Name+".md"))

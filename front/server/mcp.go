@@ -21,10 +21,8 @@ const serverOptions = `  --repo DIR            serve this directory, with its ba
   --supervisor SOCKET   use the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
   --tool-names WORD     plain: runtime_execute, which hosts accept (default); dotted: sdl.runtime.execute. Calls may use
                         either
-  --tools NAME,...      serve only these tools (default: all that the configuration enables): runtime_execute,
-                        runtime_query_output, sandbox_exec, ctx_execute, ctx_execute_file, ctx_batch_execute,
-                        ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run; agent: run and the
-                        other tools that replace an agent's shell
+  --tools NAME,...      serve only these tools (default: all that the configuration enables; an error lists the names);
+                        agent stands for run and the other tools that replace an agent's shell
   --structured          send replies of the ctx_ tools as JSON (structuredContent) too, and publish its schemas; without
                         this, their text is the whole reply
   --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
