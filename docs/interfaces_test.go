@@ -12,22 +12,8 @@ import (
 	"corral/internal/test/example"
 )
 
-// lacks are the kinds of examples that a page does not have, with the reason.
-var lacks = map[string]map[string]string{
-	"runtime_query_output": {example.Timeout: "nothing is run"},
-	"ctx_jobs": {
-		example.Refused: "it has no arguments, and runs nothing that the policy could be against",
-		example.Timeout: "it looks into memory",
-		example.Error:   "a list may be empty, and that is all",
-	},
-	"ctx_stats": {
-		example.Refused: "nothing is run",
-		example.Timeout: "nothing is run",
-	},
-	"ctx_purge":  {example.Timeout: "nothing is run"},
-	"ctx_index":  {example.Timeout: "nothing is run"},
-	"ctx_search": {example.Timeout: "nothing is run"},
-}
+// without is the comment by which a page says that it has no examples of a kind, and why.
+var without = regexp.MustCompile(`(?m)^<!-- no example of ([a-z]+): .+ -->$`)
 
 // pages are those of interfaces but their list.
 func pages(t *testing.T) []string {
@@ -43,93 +29,48 @@ func pages(t *testing.T) []string {
 	return files
 }
 
-// TestKinds: each page has examples of each kind. That they are true is a test of cmd/corral-front.
+// TestKinds: each page has examples of each kind, or says why it has none. That they are true is a test of cmd/corral-front.
 func TestKinds(t *testing.T) {
-	known := map[string]bool{}
 	for _, file := range pages(t) {
 		page, err := example.Read(file, true)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		known[page.Name] = true
-		missing := page.Missing()
-		for _, kind := range missing {
-			if lacks[page.Name][kind] == "" {
-				t.Errorf("%s has no example of the kind %s", file, kind)
-			}
+		text := read(t, file)
+		var excused []string
+		for _, m := range without.FindAllStringSubmatch(text, -1) {
+			excused = append(excused, m[1])
 		}
-		for kind := range lacks[page.Name] {
-			if !slices.Contains(missing, kind) {
-				t.Errorf("%s has an example of the kind %s, which it is said not to have", file, kind)
-			}
+		missing := page.Missing()
+		slices.Sort(missing)
+		slices.Sort(excused)
+		if !slices.Equal(missing, excused) {
+			t.Errorf("%s has no examples of %q, and says so of %q (<!-- no example of KIND: REASON -->)", file, missing, excused)
 		}
 		for _, section := range []string{"Security", "Performance"} {
-			if text := read(t, file); !strings.Contains(text, "\n## "+section+"\n") {
+			if !strings.Contains(text, "\n## "+section+"\n") {
 				t.Errorf("%s has no section %s", file, section)
 			}
 		}
 	}
-	for name := range lacks {
-		if !known[name] {
-			t.Errorf("there is no page %s", name)
-		}
-	}
 }
 
-// TestTools: the README and the list of interfaces have a row for each page, with the same names, and the page on curl has
-// a line for each tool.
-func TestTools(t *testing.T) {
-	readme := read(t, "../README.md")
-	_, section, found := strings.Cut(readme, "\n## Tools\n")
-	if !found {
-		t.Fatal("README.md has no section Tools")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	table := toolRows(section, "docs/interfaces/")
-	list := toolRows(read(t, "interfaces/README.md"), "")
-	for page, names := range table {
-		if list[page] != names {
-			t.Errorf("%s: README.md calls it %q, interfaces/README.md %q", page, names, list[page])
-		}
-	}
+// TestCurl: the page on curl calls tools only that have a page.
+func TestCurl(t *testing.T) {
+	var names []string
 	for _, file := range pages(t) {
-		page := filepath.Base(file)
-		if table[page] == "" || list[page] == "" {
-			t.Errorf("no row leads to %s", file)
+		names = append(names, strings.FieldsFunc(row.FindStringSubmatch(read(t, file))[1], func(r rune) bool { return strings.ContainsRune("`, ", r) })...)
+	}
+	called := regexp.MustCompile(`(?m)^curl -sK corral.curl -d "\$CALL"'{"name":"([a-z_]+)"`).FindAllStringSubmatch(read(t, "how-to/call-the-tools-with-curl.md"), -1)
+	if len(called) == 0 {
+		t.Error("the page on curl calls no tool")
+	}
+	for _, m := range called {
+		if !slices.Contains(names, m[1]) {
+			t.Errorf("how-to/call-the-tools-with-curl.md calls %s: the tools are %q", m[1], names)
 		}
 	}
-	called := regexp.MustCompile(`(?m)^curl .*"name":"([a-z_]+)"`).FindAllStringSubmatch(read(t, "how-to/call-the-tools-with-curl.md"), -1)
-	for page, names := range table {
-		for name := range strings.FieldsSeq(names) {
-			// command/exec is not served over HTTP; a name with dots is another one of the same tool.
-			if strings.ContainsAny(name, "./") || slices.ContainsFunc(called, func(m []string) bool { return m[1] == name }) {
-				continue
-			}
-			t.Errorf("%s: how-to/call-the-tools-with-curl.md has no line that calls %s", page, name)
-		}
-	}
-}
-
-// toolRows are the rows of a table of tools: the names of each page.
-func toolRows(text, dir string) map[string]string {
-	rows := map[string]string{}
-	link := regexp.MustCompile(`\]\(` + regexp.QuoteMeta(dir) + `([a-z_.]+\.md)\)`)
-	name := regexp.MustCompile("`([a-z][A-Za-z_./]*)`")
-	for line := range strings.Lines(text) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 4 {
-			continue
-		}
-		m := link.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		for _, n := range name.FindAllStringSubmatch(cells[1]+cells[2], -1) {
-			rows[m[1]] = strings.TrimSpace(rows[m[1]] + " " + n[1])
-		}
-	}
-	return rows
 }
 
 // TestLinks: what a page links is there, and so is the heading.
