@@ -1,7 +1,10 @@
 package server
 
 import (
+	"errors"
 	"net/http"
+	"slices"
+	"time"
 
 	"corral/internal/gate"
 	"corral/mcp/tool"
@@ -21,4 +24,16 @@ func (d *door) caller(r *http.Request) (tool.Caller, bool) {
 	}
 	c, ok := d.authenticate(token)
 	return c, ok && c.Principal != ""
+}
+
+// recheckInterval is how long a stream or a call goes on with a token that is not accepted any more.
+const recheckInterval = 500 * time.Millisecond
+
+// errRevoked is the cause of the end of a stream or a call whose token is not accepted any more.
+var errRevoked = errors.New("the token was revoked or has expired, or its principal was changed")
+
+// stillAs reports whether r would still be served as c.
+func (d *door) stillAs(r *http.Request, c tool.Caller) bool {
+	now, ok := d.caller(r)
+	return ok && now.Principal == c.Principal && slices.Equal(now.Repos, c.Repos) && slices.Equal(now.Tools, c.Tools)
 }

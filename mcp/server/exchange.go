@@ -47,21 +47,28 @@ func (x *exchange) serve(ctx context.Context, c tool.Caller, size int) {
 			}
 		})
 	}()
-	r := x.wait(cancel, notes, answer)
+	r := x.wait(c, cancel, notes, answer)
 	x.calls.finish(x.id)
-	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errSessionEnded) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errRevoked):
+		x.revoked()
+		return
+	case errors.Is(cause, errCancelled) || errors.Is(cause, errSessionEnded):
 		x.silence()
 		return
 	}
 	x.send(r, c)
 }
 
-// wait sends notifications and comments until the response is there, and returns the response.
-func (x *exchange) wait(cancel context.CancelCauseFunc, notes <-chan []byte, answer <-chan reply) reply {
+// wait sends notifications and comments until the response is there, and returns the response. It cancels the call when the
+// client's token is not accepted any more.
+func (x *exchange) wait(c tool.Caller, cancel context.CancelCauseFunc, notes <-chan []byte, answer <-chan reply) reply {
 	// A client that accepts */*, such as curl, gets JSON.
 	streams := strings.Contains(strings.Join(x.r.Header.Values("Accept"), ","), "text/event-stream")
 	tick := time.NewTicker(keepAliveInterval)
 	defer tick.Stop()
+	recheck := time.NewTicker(recheckInterval)
+	defer recheck.Stop()
 	event := func(send func() error) {
 		if !streams {
 			return
@@ -76,6 +83,10 @@ func (x *exchange) wait(cancel context.CancelCauseFunc, notes <-chan []byte, ans
 			event(func() error { return x.out.event(note) })
 		case <-tick.C:
 			event(x.out.comment)
+		case <-recheck.C:
+			if !x.stillAs(x.r, c) {
+				cancel(errRevoked)
+			}
 		case r := <-answer:
 			for len(notes) > 0 {
 				note := <-notes
@@ -83,6 +94,13 @@ func (x *exchange) wait(cancel context.CancelCauseFunc, notes <-chan []byte, ans
 			}
 			return r
 		}
+	}
+}
+
+// revoked ends the HTTP response to a request whose token is not accepted any more. A stream just ends.
+func (x *exchange) revoked() {
+	if !x.out.opened {
+		x.unauthorized(x.w, x.r)
 	}
 }
 

@@ -25,7 +25,8 @@ const Path = "/mcp"
 // HTTPOptions configure the HTTP side of a Server.
 type HTTPOptions struct {
 	// Authenticate returns the Caller with a bearer token; Principal, Repos and Tools must be set, the other fields are
-	// ignored. It is required, is called concurrently, and should compare hashes so that its timing reveals nothing.
+	// ignored. It is required, is called concurrently, and should compare hashes so that its timing reveals nothing. It is
+	// called again while a call runs or a stream is open, which end when the token is not accepted any more.
 	Authenticate func(token string) (tool.Caller, bool)
 	// Hosts are accepted Host headers, with or without a port, besides those of the loopback interface.
 	Hosts []string
@@ -172,9 +173,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c, ok := h.caller(r)
 	if !ok {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="corral"`)
-		w.Header().Set("Connection", "close")
-		h.refuse(w, r, http.StatusUnauthorized, "a valid bearer token is required: Authorization: Bearer TOKEN")
+		h.unauthorized(w, r)
 		return
 	}
 	if !gate.Admit(r.Context(), c.Principal) {
@@ -238,6 +237,13 @@ func (h *web) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}, ", "))
 	writeEmpty(w, http.StatusNoContent)
 	return true
+}
+
+// unauthorized refuses a request without a valid token.
+func (h *web) unauthorized(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="corral"`)
+	w.Header().Set("Connection", "close")
+	h.refuse(w, r, http.StatusUnauthorized, "a valid bearer token is required: Authorization: Bearer TOKEN")
 }
 
 // refuse sends a JSON-RPC error with a null id, for a request whose body was not parsed, or that has no body.

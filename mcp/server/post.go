@@ -250,9 +250,16 @@ func (h *web) get(w http.ResponseWriter, r *http.Request, c tool.Caller) {
 	out := &events{w: w}
 	tick := time.NewTicker(keepAliveInterval)
 	defer tick.Stop()
-	for err := out.open(); err == nil; err = out.comment() {
+	recheck := time.NewTicker(recheckInterval)
+	defer recheck.Stop()
+	for err := out.open(); err == nil; {
 		select {
 		case <-tick.C:
+			err = out.comment()
+		case <-recheck.C:
+			if !h.stillAs(r, c) {
+				return
+			}
 		case <-r.Context().Done():
 			return
 		case <-s.ctx.Done():

@@ -8,7 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"corral/internal/gate"
 	"corral/rpc"
@@ -17,7 +21,8 @@ import (
 // WebOptions configure who is served over a WebSocket.
 type WebOptions struct {
 	// Authenticate returns the owner of a bearer token. It is required, must be safe for concurrent use, and should
-	// compare hashes to resist timing attacks.
+	// compare hashes to resist timing attacks. It is called again while a connection is open, which is closed when the token is
+	// not accepted any more or the principal may use other repositories.
 	Authenticate func(token string) (rpc.Caller, bool)
 	// Hosts are the accepted host names, with or without a port, in addition to those of the loopback interface.
 	Hosts []string
@@ -125,9 +130,42 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Log.DebugContext(r.Context(), "websocket upgrade failed", "principal", who.Principal, "error", err)
 		return
 	}
+	stop := h.recheck(conn, token, who)
 	err = h.serve(h.ctx, conn, who)
+	stop()
 	_ = conn.Close()
 	logEnd(h.Log, who.Principal, err)
+}
+
+// recheckInterval is how long a connection goes on with a token that is not accepted any more.
+const recheckInterval = 500 * time.Millisecond
+
+// recheck closes a connection when its token is not accepted any more, or its owner may use other repositories, until stop is
+// called. stop waits for a check in progress.
+func (h *web) recheck(conn *frameConn, token string, who rpc.Caller) (stop func()) {
+	ctx, cancel := context.WithCancel(h.ctx)
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		tick := time.NewTicker(recheckInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			now, ok := h.Authenticate(token)
+			if !ok || now.Principal != who.Principal || !slices.Equal(now.Repos, who.Repos) {
+				h.Log.InfoContext(ctx, "websocket closed: its token was revoked or has expired, or its principal was changed", "principal", who.Principal)
+				conn.close(websocket.StatusPolicyViolation, "the token is not accepted any more")
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		checks.Wait()
+	}
 }
 
 // health answers 200.
