@@ -176,8 +176,8 @@ func TestHTTP(t *testing.T) {
 
 		{"2026 call", "POST", echo, modern(), 200, `"resultType":"complete"`},
 		{"2026 call, a session is ignored", "POST", echo, modern("Mcp-Session-Id", "x"), 200, `"session":"token:a"`},
-		{"2026 call with a label", "POST", modernCall("echo", `"corral/workspace/session":"one",`), modern(), 200, `"session":"token:a/`},
-		{"2026 call with a label that is none", "POST", modernCall("echo", `"corral/workspace/session":{},`), modern(), 400, "-32602"},
+		{"2026 call with a label", "POST", modernCall("echo", `"corral/session":"one",`), modern(), 200, `"session":"token:a/`},
+		{"2026 call with a label that is none", "POST", modernCall("echo", `"corral/session":{},`), modern(), 400, "-32602"},
 		{"2026 call of a forbidden tool", "POST", modernCall("fails", ""), modern("Authorization", "Bearer b", "Mcp-Name", "fails"), 400, "unknown tool"},
 		{"2026 call with a dotted name", "POST", modernCall("sdl.echo", ""), modern("Mcp-Name", "sdl.echo"), 200, "complete"},
 		{
@@ -298,7 +298,7 @@ func TestSessionLabels(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, token := range []string{"a", "b"} {
-		for _, meta := range []string{"", `"corral/workspace/session":"one",`, `"corral/workspace/session":"two",`} {
+		for _, meta := range []string{"", `"corral/session":"one",`, `"corral/workspace/session":"two",`} {
 			k := key(token, meta)
 			if seen[k] || k != key(token, meta) || !strings.HasPrefix(k, "token:"+token) {
 				t.Errorf("%s %s: %s", token, meta, k)

@@ -22,7 +22,7 @@ const (
 
 const (
 	maxID    = 256 // bytes of an encoded request id
-	maxLabel = 256 // bytes of _meta["corral/workspace/session"]
+	maxLabel = 256 // bytes of _meta["corral/session"]
 )
 
 // dialect is the form of this protocol's messages.
@@ -57,7 +57,7 @@ type message struct {
 type meta struct {
 	progress json.RawMessage // progressToken; nil: no progress requested
 	version  string          // "io.modelcontextprotocol/protocolVersion"
-	session  string          // "corral/workspace/session"
+	session  string          // "corral/session"
 	trace    string          // "traceparent", not validated
 	state    string          // "tracestate", not validated
 	// capable is "io.modelcontextprotocol/clientCapabilities", nil if absent.
@@ -183,7 +183,7 @@ func (m *meta) read(raw json.RawMessage) *jsonrpc.Error {
 			m.version = jsonrpc.String(e.Value)
 		case sdk.MetaKeyClientCapabilities:
 			m.capable = e.Value
-		case "corral/workspace/session":
+		case "corral/session":
 			m.session = jsonrpc.String(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
 				return jsonrpc.Errorf(jsonrpc.CodeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)
