@@ -80,7 +80,10 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 	c, ids := o.Config, settings.RepoIDs(o.Config)
 	tools := []tool.Tool{
-		&execute.Execute{Engine: t.engine, Outputs: t.artifacts, Secrets: rules.Secrets(), Repos: ids},
+		&execute.Execute{
+			Engine: t.engine, Outputs: t.artifacts, Secrets: rules.Secrets(), Repos: ids, Timeouts: settings.Timeouts(c),
+			Paths: settings.PathsByID(c),
+		},
 		&execute.QueryOutput{Artifacts: t.patches, Repos: ids, Index: t.ctx.Fuzzy()},
 	}
 	if s := newSandbox(c, o.Single); s != nil {

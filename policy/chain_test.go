@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func TestChain(t *testing.T) {
 		{"no such runtime", func(rules *Rules, r *job.Request) {
 			rules.Runtimes, r.Runtime = append(rules.Runtimes, "cobol"), "cobol"
 		}, "runtime.allowed", `Runtime "cobol" is not in the allowed runtimes list: [python, shell, node, cobol]`},
+		{"a module as executable", with("pytest"), "executable.compatible", `Executable "pytest" is not compatible with runtime "python"`},
 		{"executable of another", with("node"), "executable.compatible", `Executable "node" is not compatible with runtime "python"`},
 		{"path of another", with("/usr/bin/node"), "executable.compatible", `Executable "/usr/bin/node" is not compatible with runtime "python"`},
 		{"a file of the repository", with("./python3"), "executable.compatible", `Executable "./python3" is not compatible with runtime "python"`},
@@ -138,5 +140,23 @@ func TestChain(t *testing.T) {
 				t.Errorf("%+v, want %s", d, tt.want)
 			}
 		})
+	}
+}
+
+// TestInsteadOf checks that the denial of a program that callers take for an executable names the form that works.
+func TestInsteadOf(t *testing.T) {
+	_, installed := toolchain(t, "python3", "bash", "node")
+	for executable, want := range map[string]string{
+		"pytest":          `Leave out executable and begin args with ["-m","pytest"], or use runtime "shell" with code "python3 -m pytest"`,
+		"/usr/bin/pytest": `Leave out executable and begin args with ["-m","pytest"], or use runtime "shell" with code "python3 -m pytest"`,
+		"npm":             `Use runtime "shell" with code "npm …"`,
+		"node":            "",
+	} {
+		r := request()
+		r.Executable = executable
+		d := decide(t, rules(), installed, r)
+		if got := strings.Join(d.Reasons[1:], "; "); got != want || d.Rule != "executable.compatible" {
+			t.Errorf("%s: %q, want %q", executable, got, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -20,10 +21,23 @@ func compatible(_ context.Context, c *chain) []string {
 	text := fmt.Sprintf("Executable %q is not compatible with runtime %q", name, c.r.Runtime)
 	switch {
 	case !c.runtime.Compatible(name):
-		return []string{text}
+		return append([]string{text}, c.insteadOf(name)...)
 	case strings.IndexByte(name, 0) >= 0, strings.Contains(name, "/") && !filepath.IsAbs(name):
 		// A path relative to the working directory would be a file of the repository.
 		return []string{text, "An executable must be a name or an absolute path"}
+	}
+	return nil
+}
+
+// insteadOf returns how a program that is none of the runtime's can be run, or nil if that is not known.
+func (c *chain) insteadOf(name string) []string {
+	command, args := job.ProgramNamed(name)
+	switch {
+	case args != nil && c.r.Runtime == "python":
+		words, _ := json.Marshal(args)
+		return []string{fmt.Sprintf("Leave out executable and begin args with %s, or use runtime \"shell\" with code %q", words, command)}
+	case command != "":
+		return []string{fmt.Sprintf("Use runtime \"shell\" with code %q", command)}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,23 @@ func RepoPaths(c config.Config) []string {
 		paths = append(paths, r.Path)
 	}
 	return paths
+}
+
+// PathsByID returns the paths of all repositories by id.
+func PathsByID(c config.Config) map[string]string {
+	paths := map[string]string{}
+	for _, r := range c.Repos {
+		paths[r.ID] = r.Path
+	}
+	return paths
+}
+
+// Timeouts returns execute.Execute.Timeouts: Config.Timeout by the id of a repository.
+func Timeouts(c config.Config) func(id string) (usual, longest time.Duration) {
+	return func(id string) (usual, longest time.Duration) {
+		r, _ := c.Repo(id)
+		return c.Timeout(r)
+	}
 }
 
 // Self returns the account of this process.

@@ -88,7 +88,7 @@ func TestErrors(t *testing.T) {
 		{"profile above the ceiling", v + "profiles: {a: {defaults: {pids: 9}}}\nceilings: {pids: 8}\n", "f:2:33: `pids`: 9 is above the ceiling of 8"},
 		{"profile above its ceiling", v + "profiles: {a: {defaults: {pids: 9}, ceilings: {pids: 8}}}\n", "f:2:33: `pids`: 9 is above the ceiling of 8"},
 		{"runtime above the ceiling", v + "runtime: {defaults: {pids: 9}}\nceilings: {pids: 8}\n", "f:2:28: `pids`: 9 is above the ceiling of 8"},
-		{"runtime above its duration", v + "runtime: {defaults: {timeout: 2m}}\n", "f:2:31: `timeout`: 2m0s is above the ceiling of 1m0s"},
+		{"runtime above its duration", v + "runtime: {defaults: {timeout: 12m}}\n", "f:2:31: `timeout`: 12m0s is above the ceiling of 10m0s"},
 		{"env as a list", v + "runtime: {env: [PATH]}\n", "f:2:16: `env`: must be a mapping (`key: value`), got a list"},
 		{"variable", v + "runtime: {env: {allow: [A-B]}}\n", "f:2:25: `allow`: must be a variable's name (letters, digits and underscores), got \"A-B\""},
 		{"variable, a digit", v + "runtime: {env: {allow: [1A]}}\n", "f:2:25: `allow`: must be a variable's name (letters, digits and underscores), got \"1A\""},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"time"
 
 	"corral/job"
 )
@@ -29,7 +30,7 @@ func (c Config) For(r Repo) Setting {
 		Syscalls:  floor.Syscalls,
 		Env:       slices.Clone(r.Env),
 	}
-	s.Defaults = r.Defaults.Or(c.profile(r.Profile).Defaults).Or(c.Runtime.Defaults).Or(c.Defaults).AtMost(s.Ceilings)
+	s.Defaults = c.defaults(r).AtMost(s.Ceilings)
 	if r.Env == nil {
 		s.Env = slices.Clone(c.Runtime.Env)
 	}
@@ -39,6 +40,24 @@ func (c Config) For(r Repo) Setting {
 		}
 	}
 	return s
+}
+
+// defaults returns the limits of a job in a repository that requests none, whatever the ceilings are; no field is zero.
+func (c Config) defaults(r Repo) job.Limits {
+	return r.Defaults.Or(c.profile(r.Profile).Defaults).Or(c.Runtime.Defaults).Or(c.Defaults)
+}
+
+// usualTimeout is the timeout of a call that requests none, where the configuration sets none.
+const usualTimeout = time.Minute
+
+// Timeout returns the timeout of a call of runtime_execute in a repository that requests none, and the longest that a call can
+// request.
+func (c Config) Timeout(r Repo) (usual, longest time.Duration) {
+	usual, longest = c.defaults(r).Wall, c.For(r).Ceilings.Wall
+	if usual == job.Unlimited {
+		usual = usualTimeout
+	}
+	return min(usual, longest), longest
 }
 
 // A Floor is what the supervisor enforces for every job in a repository, whatever a front-end requests.

@@ -80,13 +80,40 @@ runtime: {runtimes: [python, shell], env: {allow: [A]}, max_duration: 30s, defau
 // TestForDefaults: without any file, a job in a directory that the command line names has limits.
 func TestForDefaults(t *testing.T) {
 	s := Default().For(Repo{ID: "x", Path: "/x"})
-	if s.Defaults.Wall != time.Minute || s.Ceilings.Wall != time.Minute || s.Syscalls != "default" || len(s.Runtimes) != 17 || len(s.Env) != 0 {
+	if s.Defaults.Wall != 10*time.Minute || s.Ceilings.Wall != 10*time.Minute || s.Syscalls != "default" || len(s.Runtimes) != 17 || len(s.Env) != 0 {
 		t.Errorf("%+v", s)
 	}
 	for _, f := range s.Defaults.Fields() {
 		if *f.Value == 0 {
 			t.Errorf("no default for %s", f.Name)
 		}
+	}
+}
+
+// TestTimeout: a call that requests no timeout has the configured one, else a minute, and never more than the maximum.
+func TestTimeout(t *testing.T) {
+	for _, tt := range []struct {
+		name, file     string
+		usual, longest time.Duration
+	}{
+		{"nothing", "", time.Minute, 10 * time.Minute},
+		{"a lower maximum", "runtime: {max_duration: 20s}", 20 * time.Second, 20 * time.Second},
+		{"a ceiling", "ceilings: {timeout: 30s}", 30 * time.Second, 30 * time.Second},
+		{"of the file", "defaults: {timeout: 5m}", 5 * time.Minute, 10 * time.Minute},
+		{"of the runtimes", "defaults: {timeout: 5m}\nruntime: {defaults: {timeout: 3s}}", 3 * time.Second, 10 * time.Minute},
+		{"unlimited", "defaults: {timeout: unlimited}", time.Minute, 10 * time.Minute},
+	} {
+		c, err := parseOne("f", []byte("version: 1\n"+tt.file+"\n"), lookup)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if usual, longest := c.Timeout(Repo{Path: "/a"}); usual != tt.usual || longest != tt.longest {
+			t.Errorf("%s: %s and %s, want %s and %s", tt.name, usual, longest, tt.usual, tt.longest)
+		}
+	}
+	r := Repo{Path: "/a", Defaults: job.Limits{Wall: 7 * time.Second}, Ceilings: job.Limits{Wall: 9 * time.Second}}
+	if usual, longest := Default().Timeout(r); usual != 7*time.Second || longest != 9*time.Second {
+		t.Errorf("of the repository: %s and %s", usual, longest)
 	}
 }
 

@@ -18,12 +18,12 @@ type Runtime struct {
 	Env []string `yaml:"env.allow" form:"variable" without:"none"` // nil is none
 	// Variables of one runtime's jobs, by runtime and name. `env` must allow their names, or calls of the runtime are denied.
 	RuntimeEnv map[string]map[string]string `yaml:"runtime_env" names:"language variable" form:"value" without:"none"`
-	// Maximum duration of one call; also the default for calls that request none.
-	MaxDuration time.Duration `yaml:"max_duration" min:"100ms" max:"10m" default:"1m"`
+	// Maximum duration of one call. A call of `runtime_execute` without a timeout has that of `defaults` or, if that is unset, 1m.
+	MaxDuration time.Duration `yaml:"max_duration" min:"100ms" max:"10m" default:"10m"`
 	// Maximum number of calls that run at once.
 	MaxConcurrentJobs int `yaml:"max_concurrent_jobs" min:"1" max:"65536" default:"8"`
 	// How long a further call waits for a running one to end.
-	QueueWait time.Duration `yaml:"queue_wait" form:"wait" min:"0" max:"10m" default:"0"` // 0 does not wait
+	QueueWait time.Duration `yaml:"queue_wait" form:"wait" min:"0" max:"10m" default:"30s"` // 0 does not wait
 	// Maximum number of waiting calls.
 	QueueLength int `yaml:"queue_length" min:"1" max:"10000" default:"64"`
 	// File of rules in Starlark, which can deny requests and lower limits.

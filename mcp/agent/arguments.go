@@ -3,8 +3,6 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
-	"path"
-	"strings"
 
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
@@ -50,26 +48,4 @@ func rename(raw json.RawMessage, names []string) json.RawMessage {
 	}
 	b.WriteByte('}')
 	return b.Bytes()
-}
-
-// inRepo returns a path relative to the repository, "" for the repository itself. p may be absolute; root is the repository's
-// path, "" if it is not known. argument is the name for errors.
-func inRepo(root, argument, p string) (string, error) {
-	clean := path.Clean(p)
-	if path.IsAbs(p) && root != "" {
-		rest, ok := strings.CutPrefix(clean+"/", strings.TrimSuffix(path.Clean(root), "/")+"/")
-		if !ok {
-			return "", tool.Invalid(argument, "%q is outside the repository, %s: use a path in it, or a relative one", tool.Clip(p), tool.Clean(root))
-		}
-		clean = path.Clean(rest)
-	}
-	switch {
-	case path.IsAbs(clean):
-		return "", tool.Invalid(argument, "%q must be relative to the repository", tool.Clip(p))
-	case clean == "..", strings.HasPrefix(clean, "../"):
-		return "", tool.Invalid(argument, "%q is outside the repository", tool.Clip(p))
-	case clean == ".":
-		return "", nil
-	}
-	return clean, nil
 }

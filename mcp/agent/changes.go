@@ -59,7 +59,7 @@ func (t *Changes) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return failed(err)
 	}
-	dir, err := inRepo(t.Scripts.Paths[repo], "path", a.Path)
+	dir, err := tool.InRepo(t.Scripts.Paths[repo], "path", a.Path)
 	if err != nil {
 		return failed(err)
 	}

@@ -96,7 +96,7 @@ func (t *Run) script(ctx context.Context, a *runArgs) (ctxtools.Script, error) {
 	if err != nil {
 		return ctxtools.Script{}, err
 	}
-	dir, err := inRepo(t.Scripts.Paths[repo], "cwd", a.Dir)
+	dir, err := tool.InRepo(t.Scripts.Paths[repo], "cwd", a.Dir)
 	if err != nil {
 		return ctxtools.Script{}, err
 	}

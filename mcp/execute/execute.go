@@ -3,12 +3,14 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"corral/internal/strictjson"
 	"corral/job"
 	"corral/mcp/run"
 	"corral/mcp/tool"
@@ -22,7 +24,18 @@ type Execute struct {
 	Repos   []string    // ids of the served repositories
 	// Secrets are values redacted from replies and artifacts: those of environment variables that jobs can have.
 	Secrets []string
+	// Timeouts returns the timeout of a call in a repository that requests none, and the longest that a call can request; nil
+	// stands for DefaultTimeout and MaxTimeout.
+	Timeouts func(repo string) (usual, longest time.Duration)
+	// Paths are the repositories' paths by id, for absolute directories. A repository without one accepts relative ones only.
+	Paths map[string]string
 }
+
+// Timeouts of runtime_execute.
+const (
+	DefaultTimeout = time.Minute
+	MaxTimeout     = 10 * time.Minute
+)
 
 // Output modes.
 const (
@@ -40,7 +53,8 @@ type executeArgs struct {
 	Code       string      `arg:"code,max=1MiB,bytes,nonul"`
 	Stdin      string      `arg:"stdin,max=512KiB,bytes"`
 	Dir        string      `arg:"relativeCwd,max=4096,nonul" default:"." about:"relative to the repository"`
-	Timeout    *int        `arg:"timeoutMs,min=100,max=600000" about:"default: the configured maximum"`
+	Anywhere   string      `arg:"cwd,hidden,max=4096,nonul" also:"working_directory"`
+	Timeout    *int        `arg:"timeoutMs,min=100,max=600000" also:"timeout" default:"60000"`
 	Terms      []string    `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"for summary and intent; in either case"`
 	Lines      int         `arg:"maxResponseLines,min=10,max=1000" default:"100" about:"for summary"`
 	Persist    bool        `arg:"persistOutput" default:"true" about:"for runtime_query_output"`
@@ -50,14 +64,29 @@ type executeArgs struct {
 // A runtimeName is the name of a runtime.
 type runtimeName string
 
-// Choices implements Choices.
+// Choices implements tool.Choices.
 func (runtimeName) Choices() []string { return job.Runtimes() }
+
+// Named implements tool.Named.
+func (runtimeName) Named(name string) string { return cmp.Or(job.RuntimeNamed(name), name) }
+
+// Hint implements tool.Named.
+func (runtimeName) Hint(name string) string {
+	command, args := job.ProgramNamed(name)
+	switch {
+	case args != nil:
+		return fmt.Sprintf("To run %s, use runtime \"python\" with args %s, or runtime \"shell\" with code %q", tool.Clip(name), strictjson.Encode(args), command)
+	case command != "":
+		return fmt.Sprintf("To run %s, use runtime \"shell\" with code %q", tool.Clip(name), command)
+	}
+	return ""
+}
 
 const executeDescription = `Run code or a program in a sandbox on one repository, without network. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
 
 Give code, or only args for the runtime's executable. Shell commands: runtime "shell" with code.
 
-outputMode minimal: status, exit code and counts; for builds and tests. summary: first and last lines. intent: excerpts around queryTerms. runtime_query_output reads the rest.
+outputMode minimal: status, exit code, counts, and up to 4 KB of output (of more, the first and last lines). summary: maxResponseLines lines. intent: excerpts around queryTerms. runtime_query_output reads the rest.
 
 status: success, failure (see exitCode, signal, limit, message), timeout, cancelled, denied (see policyDecision.deniedReasons; only "Concurrency limit reached" is worth repeating). Secrets in output become [REDACTED:...].`
 
@@ -67,9 +96,40 @@ func (t *Execute) Name() string { return "runtime_execute" }
 // Definition implements Tool.
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Dotted: "sdl.runtime.execute", Title: "Run code in a sandbox", Description: executeDescription,
-		Input: tool.InputSchema(executeArgs{}, tool.Strict, nil), Output: tool.ReplyOutline[executeReply](),
+		Name: t.Name(), Dotted: executeDotted, Title: "Run code in a sandbox", Description: executeDescription,
+		Input: tool.InputSchema(executeArgs{}, tool.Strict, t.publishTimeouts), Output: tool.ReplyOutline[executeReply](),
 		Destructive: true,
+	}
+}
+
+// executeDotted is the tool's name with dots.
+const executeDotted = "sdl.runtime.execute"
+
+// timeouts returns what Timeouts does.
+func (t *Execute) timeouts(repo string) (usual, longest time.Duration) {
+	if t.Timeouts == nil {
+		return DefaultTimeout, MaxTimeout
+	}
+	usual, longest = t.Timeouts(repo)
+	return usual, min(longest, MaxTimeout)
+}
+
+// publishTimeouts writes the timeouts of the served repositories into the schema. A default that is not the same everywhere is
+// left out.
+func (t *Execute) publishTimeouts(s *tool.Schema) {
+	p := s.Property("timeoutMs")
+	for n, id := range t.Repos {
+		usual, longest := t.timeouts(id)
+		ms, top := int(usual.Milliseconds()), int(longest.Milliseconds())
+		switch {
+		case n == 0:
+			p.Default, p.Maximum = ms, &top
+		case p.Default != ms:
+			p.Default = nil
+		}
+		if top > *p.Maximum {
+			p.Maximum = &top
+		}
 	}
 }
 
@@ -86,7 +146,10 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err := caller.MayUse(t.Repos, a.Repo); err != nil {
 		return tool.Result{}, err
 	}
-	request := a.request(t.Name(), caller)
+	request, err := t.request(a, caller)
+	if err != nil {
+		return tool.Result{}, err
+	}
 	out := t.begin(a, request)
 	record, err := t.Engine.Run(ctx, request, out, run.Progress(caller))
 	if err != nil {
@@ -96,7 +159,7 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	reply := &executeReply{Status: status, Exit: end, Outcome: *about}
 	captured := out.Captured()
 	reply.Capture(captured)
-	showOutput(reply, captured, a.Mode)
+	showOutput(reply, captured, a.Mode, caller.Called != executeDotted)
 	return tool.Result{Structured: reply, Text: summarize(reply), IsError: record.Status == job.Denied}, nil
 }
 
@@ -109,14 +172,26 @@ func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
 		o.View = artifact.View{Lines: a.Lines, Terms: a.Terms, Fallback: true}
 	case modeIntent:
 		o.View.Terms = a.Terms
+	case modeMinimal:
+		o.View.Ends = maxShort / 2
 	}
 	return run.Begin(t.Outputs, o)
 }
 
-func (a *executeArgs) request(tool string, c tool.Caller) *job.Request {
+func (t *Execute) request(a *executeArgs, c tool.Caller) (*job.Request, error) {
+	usual, _ := t.timeouts(a.Repo)
 	r := &job.Request{
-		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: a.Repo, Runtime: string(a.Runtime),
-		Executable: a.Executable, Args: a.Args, Stdin: a.Stdin, Dir: a.Dir,
+		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: a.Repo, Runtime: string(a.Runtime),
+		Executable: a.Executable, Args: a.Args, Stdin: a.Stdin, Dir: a.Dir, Usual: job.Limits{Wall: usual},
+	}
+	if a.Anywhere != "" {
+		if a.Dir != "." {
+			return nil, tool.Invalid("cwd", "means the same as relativeCwd, which is given as well")
+		}
+		var err error
+		if r.Dir, err = tool.InRepo(t.Paths[a.Repo], "cwd", a.Anywhere); err != nil {
+			return nil, err
+		}
 	}
 	if a.Timeout != nil {
 		r.Limits.Wall = time.Duration(*a.Timeout) * time.Millisecond
@@ -124,15 +199,19 @@ func (a *executeArgs) request(tool string, c tool.Caller) *job.Request {
 	if a.Code != "" {
 		r.Code = &a.Code
 	}
-	return r
+	return r, nil
 }
 
-// showOutput adds the output that the mode has.
-func showOutput(r *executeReply, c artifact.Captured, mode string) {
+// showOutput adds the output that the mode has. text adds to the counts of mode minimal also the output or, if that is long, its ends.
+func showOutput(r *executeReply, c artifact.Captured, mode string, text bool) {
 	switch mode {
 	case modeMinimal:
 		lines, bytes := c.Stdout.Lines+c.Stderr.Lines, c.Stdout.Bytes+c.Stderr.Bytes
 		r.OutputLines, r.OutputBytes = &lines, &bytes
+		if text && r.Status != job.Denied {
+			stdout, stderr := short(&c.Stdout, &c.Stderr)
+			r.Stdout, r.Stderr = &stdout, &stderr
+		}
 	case modeSummary:
 		r.StdoutSummary, r.StderrSummary = &c.Stdout.Summary, &c.Stderr.Summary
 		if len(c.Excerpts) > 0 {
@@ -167,8 +246,10 @@ func summarize(r *executeReply) string {
 type executeReply struct {
 	Status job.Status `json:"status" enum:"success,failure,timeout,cancelled,denied"`
 	run.Exit
-	OutputLines   *int64     `json:"outputLines,omitempty"`   // mode minimal: lines of both streams
-	OutputBytes   *int64     `json:"outputBytes,omitempty"`   // mode minimal: bytes of both streams
+	OutputLines   *int64     `json:"outputLines,omitempty"` // mode minimal: lines of both streams
+	OutputBytes   *int64     `json:"outputBytes,omitempty"` // mode minimal: bytes of both streams
+	Stdout        *string    `json:"stdout,omitempty"`      // mode minimal, undotted name: whole if both streams are short, else first and last lines
+	Stderr        *string    `json:"stderr,omitempty"`
 	StdoutSummary *string    `json:"stdoutSummary,omitempty"` // mode summary: head and tail
 	StderrSummary *string    `json:"stderrSummary,omitempty"` // mode summary: tail
 	Excerpts      *[]Excerpt `json:"excerpts,omitempty"`      // modes summary and intent: around what matches queryTerms

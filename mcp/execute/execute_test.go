@@ -22,7 +22,49 @@ import (
 func executeTool(f *mcptest.FakeRunner, s *artifact.Store) *Execute {
 	return &Execute{
 		Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f},
-		Outputs: s, Repos: []string{"app", "other"},
+		Outputs: s, Repos: []string{"app", "other"}, Paths: map[string]string{"app": "/srv/app"},
+	}
+}
+
+// TestExecuteWords: other words for the same are accepted, and absolute directories of the repository.
+func TestExecuteWords(t *testing.T) {
+	for _, tt := range []struct{ arguments, runtime, dir string }{
+		{`"runtime":"javascript"`, "node", "."},
+		{`"runtime":"Bash","cwd":"sub"`, "shell", "sub"},
+		{`"runtime":"py","working_directory":"/srv/app/sub/"`, "python", "sub"},
+		{`"runtime":"python3","cwd":"/srv/app"`, "python", ""},
+		{`"runtime":"shell","relativeCwd":"sub","timeout":2000`, "shell", "sub"},
+	} {
+		f := mcptest.NewFakeRunner()
+		mcptest.CallTool(t, mcptest.AsUser(t.Context()), executeTool(f, nil), `{"repoId":"app","code":"x",`+tt.arguments+`}`)
+		if r := f.Request; r == nil || r.Runtime != tt.runtime || r.Dir != tt.dir {
+			t.Errorf("%s: %+v", tt.arguments, r)
+		} else if strings.Contains(tt.arguments, "timeout") && r.Limits.Wall != 2*time.Second {
+			t.Errorf("%s: %s", tt.arguments, r.Limits.Wall)
+		}
+	}
+}
+
+// TestExecuteTimeouts: the schema has the operator's timeouts, and a call without one has that of its repository.
+func TestExecuteTimeouts(t *testing.T) {
+	f := mcptest.NewFakeRunner()
+	e := executeTool(f, nil)
+	e.Timeouts = func(id string) (usual, longest time.Duration) {
+		if id == "other" {
+			return 5 * time.Second, 30 * time.Second
+		}
+		return time.Minute, 2 * time.Minute
+	}
+	if got := string(e.Definition().Input); !strings.Contains(got, `"timeoutMs":{"type":"integer","minimum":100,"maximum":120000}`) {
+		t.Errorf("two repositories: %s", got)
+	}
+	mcptest.CallTool(t, mcptest.AsUser(t.Context()), e, `{"repoId":"other","runtime":"shell","code":"x"}`)
+	if f.Request.Usual.Wall != 5*time.Second {
+		t.Errorf("%+v", f.Request.Usual)
+	}
+	e.Repos = []string{"other"}
+	if got := string(e.Definition().Input); !strings.Contains(got, `"timeoutMs":{"type":"integer","default":5000,"minimum":100,"maximum":30000}`) {
+		t.Errorf("one repository: %s", got)
 	}
 }
 
@@ -35,13 +77,13 @@ func TestExecuteRequest(t *testing.T) {
 	want := &job.Request{
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s1", ID: strings.Repeat("ab", 16), Repo: "app",
 		Runtime: "python", Executable: "python3", Args: []string{"a", "b"}, Code: &code, Stdin: "in", Dir: "sub",
-		Limits: job.Limits{Wall: 2500 * time.Millisecond},
+		Limits: job.Limits{Wall: 2500 * time.Millisecond}, Usual: job.Limits{Wall: time.Minute},
 	}
 	if !reflect.DeepEqual(f.Request, want) || f.Stdin != "in" {
 		t.Errorf("got %+v, %q", f.Request, f.Stdin)
 	}
 	mcptest.CallTool(t, mcptest.AsUser(t.Context()), executeTool(f, nil), `{"repoId":"app","runtime":"go","args":["version"],"code":""}`)
-	if r := f.Request; r.Code != nil || r.Dir != "." || r.Limits != (job.Limits{}) {
+	if r := f.Request; r.Code != nil || r.Dir != "." || r.Limits != (job.Limits{}) || r.Usual.Wall != time.Minute {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -55,7 +97,16 @@ func TestExecuteErrors(t *testing.T) {
 		{`{"repoId":"app","code":"x"}`, tool.CodeInvalid, "runtime", "required"},
 		{`{"repoId":"","runtime":"shell","code":"x"}`, tool.CodeInvalid, "repoId", "the minimum is 1"},
 		{`{"repoId":"` + long[:129] + `","runtime":"shell","code":"x"}`, tool.CodeInvalid, "repoId", "the maximum is 128"},
-		{`{"repoId":"app","runtime":"bash","code":"x"}`, tool.CodeInvalid, "runtime", "is not one of: node, typescript"},
+		{`{"repoId":"app","runtime":"cobol","code":"x"}`, tool.CodeInvalid, "runtime", "is not one of: node, typescript"},
+		{`{"repoId":"app","runtime":"pyton","code":"x"}`, tool.CodeInvalid, "runtime", `(did you mean "python"?)`},
+		{`{"repoId":"app","runtime":"pytest","code":"x"}`, tool.CodeInvalid, "runtime", `use runtime "python" with args ["-m","pytest"], or runtime "shell" with code "python3 -m pytest"`},
+		{`{"repoId":"app","runtime":"npm","code":"x"}`, tool.CodeInvalid, "runtime", `use runtime "shell" with code "npm …"`},
+		{`{"repoId":"app","runtime":"shell","code":"x","cwd":"/etc"}`, tool.CodeInvalid, "cwd", `"/etc" is outside the repository, /srv/app`},
+		{`{"repoId":"app","runtime":"shell","code":"x","cwd":"../x"}`, tool.CodeInvalid, "cwd", `"../x" is outside the repository`},
+		{`{"repoId":"app","runtime":"shell","code":"x","cwd":"a","working_directory":"b"}`, tool.CodeInvalid, "working_directory", "means the same as cwd"},
+		{`{"repoId":"app","runtime":"shell","code":"x","cwd":"a","relativeCwd":"b"}`, tool.CodeInvalid, "cwd", "means the same as relativeCwd"},
+		{`{"repoId":"app","runtime":"shell","code":"x","timeoutMs":500,"timeout":500}`, tool.CodeInvalid, "timeout", "means the same as timeoutMs"},
+		{`{"repoId":"app","runtime":"shell","code":"x","timeout":30}`, tool.CodeInvalid, "timeout", "30 is out of range: 100 to 600000"},
 		{`{"repoId":"app","runtime":"shell"}`, tool.CodeInvalid, "code", "code or args is required"},
 		{`{"repoId":"app","runtime":"shell","args":[]}`, tool.CodeInvalid, "code", "code or args is required"},
 		{`{"repoId":"app","runtime":"python","executable":"python3","code":""}`, tool.CodeInvalid, "code", "code or args is required"},
@@ -195,7 +246,7 @@ func TestExecuteReplies(t *testing.T) {
 // TestReplyKeys: the keys of a reply, in order.
 func TestReplyKeys(t *testing.T) {
 	for mode, want := range map[string][]string{
-		"minimal": {"outputLines", "outputBytes"},
+		"minimal": {"outputLines", "outputBytes", "stdout", "stderr"},
 		"summary": {"stdoutSummary", "stderrSummary", "excerpts"},
 		"intent":  {"excerpts"},
 	} {

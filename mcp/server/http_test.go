@@ -298,7 +298,7 @@ func TestSessionLabels(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, token := range []string{"a", "b"} {
-		for _, meta := range []string{"", `"corral/session":"one",`, `"corral/workspace/session":"two",`} {
+		for _, meta := range []string{"", `"corral/session":"one",`, `"corral/session":"two",`} {
 			k := key(token, meta)
 			if seen[k] || k != key(token, meta) || !strings.HasPrefix(k, "token:"+token) {
 				t.Errorf("%s %s: %s", token, meta, k)

@@ -245,7 +245,7 @@ type reply struct {
 func (s *Server) answer(ctx context.Context, m *message, c tool.Caller, notify func([]byte)) reply {
 	reports := &progress{token: m.meta.progress, send: notify}
 	at := calls.TraceOf(m.meta.trace, m.meta.state)
-	c.Progress, c.Trace, c.NoProgress = reports.report, at.ID, reports.token == nil
+	c.Progress, c.Trace, c.NoProgress, c.Called = reports.report, at.ID, reports.token == nil, m.tool
 	b := s.now.Load()
 	c.Removed = b.removed
 	k := &call{message: m, caller: c, table: b}

@@ -23,8 +23,8 @@ type Mode int
 const (
 	// Strict rejects unknown keys. null is a value of the wrong type, because an absent argument is to be left out.
 	Strict Mode = iota
-	// Lenient is for tools whose callers send more than the schema has. Unknown keys are ignored, null means that the argument
-	// is absent, and a string is accepted for a number, a boolean or a list of one: "400", "true", "a query".
+	// Lenient is for tools whose callers send more than the schema has. Unknown keys are ignored (Unknown names them), null means
+	// that the argument is absent, and a string is accepted for a number, a boolean or a list of one: "400", "true", "a query".
 	Lenient
 	// Unchecked rejects unknown keys, but checks no bounds: the tool does, in words of its own. null means that the argument
 	// is absent. A number that is out of range becomes the maximum, or the minimum less one.
@@ -57,12 +57,15 @@ func Decode(raw json.RawMessage, into any, mode Mode) error {
 		return Invalid("", "not valid JSON")
 	}
 	v := reflect.ValueOf(into).Elem()
-	d := decoder{mode}
+	d := decoder{mode: mode}
 	return d.object(raw, "", argumentsOf(v.Type()), v)
 }
 
 // A decoder decodes arguments in one mode.
-type decoder struct{ mode Mode }
+type decoder struct {
+	mode    Mode
+	ignored *[]string // receives a sentence for each unknown key that is ignored; may be nil
+}
 
 // converts reports whether strings are accepted for values of other types.
 func (d decoder) converts() bool { return d.mode == Lenient || d.mode == Tolerant }
@@ -77,15 +80,18 @@ func (d decoder) object(raw json.RawMessage, prefix string, list []argument, int
 	}
 	seen := make([]bool, len(list))
 	for _, e := range strictjson.Entries(raw) {
-		n := slices.IndexFunc(list, func(a argument) bool { return a.name == e.Key })
-		if n < 0 && d.mode == Lenient {
+		n := slices.IndexFunc(list, func(a argument) bool { return a.means(e.Key) })
+		switch {
+		case n < 0 && d.mode == Lenient:
+			d.ignore(prefix, e.Key, list)
 			continue
-		}
-		if n < 0 {
+		case n < 0:
 			return unknown(prefix, e.Key, list)
 		}
 		name := prefix + e.Key
-		if seen[n] {
+		if seen[n] && e.Key != list[n].name {
+			return Invalid(name, "means the same as %s, which is given as well", list[n].name)
+		} else if seen[n] {
 			return Invalid(name, "duplicate key")
 		}
 		if Kind(e.Value) == "null" && d.mode != Strict && !list[n].noNull {
@@ -102,15 +108,6 @@ func (d decoder) object(raw json.RawMessage, prefix string, list []argument, int
 		}
 	}
 	return nil
-}
-
-// unknown returns the error for an unknown key, with the name of the argument that was probably meant.
-func unknown(prefix, key string, list []argument) *Error {
-	message := fmt.Sprintf("unknown argument %q", prefix+Clip(key))
-	if near := suggest(key, list); near != "" {
-		message += fmt.Sprintf(": did you mean %q?", prefix+near)
-	}
-	return &Error{Code: CodeInvalid, Message: message, Details: map[string]any{"argument": prefix + Clip(key)}}
 }
 
 // Clip returns s cut to maxShown bytes.
@@ -157,6 +154,9 @@ func (d decoder) string(a *argument, name string, raw json.RawMessage, into refl
 		return Invalid(name, "contains an unpaired surrogate escape, which is not valid text")
 	}
 	s := strictjson.Unquote(raw)
+	if a.named != nil {
+		s = a.named.Named(s)
+	}
 	if d.mode != Unchecked {
 		if err := a.check(name, s); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (a *argument) check(name, s string) error {
 	}
 	switch {
 	case a.enum != nil && !slices.Contains(a.enum, s):
-		return Invalid(name, "%q is not one of: %s", Clip(s), strings.Join(a.enum, ", "))
+		return Invalid(name, "%q is not one of: %s%s", Clip(s), strings.Join(a.enum, ", "), a.hint(s))
 	case length < a.min:
 		return Invalid(name, "has %d %s, the minimum is %d", length, unit, a.min)
 	case a.max > 0 && length > a.max:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,12 +24,25 @@ type argument struct {
 	usual    string // default value; "" is the type's zero value
 	noNUL    bool
 	noNull   bool
-	hidden   bool       // not in the schema: another name, for callers that expect it
+	hidden   bool       // not in the schema: for callers that expect it
+	also     []string   // other names, which are not in the schema
+	named    Named      // of a type whose values have other names; else nil
 	members  []argument // of an object, or of each object in a list
 }
 
 // Choices is implemented by string types with a fixed set of values.
 type Choices interface{ Choices() []string }
+
+// Named is implemented by types with Choices that accept other names for them.
+type Named interface {
+	// Named returns the choice that a name means, or the name itself.
+	Named(name string) string
+	// Hint returns a sentence for a caller whose value is none of the choices, "" if there is nothing to say.
+	Hint(name string) string
+}
+
+// means reports whether a key of a call is a name of the argument.
+func (a *argument) means(key string) bool { return a.name == key || slices.Contains(a.also, key) }
 
 var argumentTables sync.Map // reflect.Type to []argument
 
@@ -41,6 +55,7 @@ var argumentTables sync.Map // reflect.Type to []argument
 //	default:"VALUE"      value of an absent argument; of a pointer for the schema only
 //	enum:"A,B"           accepted values; a type can have them as its Choices instead
 //	pattern:"REGEXP"
+//	also:"NAME,NAME"     other names that are accepted
 //
 // It panics on a tag that it does not know: a programming error that each test of the tool finds.
 func argumentsOf(t reflect.Type) []argument {
@@ -68,6 +83,10 @@ func argumentOf(f reflect.StructField, tag string) argument {
 	} else if c, ok := reflect.Zero(f.Type).Interface().(Choices); ok {
 		a.enum = c.Choices()
 	}
+	if words := f.Tag.Get("also"); words != "" {
+		a.also = strings.Split(words, ",")
+	}
+	a.named, _ = reflect.Zero(f.Type).Interface().(Named)
 	if expr := f.Tag.Get("pattern"); expr != "" {
 		a.pattern = regexp.MustCompile(expr)
 	}

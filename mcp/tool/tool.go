@@ -96,6 +96,7 @@ type Caller struct {
 	Principal string // "user:NAME" or "token:NAME"
 	Session   string // never "": identifies the connection, the HTTP session or, without sessions, the principal
 	Trace     string // trace id of the call, 32 hex digits
+	Called    string // name by which the tool was called: one of the two of its Definition
 	// Repos and Tools are the repositories and tools that the principal may use; nil is all that are configured.
 	Repos, Tools []string
 	// Progress sends progress to the client if it requested that; never nil.

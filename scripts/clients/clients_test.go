@@ -134,7 +134,7 @@ def decide(request):
 		"dotted":  h.configure(t, "dotted", section),
 		"off":     h.configure(t, "off", "runtime: {enabled: false}\n"+section),
 		"narrow": h.configure(t, "narrow", "runtime:\n  runtimes: [python, shell]\n  executables: [python3]\n"+
-			"  max_duration: 60s\n  max_concurrent_jobs: 1\n  rules: "+rules+"\n"+section),
+			"  max_duration: 60s\n  max_concurrent_jobs: 1\n  queue_wait: 100ms\n  rules: "+rules+"\n"+section),
 	}
 }
 

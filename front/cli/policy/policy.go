@@ -137,7 +137,7 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 		return nil, err
 	}
 	var caught catcher
-	target := &execute.Execute{Engine: &caught, Repos: settings.RepoIDs(c)}
+	target := &execute.Execute{Engine: &caught, Repos: settings.RepoIDs(c), Timeouts: settings.Timeouts(c), Paths: settings.PathsByID(c)}
 	if _, err = target.Call(tool.WithCaller(context.Background(), caller), arguments); caught.request == nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
