@@ -22,11 +22,13 @@ type jobTable struct {
 	mu                 sync.Mutex
 	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
 	live               map[string]*run // guarded by mu: by id
-	perUser            map[uint32]int  // guarded by mu
+	perUser            map[uint32]int  // guarded by mu: live jobs, and those whose memory is left
+	left               map[uint32]int  // guarded by mu: those whose memory is left
+	leftAll            int             // guarded by mu: the sum of left
 }
 
 func newJobTable(maxAll, maxPerUser int, jails *cell.Jails) *jobTable {
-	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}}
+	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}, left: map[uint32]int{}}
 }
 
 // adjust changes how many jobs there may be. Jobs that run are not ended.
@@ -70,11 +72,11 @@ func (t *jobTable) register(r *run) error {
 	if err := t.admitting(); err != nil {
 		return err
 	}
-	if len(t.live) >= t.maxAll {
-		return admit.TooMany(len(t.live), "of this supervisor")
+	if n := len(t.live) + t.leftAll; n >= t.maxAll {
+		return admit.TooMany(n, t.leftAll, "of this supervisor")
 	}
 	if n := t.perUser[r.peer.Payer()]; r.peer.UID != 0 && n >= t.maxPerUser {
-		return admit.TooMany(n, "per user")
+		return admit.TooMany(n, t.left[r.peer.Payer()], "per user")
 	}
 	r.started = time.Now()
 	t.live[r.id] = r
@@ -88,8 +90,29 @@ func (t *jobTable) unregister(r *run) {
 	defer t.mu.Unlock()
 	delete(t.live, r.id)
 	t.jails.JobEnds()
-	if t.perUser[r.peer.Payer()]--; t.perUser[r.peer.Payer()] == 0 {
-		delete(t.perUser, r.peer.Payer())
+	decrement(t.perUser, r.peer.Payer())
+}
+
+func decrement(counts map[uint32]int, user uint32) {
+	if counts[user]--; counts[user] == 0 {
+		delete(counts, user)
+	}
+}
+
+// keepCounted counts an ended job whose memory other processes hold, until freed is called.
+func (t *jobTable) keepCounted(r *run) (freed func()) {
+	r.s.config.Log.Warn("memory of an ended job is still held: the job passed descriptors to another process", "job", r.id, "uid", r.peer.UID, "repo", r.repo)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.perUser[r.peer.Payer()]++
+	t.left[r.peer.Payer()]++
+	t.leftAll++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		decrement(t.perUser, r.peer.Payer())
+		decrement(t.left, r.peer.Payer())
+		t.leftAll--
 	}
 }
 

@@ -137,10 +137,16 @@ func (r *Request) WorkDir() string {
 	return r.Dir
 }
 
-// TooMany refuses a job because n are running, which is the maximum of scope.
-func TooMany(n int, scope string) error {
-	return &job.Refusal{
+// TooMany refuses a job because n are running, which is the maximum of scope. left of them have ended, but other processes
+// hold memory that they made.
+func TooMany(n, left int, scope string) error {
+	r := &job.Refusal{
 		Step: "request", Message: fmt.Sprintf("%d jobs are running, which is the maximum %s", n, scope),
 		Hint: "try again when a job has ended",
 	}
+	if left > 0 {
+		r.Message += fmt.Sprintf("; %d of them have ended, but passed memory on to a process that still holds it", left)
+		r.Hint = "end the process that holds it: corral ps lists jobs; a program outside of corral can hold it, too"
+	}
+	return r
 }

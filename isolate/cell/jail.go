@@ -45,7 +45,8 @@ type Jail struct {
 	session *Session // the session that owns the jail, or nil
 	view    view
 
-	pool *pool
+	pool    *pool
+	leavers leavers
 }
 
 // Repo returns the repository of the jail, which belongs to it.

@@ -30,6 +30,7 @@ type Slot struct {
 	pidfd        *os.File               // readable when every process of the job has exited
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
+	left         leftMemory
 }
 
 // Jail returns the slot's jail.
@@ -115,6 +116,10 @@ func (sl *Slot) onOOM() {
 // EndOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
 func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
 
+// CountLeft makes the slot call count when its job has ended and other processes still hold memory that the job wrote, and
+// what count returned when that memory is free.
+func (sl *Slot) CountLeft(count func() (freed func())) { sl.left = leftMemory{sl.group.Shared, count} }
+
 // Report receives the next report of the slot's stub. The caller closes the files.
 func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.report() }
 
@@ -168,6 +173,19 @@ func (sl *Slot) awaitEnd() {
 func (sl *Slot) giveBack() {
 	defer sl.jail.work.Done()
 	sl.pidfd.Close()
+	if !sl.left.some() {
+		sl.removeGroup()
+		return
+	}
+	sl.jail.leavers.add(func() {
+		freed := sl.left.await(sl.jail.s.Context)
+		sl.removeGroup()
+		freed()
+	})
+}
+
+// removeGroup removes the slot's cgroup, and makes its user id available again.
+func (sl *Slot) removeGroup() {
 	if err := sl.group.Remove(); err != nil {
 		sl.jail.report("cgroup", err)
 		return
