@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/flock"
 )
 
 // emptyFile is a configuration file without keys.
@@ -78,16 +81,11 @@ func lockDirectory(path string, o LoadOptions) (dir *os.File, err error) {
 	if dir, err = os.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0); err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(10 * time.Millisecond) {
-		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return dir, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Now().After(deadline) {
-			dir.Close()
-			return nil, fmt.Errorf("lock %s: %w", name, err)
-		}
+	if err := flock.Wait(context.Background(), int(dir.Fd()), unix.LOCK_EX, time.Now().Add(lockTimeout)); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
+	return dir, nil
 }
 
 // rewrite replaces the configuration file at path, or the one that it is a symbolic link to.

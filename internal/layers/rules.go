@@ -152,7 +152,7 @@ var bounds = []bound{
 	{
 		from: "store/artifact",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/redact", "job", "store/artifact/...",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/redact", "job", "store/artifact/...",
 			"store/at",
 		},
 		reason: "it stores output for any front-end: it starts no process and opens no connection",
@@ -160,7 +160,7 @@ var bounds = []bound{
 	{
 		from: "store/artifact/disk",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "store/artifact/manifest", "store/artifact/spool",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "store/artifact/manifest", "store/artifact/spool",
 			"store/at",
 		},
 		reason: "it keeps artifacts, whatever is in them and whoever may read them",
@@ -178,7 +178,7 @@ var bounds = []bound{
 		reason: "it is a function of a stream of bytes that anybody wrote, so it must be easy to audit",
 	},
 	{
-		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "store/at", "store/index/...", "internal/text"},
+		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/...", "internal/text"},
 		reason: "it searches output for any front-end: it starts no process and opens no connection",
 	},
 	{
@@ -186,7 +186,7 @@ var bounds = []bound{
 		reason: "it opens files that other users may have put there, so it must be easy to audit",
 	},
 	{
-		from: "store/index/db", only: []string{"std", sys, "modernc.org/sqlite/...", "store/at", "store/index/chunk"},
+		from: "store/index/db", only: []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/chunk"},
 		reason: "it opens files that other users may have put there, so it must be easy to audit",
 	},
 	{
@@ -210,7 +210,7 @@ var bounds = []bound{
 		reason: "it reads the report that a job makes of a session's layer, and never the layer",
 	},
 	{
-		from: "workspace/edit", only: []string{"std", sys, "internal/text"},
+		from: "workspace/edit", only: []string{"std", sys, "internal/flock", "internal/text"},
 		reason: "it runs inside a jail, on files of jobs, in a program that must be small and easy to audit",
 	},
 	{
@@ -222,7 +222,7 @@ var bounds = []bound{
 		reason: "it is a table and a search in directories: it starts no process and opens no connection",
 	},
 	{
-		from: "store/audit", only: []string{"std", sys, "internal/text", "job", "store/audit/files", "store/audit/record"},
+		from: "store/audit", only: []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
 		reason: "root writes this log and others verify it, so it must be easy to audit",
 	},
 	{
@@ -230,11 +230,11 @@ var bounds = []bound{
 		reason: "it is the form of the audit log, which writers and readers share: it writes nothing",
 	},
 	{
-		from: "store/audit/files", only: []string{"std", sys, "internal/text", "job", "store/audit/record"},
+		from: "store/audit/files", only: []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/record"},
 		reason: "it opens, locks and reads files of root's, so it must be easy to audit",
 	},
 	{
-		from: "store/audit/reader", only: []string{"std", sys, "internal/text", "job", "store/audit/files", "store/audit/record"},
+		from: "store/audit/reader", only: []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
 		reason: "it only reads, and cannot reach what writes records",
 	},
 	{
@@ -308,7 +308,7 @@ var bounds = []bound{
 		from: "cmd/corral-layer",
 		only: []string{
 			"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/edit", "workspace/image/unpack",
-			"isolate/scan", "internal/text", "job", "internal/version",
+			"isolate/scan", "internal/flock", "internal/text", "job", "internal/version",
 		},
 		reason: "it runs inside a session's jail, on files of jobs and archives of others: small, static, easy to audit",
 	},
@@ -396,7 +396,7 @@ var bounds = []bound{
 	{
 		from: "internal/config",
 		only: []string{
-			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text",
+			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/flock", "internal/nearest", "internal/text",
 		},
 		reason: "it reads and validates files; the programs apply the values",
 	},
@@ -462,7 +462,7 @@ var bounds = []bound{
 		from: "rpc/transport",
 		only: []string{
 			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls",
-			"internal/gate", "internal/jsonrpc", "internal/strictjson",
+			"internal/flock", "internal/gate", "internal/jsonrpc", "internal/strictjson",
 			"internal/text", "job", "rpc",
 		},
 		reason: "it carries messages and identifies their senders; package rpc interprets them",
@@ -500,6 +500,10 @@ var bounds = []bound{
 	{
 		from: "internal/log", only: []string{"std", sys, "internal/text"},
 		reason: "programs of root log values that clients control, so it must be easy to audit",
+	},
+	{
+		from: "internal/flock", only: []string{"std", sys},
+		reason: "programs of root lock files with it that others can open, so it must be easy to audit",
 	},
 	{
 		from: "internal/directory", only: []string{"std", sys},

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/flock"
 )
 
 // A Socket is a listening unix socket created by ListenUnix.
@@ -157,8 +159,8 @@ func lockFile(file string) (*os.File, error) {
 	if err == nil {
 		err = lockable(opened)
 	}
-	for locked := err == nil; locked; locked = errors.Is(err, unix.EINTR) {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = flock.Try(int(f.Fd()), unix.LOCK_EX)
 	}
 	if err == nil {
 		if now, failed := os.Lstat(file); failed != nil || !os.SameFile(now, opened) {

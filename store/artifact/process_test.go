@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/flock"
 	"corral/internal/test/sandboxtest"
 	"corral/store/artifact/manifest"
-	"corral/store/at"
 )
 
 // TestMain also plays another process that has the store open.
@@ -197,7 +197,7 @@ func TestStoppedProcess(t *testing.T) {
 	}
 	defer held.Close()
 	// The initial sweep may hold it.
-	for at.TryLock(int(held.Fd())) != nil {
+	for flock.Try(int(held.Fd()), unix.LOCK_EX) != nil {
 		runtime.Gosched()
 	}
 	begun := time.Now()

@@ -59,13 +59,3 @@ func Names(dir, limit int) ([]string, error) {
 	}
 	return all, err
 }
-
-// TryLock locks an open directory or file until the descriptor is closed or the process ends (flock(2)). It does not wait:
-// the error is unix.EWOULDBLOCK if it is locked already.
-func TryLock(fd int) error {
-	for {
-		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}

@@ -55,27 +55,3 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestTryLock: a lock that another descriptor holds is an error at once, until that is closed.
-func TestTryLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	var files [2]*os.File
-	for i := range files {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, FileMode)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		files[i] = f
-	}
-	if err := TryLock(int(files[0].Fd())); err != nil {
-		t.Fatal(err)
-	}
-	if err := TryLock(int(files[1].Fd())); !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Error(err)
-	}
-	files[0].Close()
-	if err := TryLock(int(files[1].Fd())); err != nil {
-		t.Error(err)
-	}
-}

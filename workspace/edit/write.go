@@ -2,6 +2,7 @@ package edit
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/flock"
 )
 
 // temporary is the name of the new content while it is written. Only the holder of the directory's lock uses it, so what is
@@ -17,10 +20,7 @@ import (
 const temporary = ".corral-apply-00000000000000ed.0"
 
 // Times of waiting for the lock of a directory, which any program that can read the directory can hold.
-const (
-	lockTime = 10 * time.Second
-	lockPoll = 10 * time.Millisecond
-)
+const lockTime = 10 * time.Second
 
 // A file is a file that was read.
 type file struct {
@@ -35,17 +35,13 @@ var errChanged = errors.New("another program changed the file during the edit")
 
 // lock waits until no other edit works in the directory.
 func (p *place) lock() error {
-	for begun := time.Now(); ; time.Sleep(lockPoll) {
-		err := unix.Flock(p.dir, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case err != unix.EWOULDBLOCK && err != unix.EINTR:
-			return fmt.Errorf("lock the directory of %s: %w", p.shown(), err)
-		case time.Since(begun) > lockTime:
-			return fmt.Errorf("another program has locked the directory of %s for %v: end it, or try again later", p.shown(), lockTime)
-		}
+	switch err := flock.Wait(context.Background(), p.dir, unix.LOCK_EX, time.Now().Add(lockTime)); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("another program has locked the directory of %s for %v: end it, or try again later", p.shown(), lockTime)
+	case err != nil:
+		return fmt.Errorf("lock the directory of %s: %w", p.shown(), err)
 	}
+	return nil
 }
 
 // edit replaces the content of the file by what plan makes of it, and reports the difference. plan gets nil if there is no

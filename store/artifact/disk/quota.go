@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/flock"
 	"corral/store/at"
 )
 
@@ -56,7 +57,7 @@ func (q *quota) update(f func(usage) (usage, error)) error {
 func (q *quota) lock() bool {
 	wait := 50 * time.Microsecond
 	for until := time.Now().Add(lockPatience); ; wait = min(2*wait, 5*time.Millisecond) {
-		if at.TryLock(q.fd) == nil {
+		if flock.Try(q.fd, unix.LOCK_EX) == nil {
 			return true
 		}
 		if time.Now().After(until) {

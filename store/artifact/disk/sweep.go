@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/flock"
 	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
@@ -76,7 +77,7 @@ func (d *Dir) sweepTemp(name string) {
 		return
 	}
 	defer unix.Close(fd)
-	if at.TryLock(fd) == nil {
+	if flock.Try(fd, unix.LOCK_EX) == nil {
 		_ = removeDir(d.fd, name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/flock"
 	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
@@ -44,7 +45,7 @@ func (t *Temp) fill(store int) (err error) {
 	if t.dir, err = at.Open(store, t.name, at.Dir); err != nil {
 		return err
 	}
-	if err = at.TryLock(t.dir); err != nil {
+	if err = flock.Try(t.dir, unix.LOCK_EX); err != nil {
 		return err
 	}
 	for i, name := range manifest.Files { // ENOENT if a sweep removed the directory

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/flock"
 )
 
 // A lock is held while one record is written, or while the audit log is read once. A process that is stopped
@@ -20,12 +23,6 @@ const (
 	// LockPatience is the timeout of a writer or reader, ScanPatience that of a start.
 	LockPatience = 5 * time.Second
 	ScanPatience = 30 * time.Second
-)
-
-// Bounds of the pauses between two attempts to lock: about the time of writing one record, and of several.
-const (
-	firstPause = 100 * time.Microsecond
-	lastPause  = 2 * time.Millisecond
 )
 
 // A Failure is an error with its own text and a cause.
@@ -40,25 +37,16 @@ func (f *Failure) Error() string { return f.Text }
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Flock locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. It polls because
-// flock(2) has no timeout other than signals, which belong to the program.
+// Flock locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. The error for a lock that
+// another process holds names that process, and wraps unix.EAGAIN.
 func Flock(f *os.File, how int, until time.Time) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fmt.Errorf("audit: lock: %w", err)
-		}
-		left := time.Until(until)
-		if left <= 0 {
-			return lockHeldError(f)
-		}
-		time.Sleep(min(pause, left))
+	switch err := flock.Wait(context.Background(), int(f.Fd()), how, until); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return lockHeldError(f)
+	case err != nil:
+		return fmt.Errorf("audit: lock: %w", err)
 	}
+	return nil
 }
 
 // lockHeldError returns the error for a lock of f that another process holds. It wraps unix.EAGAIN.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/flock"
 	"corral/store/at"
 )
 
@@ -17,22 +18,15 @@ const lockTimeout = 10 * time.Second
 
 // lockDir locks the directory, so that no other process creates, opens or removes a base. Closing dir releases the lock.
 func lockDir(ctx context.Context, dir int) error {
-	wait := 50 * time.Microsecond
-	for until := time.Now().Add(lockTimeout); ; wait = min(2*wait, 5*time.Millisecond) {
-		err := unix.Flock(dir, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return at.Err("lock", DirName, err)
-		case time.Now().After(until):
-			return fmt.Errorf("%s has been locked by another process for %v", DirName, lockTimeout)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
+	switch err := flock.Wait(ctx, dir, unix.LOCK_EX, time.Now().Add(lockTimeout)); {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("%s has been locked by another process for %v", DirName, lockTimeout)
+	case errors.Is(err, ctx.Err()):
+		return err
+	default:
+		return at.Err("lock", DirName, err)
 	}
 }
 
