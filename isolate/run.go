@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"corral/isolate/admit"
 	"corral/isolate/host"
@@ -30,11 +31,18 @@ func (r *run) Serve(ctx context.Context, q *admit.Request, terminal func(*os.Fil
 }
 
 // Log writes the end of a job to the diagnostic log. It is called after the client has the result, so the
-// client does not wait for it.
+// client does not wait for it. Of a user's refused jobs, which cost the user nothing, not all are logged.
 func (r *run) Log(result *wire.Result) {
+	omitted := 0
+	if result.Outcome == wire.Refused {
+		var ok bool
+		if ok, omitted = r.s.refusals.Allow(r.peer.Payer(), time.Now()); !ok {
+			return
+		}
+	}
 	r.s.config.Log.LogAttrs(r.s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
 		slog.String("repo", r.repo), slog.String("outcome", result.Outcome.String()), slog.Uint64("status", uint64(result.WaitStatus)),
-		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6))
+		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6), slog.Int("omitted", omitted))
 }
 
 // acquire registers r and has it executed, unless there are too many jobs. r counts until its descriptors are closed.

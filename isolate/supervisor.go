@@ -39,9 +39,11 @@ type Supervisor struct {
 	reloads  *reloader
 
 	denials denialLimiter
-	subuids *host.Subordinates
-	locks   meter.LockWatch
-	kernel  meter.KernelWatch
+	// refusals bounds the lines of the diagnostic log about refused jobs.
+	refusals host.LogLimit
+	subuids  *host.Subordinates
+	locks    meter.LockWatch
+	kernel   meter.KernelWatch
 
 	work host.Work          // jobs, and everything else that has state on the host
 	ctx  context.Context    // canceled when the supervisor ends

@@ -241,7 +241,7 @@ func (p *Prober) query(by payer, question inside.Probe, ends func(error) bool, f
 	}
 	answer = slices.Clone(answer) // the helper's next answer overwrites it
 	if _, err := inside.Received(answer); ends(err) {
-		p.abandon(by, h)
+		p.killStuck(by, h) // the connection ends, and its end is logged
 		return answer, got, nil
 	}
 	if h.closing = inside.Closing(answer); h.closing {

@@ -71,7 +71,8 @@ type Run interface {
 // A Server serves the clients of a supervisor.
 type Server struct {
 	Config
-	clients host.Work // connections
+	clients host.Work     // connections
+	dropped host.LogLimit // lines about connections that were ended
 
 	mu      sync.Mutex
 	all     int            // guarded by mu: connections
@@ -253,9 +254,16 @@ func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struc
 	c.endSessions()
 	s.Probes.HangUp(peer.Payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
-		s.Log.Warn("client dropped", "uid", peer.UID, "error", err)
+		s.logDropped(peer, err)
 	}
 	return done
+}
+
+// logDropped logs why a connection was ended.
+func (s *Server) logDropped(peer host.Peer, err error) {
+	if ok, omitted := s.dropped.Allow(peer.Payer(), time.Now()); ok {
+		s.Log.Warn("client dropped", "uid", peer.UID, "error", err, "omitted", omitted)
+	}
 }
 
 // A client is one connection.

@@ -1,11 +1,13 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -99,4 +101,21 @@ func TestForeignDescriptorCounted(t *testing.T) {
 	}
 	end()
 	probes.Close()
+}
+
+// TestDroppedLogged: a user whose connections are ended again and again gets a bounded number of lines in the diagnostic log.
+func TestDroppedLogged(t *testing.T) {
+	var out bytes.Buffer
+	s := New(Config{Log: slog.New(slog.NewTextHandler(&out, nil))})
+	const dropped = 5000
+	for range dropped {
+		s.logDropped(host.Peer{UID: isolatetest.Owner}, wire.ErrMalformed)
+	}
+	if n := strings.Count(out.String(), "client dropped"); n == 0 || n > dropped/10 {
+		t.Errorf("%d lines about %d connections", n, dropped)
+	}
+	out.Reset()
+	if s.logDropped(host.Peer{UID: isolatetest.Owner + 1}, wire.ErrMalformed); out.Len() == 0 {
+		t.Error("nothing about another user")
+	}
 }

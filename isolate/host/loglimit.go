@@ -1,0 +1,65 @@
+package host
+
+import (
+	"sync"
+	"time"
+)
+
+// Bounds on the lines of the diagnostic log about one user's refused requests and broken connections, which cost the user
+// nothing: a service manager drops the lines of a service that writes too many, and so those about other users.
+const (
+	lineBurst = 128
+	lineRate  = 2 // per second
+)
+
+// A LogLimit decides which of those lines are written: a token bucket for each user. The zero value is ready to use. It is
+// safe for concurrent use.
+type LogLimit struct {
+	mu    sync.Mutex
+	users map[uint32]*lines // guarded by mu
+}
+
+// lines are those about one user.
+type lines struct {
+	tokens  float64
+	at      time.Time // when tokens was computed
+	omitted int       // since the last line that was written
+}
+
+// Allow reports whether a line about a user may be written now, and how many were omitted since the last one that was.
+func (l *LogLimit) Allow(uid uint32, now time.Time) (ok bool, omitted int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.users[uid]
+	if u == nil {
+		l.forgetFull(now)
+		u = &lines{tokens: lineBurst, at: now}
+		l.users[uid] = u
+	}
+	u.refill(now)
+	if u.tokens < 1 {
+		u.omitted++
+		return false, 0
+	}
+	u.tokens--
+	omitted, u.omitted = u.omitted, 0
+	return true, omitted
+}
+
+func (u *lines) refill(now time.Time) {
+	u.tokens = min(lineBurst, u.tokens+max(0, now.Sub(u.at).Seconds())*lineRate)
+	u.at = now
+}
+
+// forgetFull removes users with full buckets, so that the number of users is bounded by that of those who were active in the last
+// minute. The caller holds mu.
+func (l *LogLimit) forgetFull(now time.Time) {
+	if l.users == nil {
+		l.users = map[uint32]*lines{}
+	}
+	for uid, u := range l.users {
+		if u.refill(now); u.tokens == lineBurst && u.omitted == 0 {
+			delete(l.users, uid)
+		}
+	}
+}
