@@ -41,6 +41,7 @@ func newGround(t *testing.T, runtime string) ground {
 	g.write("config.yaml", "version: 1\nrepos: [{path: "+dir+"/app, env: {allow: [TOKEN]}}, {path: "+dir+"/site}]\ntoolchains: ["+dir+
 		"/tools]\nprincipals:\n- {name: ci, token_sha256: \""+strings.Repeat("ef", 32)+"\"}\n- {name: one, token_sha256: \""+strings.Repeat("ab", 32)+"\", repos: [site]}\n"+
 		"- {name: reader, token_sha256: \""+strings.Repeat("cd", 32)+"\", tools: [runtime_query_output]}\n"+
+		"- {name: agent, token_sha256: \""+strings.Repeat("12", 32)+"\", tools: [agent]}\n"+
 		"runtime: {"+runtime+"}\n")
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	return g
@@ -138,4 +139,28 @@ func matches(text, page string) bool {
 		parts = append(parts, regexp.QuoteMeta(part))
 	}
 	return regexp.MustCompile("(?s)^" + strings.Join(parts, ".*") + "$").MatchString(text)
+}
+
+// TestPolicyTestTools: a principal that may use the tools for agents has its request decided as one of run, and one that may run no
+// code has none.
+func TestPolicyTestTools(t *testing.T) {
+	g := newGround(t, "max_duration: 1m")
+	rules := g.write("rules.star", "def decide(request):\n    if request.tool == \"run\":\n        return deny(\"run is for others\")\n    return allow()\n")
+	config, err := os.ReadFile(g.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.write("config.yaml", strings.Replace(string(config), "max_duration: 1m", "rules: "+rules, 1))
+	request := func(principal string) string {
+		return `{"repoId":"app","runtime":"shell","args":["-c","true"],"principal":"` + principal + `"}`
+	}
+	if code, stdout, stderr := g.test(request("token:agent")); code != 1 || !strings.Contains(stdout, "run is for others") {
+		t.Errorf("tools: [agent]: exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := g.test(request("token:ci")); code != 0 {
+		t.Errorf("all tools: exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := g.test(request("token:reader")); code != 125 || !strings.Contains(stderr, "may not use a tool that runs code") {
+		t.Errorf("no tool that runs code: exit code %d, %s", code, stderr)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/job"
+	"corral/mcp/agent"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 )
@@ -33,7 +34,8 @@ REQUEST.json has the arguments of the tool runtime_execute, and a principal unle
 
   {"repoId": "app", "runtime": "python", "code": "print(1)", "principal": "token:ci"}
 
-  ("-" reads standard input)
+  ("-" reads standard input. For a principal that may not use runtime_execute, it is a request of run, ctx_execute,
+  ctx_execute_file or ctx_batch_execute, the first that the principal may use)
 
   --config FILE   read this configuration, too; it overrides the operator's and yours
   --repo DIR      serve this directory, too, with its base name as id
@@ -141,6 +143,7 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 	if _, err = target.Call(tool.WithCaller(context.Background(), caller), arguments); caught.request == nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
+	caught.request.Tool = toolOf(caller)
 	return caught.request, nil
 }
 
@@ -167,11 +170,24 @@ func callerOf(principal string, c config.Config) (tool.Caller, error) {
 	if i < 0 {
 		return caller, fmt.Errorf("the configuration has no principal %q", name)
 	}
-	if p := c.Principals[i]; p.Tools != nil && !slices.Contains(p.Tools, "runtime_execute") {
-		return caller, fmt.Errorf("the principal %q may not use the tool runtime_execute", name)
+	caller.Repos, caller.Tools = c.Principals[i].Repos, agent.Expand(c.Principals[i].Tools)
+	if toolOf(caller) == "" {
+		return caller, fmt.Errorf("the principal %q may not use a tool that runs code: %s", name, strings.Join(runners, ", "))
 	}
-	caller.Repos = c.Principals[i].Repos
 	return caller, nil
+}
+
+// runners are the tools that run code as runtime_execute does. Rules can tell them apart.
+var runners = []string{"runtime_execute", "run", "ctx_execute", "ctx_execute_file", "ctx_batch_execute"}
+
+// toolOf returns the first of runners that a caller may use, or "".
+func toolOf(c tool.Caller) string {
+	for _, name := range runners {
+		if c.Tools == nil || slices.Contains(c.Tools, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // splitPrincipal takes the principal out of a JSON object. The tool checks the rest, except for duplicate keys.
