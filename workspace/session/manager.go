@@ -8,7 +8,8 @@
 // too many others, and with the Manager. Its end is orderly then: jobs' changes to a repository behind an overlay are
 // kept for review, and the diagnostic log has their id. The rest of a layer is deleted with its session. A client
 // that returns after its overlay expired for being idle gets the same overlay again. When the front-end or its
-// connection dies, the supervisor ends its sessions, and nothing is kept.
+// connection dies, the supervisor ends its sessions and keeps the changes behind an overlay, too; no client gets that overlay
+// again, but it can be reviewed.
 //
 // A session that the supervisor no longer has is forgotten when it is returned; the next job gets a new one, whose
 // Lease reports Replaced.
