@@ -144,7 +144,7 @@ func (t *jobTable) seenBy(peer host.Peer) (runs []*run, list []wire.Entry) {
 		runs = append(runs, r)
 		list = append(list, wire.Entry{
 			Job: r.id, UID: r.peer.UID, Started: r.started.UnixNano(), Repo: r.repo,
-			Tool: r.claim.Tool, Runtime: r.claim.Runtime, Principal: r.claim.Principal,
+			Tool: r.claim.Tool, Runtime: r.claim.Runtime, Principal: r.claim.Principal, Artifact: r.claim.Artifact,
 		})
 	}
 	return runs, list

@@ -104,7 +104,7 @@ func errorCode(err error) int {
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "ps", "kill", "reload", "drain", "session", "version", "help",
-	"audit", "changes", "completion", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs",
+	"audit", "changes", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "output", "policy", "repo", "rootfs",
 	"serve", "token",
 }
 

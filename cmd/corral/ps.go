@@ -126,6 +126,7 @@ type jobJSON struct {
 	Tool       string   `json:"tool,omitempty"`
 	Runtime    string   `json:"runtime,omitempty"`
 	Principal  string   `json:"principal,omitempty"`
+	Artifact   string   `json:"artifact,omitempty"` // handle for corral output
 }
 
 // showJSON prints one object per running job, each on a line.
@@ -138,6 +139,7 @@ func (n userNames) showJSON(c *client.Client) error {
 		o := jobJSON{
 			Job: e.Job, UID: e.UID, User: n.of(e.UID), Started: time.Unix(0, e.Started).UTC().Format(time.RFC3339Nano),
 			PeakMemory: orNull(e.Memory), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Principal: e.Principal,
+			Artifact: e.Artifact,
 		}
 		if e.CPU >= 0 {
 			cpu := ms(time.Duration(e.CPU))

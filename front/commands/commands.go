@@ -8,6 +8,7 @@ import (
 	"corral/front/cli/config"
 	"corral/front/cli/doctor"
 	"corral/front/cli/index"
+	"corral/front/cli/logs"
 	"corral/front/cli/output"
 	"corral/front/cli/policy"
 	"corral/front/cli/repo"
@@ -35,6 +36,7 @@ func Table() []Row {
 		{"doctor", doctor.Help, doctor.Command},
 		{"exec-server", server.ExecHelp, server.Exec},
 		{"index", index.Help, index.Command},
+		{"logs", logs.Help, logs.Command},
 		{"mcp", server.MCPHelp, server.MCP},
 		{"output", output.Help, output.Command},
 		{"policy", policy.Help, policy.Command},

@@ -25,7 +25,7 @@ type Artifacts struct {
 func NewArtifacts(c config.Config, log *slog.Logger, state func() (*os.File, error)) *Artifacts {
 	o := artifact.Options{
 		TTL: c.Artifacts.TTL, MaxCount: c.Artifacts.MaxCount, MaxBytes: c.Artifacts.MaxBytes, StreamBytes: c.Output.Keep,
-		FsyncEach: c.Artifacts.Fsync == config.Each,
+		FsyncEach: c.Artifacts.Fsync == config.Each, Live: true,
 	}
 	return &Artifacts{log: log, plain: !c.Output.Redact, store: lazy[*artifact.Store]{open: func() (*artifact.Store, error) {
 		return inState(state, func(dir *os.File) (*artifact.Store, error) { return artifact.Open(dir, o) })

@@ -155,7 +155,11 @@ var bounds = []bound{
 			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/redact", "job", "store/artifact/...",
 			"store/at",
 		},
-		reason: "it stores output for any front-end: it starts no process and opens no connection",
+		reason: "it stores output for any front-end: it starts no process and connects to nobody",
+	},
+	{
+		from: "store/artifact/live", only: []string{"std", sys},
+		reason: "it shows output to the user whose it is, whatever wrote it",
 	},
 	{
 		from: "store/artifact/disk",

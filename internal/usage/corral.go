@@ -12,6 +12,7 @@ Usage:
   corral session open|exec|list|close        jails that stay open, with a layer of their own
   corral ps                                  list running jobs and open sessions
   corral kill JOB                            end a running job
+  corral logs [-f] JOB                       show the output of a running job
   corral drain [--timeout TIME | --undo]     take no new jobs, and wait for those that run
   corral reload                              make the supervisor read its configuration again
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output

@@ -258,6 +258,7 @@ type Entry struct {
 	Repo    string
 	// What the front-end said about the request; "" where it said nothing. The supervisor never reads a job's arguments.
 	Tool, Runtime, Principal string
+	Artifact                 string // handle under which the output will be stored
 }
 
 // Append encodes en as part of the answer to tag.
@@ -270,7 +271,7 @@ func (en *Entry) Append(tag uint32) []byte {
 	e.i64(en.CPU)
 	e.text(en.Job, MaxName)
 	e.text(en.Repo, MaxPath)
-	for _, claim := range []string{en.Tool, en.Runtime, en.Principal} {
+	for _, claim := range []string{en.Tool, en.Runtime, en.Principal, en.Artifact} {
 		e.text(claim, job.MaxClaim)
 	}
 	return e.b
@@ -282,6 +283,7 @@ func ReadEntry(body []byte) (Entry, error) {
 	en := Entry{
 		UID: d.u32(), Started: d.i64(), Memory: d.i64(), CPU: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath),
 		Tool: d.text(job.MaxClaim), Runtime: d.text(job.MaxClaim), Principal: d.text(job.MaxClaim),
+		Artifact: d.text(job.MaxClaim),
 	}
 	return en, d.done()
 }

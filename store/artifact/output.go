@@ -11,6 +11,7 @@ import (
 	"corral/job"
 	"corral/store/artifact/disk"
 	"corral/store/artifact/lines"
+	"corral/store/artifact/live"
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
 )
@@ -46,6 +47,7 @@ type Output struct {
 	margins  [2]*margins // of the two streams, valid after they have ended; nil before Streams
 	ended    bool
 	captured Captured
+	live     *live.Feed    // nil before Streams, and if nobody can follow
 	pending  *disk.Pending // becomes the artifact; nil before Streams, and if nothing is stored
 }
 
@@ -108,6 +110,9 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	}
 	if o.store != nil {
 		o.pending = o.store.disk.Prepare(o.handle)
+		if o.store.live {
+			o.live = live.New(o.handle)
+		}
 	}
 	var rules redact.Rules
 	if !o.begin.Plain && !o.begin.Exact {
@@ -119,7 +124,7 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 		o.margins[i] = newMargins(o.begin.View.Ends)
 		o.streams[i] = &stream{
 			total: &o.totals[i], hide: rules.Stream(), view: lines.NewReader(w), keep: o.spool(i), whole: whole,
-			ends: o.margins[i],
+			ends: o.margins[i], live: o.live,
 		}
 	}
 	if stdout, err = o.streams[0].open(); err != nil {
@@ -250,6 +255,7 @@ func (o *Output) Discard() {
 // end stops the readers and removes everything that did not become an artifact. The caller holds mu.
 func (o *Output) end() {
 	o.ended = true
+	defer o.live.End()
 	for i, s := range o.streams {
 		if s == nil {
 			continue

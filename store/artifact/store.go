@@ -24,7 +24,9 @@ type Options struct {
 	FsyncEach bool
 	// ReadOnly creates and removes nothing. A directory without a store is an empty store then.
 	ReadOnly bool
-	Now      func() time.Time // default time.Now
+	// Live lets the user follow stored output while its job runs, see package live.
+	Live bool
+	Now  func() time.Time // default time.Now
 }
 
 // A Store keeps artifacts in a directory. Its methods may be called by several goroutines at once; several processes
@@ -33,6 +35,7 @@ type Store struct {
 	ttl         time.Duration
 	streamBytes int64
 	readOnly    bool
+	live        bool
 	now         func() time.Time
 
 	disk    *disk.Dir
@@ -57,7 +60,7 @@ func Open(state *os.File, o Options) (*Store, error) {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
 	return &Store{
-		ttl: o.TTL, streamBytes: o.StreamBytes, readOnly: o.ReadOnly, now: o.Now, disk: d,
+		ttl: o.TTL, streamBytes: o.StreamBytes, readOnly: o.ReadOnly, live: o.Live, now: o.Now, disk: d,
 		reading: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}, nil
 }

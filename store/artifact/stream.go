@@ -10,6 +10,7 @@ import (
 
 	"corral/internal/redact"
 	"corral/store/artifact/lines"
+	"corral/store/artifact/live"
 	"corral/store/artifact/spool"
 )
 
@@ -34,6 +35,7 @@ type stream struct {
 	whole *whole       // nil: the stream is not shown completely
 	shown []byte       // owned by the reading goroutine until done is closed
 	ends  *margins     // nil: its ends are not shown
+	live  *live.Feed   // nil: nobody can follow it
 	// passed is the number of bytes after redaction. Owned by the reading goroutine until done is closed.
 	passed int64
 	stored spool.Sealed // owned by the reading goroutine until done is closed
@@ -138,6 +140,7 @@ func (s *stream) out(p []byte) {
 		s.shown = append(s.shown, p...)
 	}
 	s.ends.write(p)
+	s.live.Write(p)
 	_, _ = s.view.Write(p) // never fails
 	if s.keep != nil {
 		s.keep.Write(p)

@@ -1,0 +1,140 @@
+// Package logs is the command `corral logs`, which shows the output of a running job.
+package logs
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/supervisor"
+	"corral/internal/text"
+	"corral/isolate/client"
+	"corral/isolate/client/embed"
+	"corral/isolate/wire"
+	"corral/store/artifact/live"
+)
+
+// Help is the help text of the command.
+const Help = `corral logs shows the output of a running job: one of yours, or any for root.
+
+Usage: corral logs JOB [--follow] [--supervisor SOCKET]
+
+  --follow              also -f: show also what the job writes from now on, until it ends
+  --supervisor SOCKET   ask the supervisor on this socket (default: that of the service)
+
+JOB is an id that corral ps prints. It shows the last 64 KiB of standard output and standard error, with secrets redacted, of
+jobs whose output is stored: those of corral mcp and corral serve. A command of corral run or corral exec-server writes to the
+program that started it alone. When a job has ended, corral output shows its output. On a terminal, control characters are
+shown as \u001b and the like.
+
+Examples:
+  corral ps
+  corral logs -f job-7
+`
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	f := flag.NewFlagSet("logs", flag.ContinueOnError)
+	follow := f.Bool("follow", false, "")
+	f.BoolVar(follow, "f", false, "")
+	socket := f.String("supervisor", "", "")
+	rest, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return code, err
+	}
+	if len(rest) != 1 {
+		return cli.Failure, errors.Join(errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them"), privilege.Drop())
+	}
+	entry, err := find(*socket, rest[0])
+	if err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	if err := become(entry.UID); err != nil {
+		return cli.Failure, err
+	}
+	return 0, show(entry, *follow, os.Stdout)
+}
+
+// find returns the running job with an id, which the supervisor lists to its user and to root alone.
+func find(socket, id string) (*wire.Entry, error) {
+	c, err := supervisor.Dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return running(c, id)
+}
+
+func running(c *client.Client, id string) (*wire.Entry, error) {
+	list, err := c.List()
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(list, func(e wire.Entry) bool { return e.Job == id })
+	if n < 0 {
+		return nil, fmt.Errorf("no running job %s\nhint: corral ps lists running jobs, corral output the stored output of those that have ended", text.Quote(id))
+	}
+	return &list[n], nil
+}
+
+// become drops root to the job's user, who could read the output as well. The output is untrusted.
+func become(uid uint32) error {
+	switch {
+	case os.Geteuid() != 0:
+		return nil
+	case uid == 0:
+		return errors.Join(errors.New("the job is root's, whose output is not stored"), privilege.Drop())
+	}
+	return embed.Identity{UID: int(uid), GID: privilege.Nobody().GID}.Become()
+}
+
+// attempts is how often show connects: a job has run for a moment before its output can be followed.
+const attempts = 20
+
+// show writes the output of a job to w.
+func show(e *wire.Entry, follow bool, w *os.File) error {
+	if e.Artifact == "" {
+		return fmt.Errorf("the output of %s is not stored: it goes to the program that started it, as %s does", e.Job, text.Quote(orRun(e.Tool)))
+	}
+	out := cli.NewEscaper(w)
+	skipped := func(n int64) {
+		if n > 0 {
+			cli.Note(fmt.Sprintf("%s before this are not shown", cli.FormatBytes(n)))
+		}
+	}
+	err := live.ErrNone
+	for n := 0; n < attempts && errors.Is(err, live.ErrNone); n++ {
+		if n > 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+		err = live.Follow(e.Artifact, e.UID, follow, flushed{out}, skipped)
+	}
+	if errors.Is(err, live.ErrNone) {
+		return fmt.Errorf("%s shows no output: it may just have ended\nhint: corral output %s", e.Job, text.Quote(e.Artifact))
+	}
+	return errors.Join(err, out.Flush())
+}
+
+func orRun(tool string) string {
+	if tool == "" {
+		return "corral run"
+	}
+	return tool
+}
+
+// flushed writes each piece of output at once.
+type flushed struct{ *cli.Escaper }
+
+var _ io.Writer = flushed{}
+
+// Write implements io.Writer.
+func (f flushed) Write(p []byte) (int, error) {
+	n, err := f.Escaper.Write(p)
+	return n, errors.Join(err, f.Flush())
+}

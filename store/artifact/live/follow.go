@@ -1,0 +1,56 @@
+package live
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNone is returned by Follow if nobody serves the output: its job has ended, or has just begun.
+var ErrNone = errors.New("no live output")
+
+// connectTimeout bounds connecting and reading the header.
+const connectTimeout = 10 * time.Second
+
+// Follow writes the output with this handle to w: what its feed has, and with more also what the job writes from then on, until the
+// job ends. skipped is called first, with the number of bytes that the feed does not have any more. uid is the job's user: the
+// output is not taken from anybody else. The caller is that user or root.
+func Follow(handle string, uid uint32, more bool, w io.Writer, skipped func(bytes int64)) error {
+	c, err := net.DialUnix("unix", nil, address(handle))
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return ErrNone
+	case err != nil:
+		return err
+	}
+	defer c.Close()
+	got, err := peer(c)
+	if err == nil && got != uid {
+		err = fmt.Errorf("the output is offered by user %d, but the job is user %d's", got, uid)
+	}
+	if err != nil {
+		return err
+	}
+	head := make([]byte, headerSize)
+	_ = c.SetReadDeadline(time.Now().Add(connectTimeout))
+	if _, err := io.ReadFull(c, head); err != nil {
+		return fmt.Errorf("the job's front-end does not show its output: it has %d followers at most, of the same user", MaxFollowers)
+	}
+	from, total := int64(binary.LittleEndian.Uint64(head)), int64(binary.LittleEndian.Uint64(head[8:]))
+	if from < 0 || total < from || total-from > Size {
+		return errors.New("the job's front-end sends something else than output")
+	}
+	skipped(from)
+	if !more {
+		_, err = io.CopyN(w, c, total-from)
+		return err
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	_, err = io.Copy(w, c)
+	return err
+}

@@ -1,0 +1,238 @@
+// Package live shows the output of a running job to the user whose front-end runs it.
+//
+// A Feed keeps the last 64 KiB of a job's output, after redaction, both streams in the order in which they arrived. It listens on a
+// socket in the abstract namespace (unix(7)), whose name is a hash of the handle of the output: the supervisor tells the handle to
+// the job's user and to root alone. Each side checks the other's user id (SO_PEERCRED), so the name need not be secret. A feed
+// reads nothing from its followers; the job never waits for one that is slow, which loses output instead.
+package live
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Size is how much of the end of the output a feed keeps, in bytes.
+	Size = 64 << 10
+	// MaxFollowers is the maximum number of followers of one job; more are disconnected.
+	MaxFollowers = 4
+	// delay is how long a job runs before its feed listens: most jobs end before anybody could follow them.
+	delay = 100 * time.Millisecond
+	// sendTimeout is how long a follower may not read before it is disconnected.
+	sendTimeout = 10 * time.Second
+)
+
+// address returns the address of the feed of a handle.
+func address(handle string) *net.UnixAddr {
+	sum := sha256.Sum256([]byte("corral live 1\x00" + handle))
+	return &net.UnixAddr{Net: "unix", Name: "@corral-live-" + hex.EncodeToString(sum[:16])}
+}
+
+// A Feed is the output of one job so far. A nil *Feed keeps nothing. Its methods may be called by several goroutines at once.
+type Feed struct {
+	timer     *time.Timer
+	mu        sync.Mutex
+	ring      []byte                 // guarded by mu: the last bytes; from Size on the byte at offset n is at n % Size
+	total     int64                  // guarded by mu: bytes written
+	ended     bool                   // guarded by mu
+	news      chan struct{}          // guarded by mu: closed by the next Write or End
+	listener  *net.UnixListener      // guarded by mu: nil before it listens
+	followers map[*net.UnixConn]bool // guarded by mu
+}
+
+// New returns a feed for the output with this handle, which listens once its job has run for a moment. The caller calls End.
+func New(handle string) *Feed { return start(handle, delay) }
+
+func start(handle string, after time.Duration) *Feed {
+	f := &Feed{news: make(chan struct{}), followers: map[*net.UnixConn]bool{}}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.timer = time.AfterFunc(after, func() { f.listen(handle) })
+	return f
+}
+
+// listen accepts followers until End. An error leaves the job without a feed: it is not worth failing the job.
+func (f *Feed) listen(handle string) {
+	l, err := net.ListenUnix("unix", address(handle))
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	f.listener = l
+	ended := f.ended
+	f.mu.Unlock()
+	if ended {
+		l.Close()
+		return
+	}
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if !f.admit(c) {
+			c.Close()
+			continue
+		}
+		go f.serve(c)
+	}
+}
+
+// admit reports whether a follower may follow: it is this process's user or root, and there are not too many.
+func (f *Feed) admit(c *net.UnixConn) bool {
+	uid, err := peer(c)
+	if err != nil || uid != 0 && uid != uint32(os.Geteuid()) {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.followers) >= MaxFollowers {
+		return false
+	}
+	f.followers[c] = true
+	return true
+}
+
+// peer returns the user at the other end of a connection.
+func peer(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	return cred.Uid, nil
+}
+
+// Write adds output. It never fails and never waits for a follower.
+func (f *Feed) Write(p []byte) {
+	if f == nil || len(p) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.total += int64(len(p))
+	if skip := len(p) - Size; skip > 0 {
+		p = p[skip:]
+	}
+	if room := Size - len(f.ring); room > 0 { // the ring grows with the output: most jobs write little
+		n := min(room, len(p))
+		f.ring = append(f.ring, p[:n]...)
+		if n == len(p) && f.total == int64(len(f.ring)) {
+			f.wake()
+			return
+		}
+	}
+	from := int((f.total - int64(len(p))) % Size)
+	n := copy(f.ring[from:], p)
+	copy(f.ring, p[n:])
+	f.wake()
+}
+
+// wake tells the followers that there is more. The caller holds mu.
+func (f *Feed) wake() {
+	if len(f.followers) > 0 {
+		close(f.news)
+		f.news = make(chan struct{})
+	}
+}
+
+// End ends the feed: followers get what is left and are disconnected.
+func (f *Feed) End() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
+	f.ended = true
+	f.timer.Stop()
+	if f.listener != nil {
+		f.listener.Close()
+	}
+	f.wake()
+}
+
+// next copies output from offset at on into p. It returns the offset of the first byte copied, which is larger than at if output
+// was lost, the number of bytes, whether the feed has ended, and a channel that is closed when there is more.
+func (f *Feed) next(at int64, p []byte) (from int64, n int, ended bool, news <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from = max(at, f.total-int64(len(f.ring)))
+	for n < len(p) && from+int64(n) < f.total {
+		begin := int((from + int64(n)) % Size)
+		end := min(len(f.ring), begin+int(f.total-from)-n)
+		n += copy(p[n:], f.ring[begin:end])
+	}
+	return from, n, f.ended, f.news
+}
+
+// header is sent first: the number of bytes that the feed does not have any more, and of those that it has had so far, little
+// endian.
+const headerSize = 16
+
+// serve sends the output to one follower.
+func (f *Feed) serve(c *net.UnixConn) {
+	defer func() {
+		f.mu.Lock()
+		delete(f.followers, c)
+		f.mu.Unlock()
+		c.Close()
+	}()
+	f.mu.Lock()
+	at, total := f.total-int64(len(f.ring)), f.total
+	f.mu.Unlock()
+	head := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(at)), uint64(total))
+	if !send(c, head) {
+		return
+	}
+	gone := make(chan struct{})
+	go func() { // a follower sends nothing: this ends when it has disconnected
+		defer close(gone)
+		_, _ = c.Read(make([]byte, 1))
+	}()
+	p := make([]byte, 16<<10)
+	for {
+		from, n, ended, news := f.next(at, p)
+		if lost := from - at; lost > 0 && !send(c, fmt.Appendf(nil, "\n... (%d bytes left out) ...\n", lost)) {
+			return
+		}
+		at = from + int64(n)
+		switch {
+		case n > 0:
+			if !send(c, p[:n]) {
+				return
+			}
+		case ended:
+			return
+		default:
+			select {
+			case <-news:
+			case <-gone:
+				return
+			}
+		}
+	}
+}
+
+func send(c *net.UnixConn, p []byte) bool {
+	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout))
+	_, err := c.Write(p)
+	return err == nil
+}
