@@ -11,7 +11,7 @@ import (
 )
 
 // detachPatience is the timeout for a layer's loop device to be detached after its mount.
-const detachPatience = 5 * time.Second
+var detachPatience = 5 * time.Second
 
 // Keep unmounts the layer and gives its file a name in the store, which must match [A-Za-z0-9._-]+. A layer on which data was
 // lost gets none (see Sync). It closes the layer, also on error.

@@ -207,11 +207,16 @@ func (l *Layer) Usage() (Usage, error) {
 	}, nil
 }
 
-// Close unmounts the layer and closes its file: unless the layer has a name, it is gone then.
+// Close unmounts the layer and closes its file: unless the layer has a name, it is gone then. Files of it that other processes
+// hold become unusable.
 func (l *Layer) Close() error {
 	err := l.unmount()
-	if err == nil && l.named {
+	switch {
+	case err != nil:
+	case l.named:
 		err = l.waitWritten()
+	case l.held != nil: // not read-only
+		err = l.awaitDetached(false)
 	}
 	return errors.Join(err, l.release())
 }
@@ -227,10 +232,28 @@ func (l *Layer) release() error {
 
 // waitWritten waits until an unmounted layer is completely written to its file: two mounts of one file would destroy it.
 func (l *Layer) waitWritten() error {
-	if err := l.loop.ended(l.file, detachPatience); err != nil {
+	if err := l.awaitDetached(true); err != nil {
 		return err
 	}
 	return l.file.Sync()
+}
+
+// awaitDetached returns when nobody can write to the unmounted layer any more. Jobs can pass descriptors on over a unix
+// socket, so processes of others may hold files of it: its file system is then shut down. With keep, what was written to the
+// layer is in its file afterwards; without, the file is empty.
+func (l *Layer) awaitDetached(keep bool) error {
+	err := l.loop.ended(l.file, detachPatience)
+	if !errors.Is(err, errStillUsed) {
+		return err
+	}
+	if err := l.shutDown(keep); err != nil {
+		return fmt.Errorf("shut down a layer whose files other processes hold: %w", err)
+	}
+	if keep {
+		// The device shares the lock, and has no more use for it.
+		return unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
+	}
+	return l.file.Truncate(0) // the space is given back before the file
 }
 
 // unmount unmounts the layer. It retries for a moment if a copy of the mount is still in use.

@@ -73,6 +73,9 @@ func (l *loop) configure(file *os.File, readOnly bool) error {
 
 func (l *loop) closeDevice() { l.device.Close() }
 
+// errStillUsed is returned by ended if the device is still attached.
+var errStillUsed = errors.New("still in use")
+
 // ended waits until the device no longer uses this layer: its last mount is gone, in every namespace.
 func (l *loop) ended(file *os.File, patience time.Duration) error {
 	var st unix.Stat_t
@@ -86,7 +89,7 @@ func (l *loop) ended(file *os.File, patience time.Duration) error {
 		case err != nil || !used:
 			return err
 		case time.Now().After(end):
-			return fmt.Errorf("loop device %d is still in use after %v", l.number, patience)
+			return fmt.Errorf("loop device %d is %w after %v", l.number, errStillUsed, patience)
 		}
 		time.Sleep(wait)
 	}
@@ -103,6 +106,10 @@ func (l *loop) uses(dev, ino uint64) (bool, error) {
 		return false, err
 	}
 	defer device.Close()
+	return l.backedBy(device, dev, ino)
+}
+
+func (l *loop) backedBy(device *os.File, dev, ino uint64) (bool, error) {
 	info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
 	if errors.Is(err, unix.ENXIO) {
 		return false, nil
