@@ -91,8 +91,8 @@ func TestSpec(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	file := runtimes.Dir + "/code.py"
-	if want := []string{dir + "/python3", file, "a", "b"}; !slices.Equal(s.Args, want) ||
-		!slices.Equal(s.Files, []job.File{{Path: file, Content: "print(1)"}}) {
+	if want := []string{dir + "/python3", runtimes.Dir + "/launch.py", "a", "b"}; !slices.Equal(s.Args, want) ||
+		len(s.Files) != 2 || s.Files[0] != (job.File{Path: file, Content: "print(1)"}) {
 		t.Errorf("%q, %+v", s.Args, s.Files)
 	}
 	want := job.Defaults()

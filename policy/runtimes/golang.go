@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,10 +63,21 @@ func (p *plan) seed() string {
 		" 2>/dev/null; "
 }
 
-// golang builds and then runs the program: `go run` would change its exit code to 1.
+// overlaid is the name under which the go command sees the code in the working directory. No package there contains it, because of
+// its constraint.
+const overlaid = "corral-code.go"
+
+// golang builds and then runs the program: `go run` would change its exit code to 1. An overlay puts the code into the working
+// directory, and so into the module there, whose internal packages it can import then.
 func golang(p *plan) {
-	p.file("code.go", p.source)
-	build := []string{p.Path, "build", "-o", p.in(binary), p.in("code.go")}
+	const constraint = "//go:build ignore\n\n//line code.go:1\n"
+	source := p.source
+	if !strings.Contains(source, "//go:build") {
+		source = constraint + source
+	}
+	p.file("code.go", source)
+	p.file("overlay.json", `{"Replace":{"`+overlaid+`":"`+p.in("code.go")+`"}}`)
+	build := []string{p.Path, "build", "-overlay", p.in("overlay.json"), "-o", p.in(binary), overlaid}
 	p.shell(p.seed() + quote(build...) + " </dev/null >&2 && exec " + quote(p.in(binary)) + ` "$@"`)
 }
 

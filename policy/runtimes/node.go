@@ -6,37 +6,66 @@ import (
 	"strings"
 )
 
-// globals defines in ES modules what only CommonJS modules have, for code that uses both require(…) and top-level await.
-const globals = `const { createRequire } = require("module");
-for (const [name, value] of Object.entries({
-	require: createRequire(__filename), __dirname, __filename: require("path").join(__dirname, "FILE"),
-})) Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
+// globals has define, which defines in ES modules what only CommonJS modules have, for code that uses both require(…) and top-level
+// await. It makes modules that the code requests by a relative path or a package's name be looked for in the working directory,
+// where the code would be if it were a file of the repository: those of require(…) at once, those of import with hook. Older
+// versions of Node run hooks in a thread of their own, which takes some 20 ms, so only code that imports has one.
+const globals = `const Module = require("module"), path = require("path"), { pathToFileURL } = require("url");
+const file = path.join(__dirname, "FILE"), here = path.join(process.cwd(), "FILE"), resolve = Module._resolveFilename;
+const code = parent => parent && path.dirname(parent.filename || "") === __dirname && /^code[.]/.test(path.basename(parent.filename));
+Module._resolveFilename = function (request, parent, ...rest) {
+	if (code(parent)) parent = Object.assign(new Module(here, null), { filename: here, paths: Module._nodeModulePaths(process.cwd()) });
+	return resolve.call(this, request, parent, ...rest);
+};
+const data = { from: pathToFileURL(path.join(__dirname, "code.")).href, to: pathToFileURL(here).href };
+exports.hook = () => {
+	const move = context => context.parentURL?.startsWith(data.from) ? { ...context, parentURL: data.to } : context;
+	if (Module.registerHooks) Module.registerHooks({ resolve: (name, context, next) => next(name, move(context)) });
+	else if (Module.register) Module.register(pathToFileURL(path.join(__dirname, "hooks.mjs")), { data });
+};
+exports.define = () => {
+	for (const [name, value] of Object.entries({
+		require: Module.createRequire(here), __dirname, __filename: file,
+	})) Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
+};
 `
 
-// withGlobals adds globals.cjs for code in a file.
-func (p *plan) withGlobals(file string) {
-	p.file("globals.cjs", strings.Replace(globals, "FILE", file, 1))
+// hooks are the hooks for versions of Node that run them in a thread of their own.
+const hooks = `let data;
+export function initialize(given) { data = given; }
+export function resolve(name, context, next) {
+	return next(name, context.parentURL?.startsWith(data.from) ? { ...context, parentURL: data.to } : context);
+}
+`
+
+// withGlobals adds globals.cjs for code in a file, and what it needs.
+func (p *plan) withGlobals(file, more string) {
+	p.file("globals.cjs", strings.ReplaceAll(globals, "FILE", file)+more)
+	p.file("hooks.mjs", hooks)
 }
 
 // launcher runs code.js. Node decides whether the code is a CommonJS module, by compiling it as one, which does not
 // execute it. Newer versions of Node detect it themselves, but differently in each version.
 const launcher = `"use strict";
 const fs = require("fs"), path = require("path"), vm = require("vm"), { runMain } = require("module");
-let file = path.join(__dirname, "code.js");
+let file = path.join(__dirname, "code.js"), imports = true;
 try {
 	const code = fs.readFileSync(file, "utf8").replace(/^#!.*/, "");
+	imports = /\bimport\b/.test(code);
 	vm.compileFunction(code, ["exports", "require", "module", "__filename", "__dirname"]);
 } catch {
 	fs.renameSync(file, file = path.join(__dirname, "code.mjs"));
-	require("./globals.cjs");
 }
+const { define, hook } = require("./globals.cjs");
+if (file.endsWith(".mjs")) define();
+if (imports) hook();
 process.argv[1] = file;
 runMain();
 `
 
 func node(p *plan) {
 	p.file("code.js", p.source)
-	p.withGlobals("code.mjs")
+	p.withGlobals("code.mjs", "")
 	p.file("launch.cjs", launcher)
 	p.exec(append([]string{p.Path, p.in("launch.cjs")}, p.args...)...)
 }
@@ -52,7 +81,7 @@ func typescript(p *plan) {
 		file = "code.mts"
 	}
 	p.file(file, p.source)
-	p.withGlobals(file)
+	p.withGlobals(file, "exports.define();\nexports.hook();\n")
 	argv := []string{p.Path}
 	if p.way.program == "node" {
 		argv = append(argv, stripTypes, "--disable-warning=ExperimentalWarning")

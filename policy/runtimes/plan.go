@@ -90,7 +90,8 @@ func php(p *plan) {
 	if !strings.Contains(p.source, "<?") {
 		p.source = "<?php " + p.source
 	}
-	interpret("code.php")(p)
+	p.file("code.php", p.source)
+	p.shell(p.beside() + "exec " + quote(p.Path, p.in("code.php")) + ` "$@"`)
 }
 
 // mono compiles for Mono, and runs the result with it.

@@ -16,6 +16,7 @@ func TestPlan(t *testing.T) {
 	)
 	i := f.find(nil, nil)
 	usr := f.at("usr/bin") + "/"
+	const links = `ln -s "$PWD"/* "$PWD"/.[!.]* '/tmp/job' 2>/dev/null; `
 	for _, tt := range []struct {
 		runtime, executable, code string
 		argv, files               string // names of files
@@ -28,11 +29,11 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			"typescript", "node", "x", usr + "node|--experimental-strip-types|--disable-warning=ExperimentalWarning|--require|/tmp/job/globals.cjs|/tmp/job/code.ts",
-			"code.ts globals.cjs",
+			"code.ts globals.cjs hooks.mjs",
 		},
 		{
 			"typescript", "node", "await x", usr + "node|--experimental-strip-types|--disable-warning=ExperimentalWarning|--require|/tmp/job/globals.cjs|/tmp/job/code.mts",
-			"code.mts globals.cjs",
+			"code.mts globals.cjs hooks.mjs",
 		},
 		{"csharp", "dotnet-script", "x", usr + "dotnet-script|/tmp/job/code.csx", "code.csx"},
 		{
@@ -40,21 +41,21 @@ func TestPlan(t *testing.T) {
 				usr + `dotnet' '/tmp/job/code.dll' "$@"|sh`, "code.cs code.runtimeconfig.json",
 		},
 		{
-			"c", "", "x", "/bin/sh|-c|'" + usr + "cc' '-o' '/tmp/job/program' '/tmp/job/code.c' '-lm' </dev/null >&2 && exec '/tmp/job/program' \"$@\"|sh",
+			"c", "", "x", "/bin/sh|-c|'" + usr + "cc' '-iquote' '.' '-o' '/tmp/job/program' '/tmp/job/code.c' '-lm' </dev/null >&2 && exec '/tmp/job/program' \"$@\"|sh",
 			"code.c",
 		},
 		{
-			"cpp", "", "x", "/bin/sh|-c|'" + usr + "clang++' '-o' '/tmp/job/program' '/tmp/job/code.cpp' </dev/null >&2 && exec '/tmp/job/program' \"$@\"|sh",
+			"cpp", "", "x", "/bin/sh|-c|'" + usr + "clang++' '-iquote' '.' '-o' '/tmp/job/program' '/tmp/job/code.cpp' </dev/null >&2 && exec '/tmp/job/program' \"$@\"|sh",
 			"code.cpp",
 		},
 		{
-			"rust", "", "x", "/bin/sh|-c|'" + usr + "rustc' '--edition' '2021' '-o' '/tmp/job/program' '/tmp/job/code.rs' </dev/null >&2 && exec '/tmp/job/program' \"$@\"|sh",
+			"rust", "", "x", "/bin/sh|-c|" + links + "'" + usr + "rustc' '--edition' '2021' '-o' '/tmp/job/program' '/tmp/job/code.rs' </dev/null >&2 && exec '/tmp/job/program' \"$@\"|sh",
 			"code.rs",
 		},
 		{"kotlin", "kotlin", "x", usr + "kotlinc|-J-XX:-PrintWarnings|-script|/tmp/job/code.kts|--", "code.kts"},
 		{"java", "", "x", usr + "java|-XX:MaxRAM=2147483648|-XX:MaxRAMPercentage=50|/tmp/job/Main.java", "Main.java"},
-		{"python", "", "x", usr + "python|/tmp/job/code.py", "code.py"},
-		{"php", "", "x", usr + "php|/tmp/job/code.php", "code.php"},
+		{"python", "", "x", usr + "python|/tmp/job/launch.py", "code.py launch.py"},
+		{"php", "", "x", "/bin/sh|-c|" + links + "exec '" + usr + "php' '/tmp/job/code.php' \"$@\"|sh", "code.php"},
 	} {
 		c, missing := i.Choose(tt.runtime, tt.executable, nil)
 		if missing != "" {

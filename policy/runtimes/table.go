@@ -28,7 +28,7 @@ var table = []Runtime{
 		// Output must not be lost when a job is ended at its deadline, and imports must not leave files in the
 		// repository.
 		env:  []string{"PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"},
-		ways: []way{{program: "python3", code: interpret("code.py")}, {program: "python", code: interpret("code.py")}},
+		ways: []way{{program: "python3", code: python}, {program: "python", code: python}},
 	},
 	{
 		Name: "shell", File: "code.sh", Debian: "bash", Version: version,
@@ -40,10 +40,8 @@ var table = []Runtime{
 		Name: "go", File: "code.go", Debian: "golang-go", Version: []string{"version"},
 		Run:   "`go build`, then the program",
 		Hello: "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }",
-		env: []string{
-			"GOTOOLCHAIN=local", "GOPROXY=off", // downloads would fail slowly, since jobs have no network
-		},
-		ways: []way{{program: "go", prepare: withCache, code: golang, args: goCommand}},
+		env:   []string{"GOTOOLCHAIN=local", "GOPROXY=off"}, // downloads would fail slowly, since jobs have no network
+		ways:  []way{{program: "go", prepare: withCache, code: golang, args: goCommand}},
 	},
 	{
 		Name: "java", File: "Main.java", Debian: "default-jdk-headless", Version: []string{"-version"},
@@ -64,19 +62,19 @@ var table = []Runtime{
 		Name: "rust", File: "code.rs", Debian: "rustc", Version: version,
 		Run:   "`rustc` with the edition 2021, then the program",
 		Hello: `fn main() { println!("hello"); }`,
-		ways:  []way{{program: "rustc", prepare: with("cc"), code: compile("code.rs", "--edition", "2021", "-o", binary, "code.rs")}},
+		ways:  []way{{program: "rustc", prepare: with("cc"), code: rust}},
 	},
 	{
 		Name: "c", File: "code.c", Debian: "gcc libc6-dev", Version: version,
 		Run:   "`gcc … -lm`, then the program",
 		Hello: "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }",
-		ways:  compilers(compile("code.c", "-o", binary, "code.c", "-lm"), "gcc", "cc", "clang"),
+		ways:  compilers(compile("code.c", "-iquote", ".", "-o", binary, "code.c", "-lm"), "gcc", "cc", "clang"),
 	},
 	{
 		Name: "cpp", File: "code.cpp", Debian: "g++", Version: version,
 		Run:   "`g++`, then the program",
 		Hello: "#include <iostream>\nint main() { std::cout << \"hello\\n\"; }",
-		ways:  compilers(compile("code.cpp", "-o", binary, "code.cpp"), "g++", "c++", "clang++"),
+		ways:  compilers(compile("code.cpp", "-iquote", ".", "-o", binary, "code.cpp"), "g++", "c++", "clang++"),
 	},
 	{
 		Name: "csharp", File: "code.cs", Debian: "mono-mcs mono-runtime libmono-system-core4.0-cil", Version: version,
@@ -94,7 +92,7 @@ var table = []Runtime{
 		Name: "ruby", File: "code.rb", Debian: "ruby", Version: version,
 		Run:   "`ruby code.rb`",
 		Hello: `puts "hello"`,
-		ways:  []way{{program: "ruby", code: interpret("code.rb")}},
+		ways:  []way{{program: "ruby", code: ruby}},
 	},
 	{
 		Name: "php", File: "code.php", Debian: "php-cli", Version: version,
