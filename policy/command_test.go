@@ -36,8 +36,10 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	want := []string{
-		"CARGO_NET_RETRY=0", "HOME=/home/job", "LOGNAME=job", "PATH=of the client", "PIP_RETRIES=0", "SHELL=/bin/sh",
-		"TERM=xterm-256color", "TMPDIR=/tmp", "TOKEN=of the client", "TZ=Europe/Berlin", "USER=job", "npm_config_fetch_retries=0",
+		"CARGO_NET_OFFLINE=true", "GOPROXY=off", "GOTOOLCHAIN=local", "HOME=/home/job", "LOGNAME=job", "PATH=of the client",
+		"PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INDEX=1", "SHELL=/bin/sh",
+		"TERM=xterm-256color", "TMPDIR=/tmp", "TOKEN=of the client", "TZ=Europe/Berlin", "USER=job", "npm_config_audit=false",
+		"npm_config_fetch_retries=0", "npm_config_fund=false", "npm_config_update_notifier=false",
 	}
 	if !slices.Equal(s.Env, want) {
 		t.Errorf("%q, want %q", s.Env, want)

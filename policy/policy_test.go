@@ -101,9 +101,11 @@ func TestSpec(t *testing.T) {
 		t.Errorf("%+v, want %+v", s.Limits, want)
 	}
 	wantEnv := []string{
-		"CARGO_NET_RETRY=0", "HOME=/home/job", "LANG=C.UTF-8", "LOGNAME=job", "PATH=" + installed.Path(), "PIP_RETRIES=0",
+		"CARGO_NET_OFFLINE=true", "GOPROXY=off", "GOTOOLCHAIN=local", "HOME=/home/job", "LANG=C.UTF-8", "LOGNAME=job", "PATH=" + installed.Path(),
+		"PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INDEX=1",
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=lib", "PYTHONUNBUFFERED=1", "SHELL=/bin/sh", "TERM=dumb", "TMPDIR=/tmp",
-		"TOKEN=of python", "TZ=Europe/Berlin", "USER=job", "npm_config_fetch_retries=0",
+		"TOKEN=of python", "TZ=Europe/Berlin", "USER=job", "npm_config_audit=false",
+		"npm_config_fetch_retries=0", "npm_config_fund=false", "npm_config_update_notifier=false",
 	}
 	if !slices.Equal(s.Env, wantEnv) {
 		t.Errorf("%q, want %q", s.Env, wantEnv)

@@ -2,21 +2,36 @@ package agent
 
 import (
 	"regexp"
+	"strings"
 
 	safe "corral/internal/text"
 )
 
-// offline has a pattern for what each client of a package registry writes when it has no network. A group, if there is one,
-// matches the name of the package or host that the client requested.
+// offline has a pattern for what each client of a package registry or a server writes when it has no network, the most telling ones
+// first. A group, if there is one, matches what was requested: a package, or a host.
 var offline = []*regexp.Regexp{
-	regexp.MustCompile(`npm (?:error|ERR!) request to (\S+) failed, reason: getaddrinfo`),
-	regexp.MustCompile(`No matching distribution found for (\S+)`), // pip, after each attempt to reach an index failed
+	regexp.MustCompile(`npm (?:error|ERR!) request to https?://[^/\s]+/(\S+) failed, reason: getaddrinfo`),
+	regexp.MustCompile(`GET https?://registry[^/\s]*/(\S+?):? error \((?:EAI_AGAIN|ENOTFOUND)\)`), // pnpm
+	regexp.MustCompile(`No matching distribution found for (\S+)`),                                // pip
 	regexp.MustCompile(`(?m)^go: (?:downloading )?(\S+?):? .*(?:module lookup disabled by GOPROXY=off|dial tcp: lookup)`),
 	regexp.MustCompile(`no required module provides package (\S+);`),
-	regexp.MustCompile("failed to (?:download from|query replaced source registry) `([^`\\s]+)`"), // cargo
-	regexp.MustCompile(`(?i)could not resolve (?:host(?:name)?|proxy):? '?([^\s']+)`),             // curl, git, ssh, Maven
+	regexp.MustCompile(`missing go\.sum entry for module providing package (\S+)`),
+	regexp.MustCompile(`(\S+): missing go\.sum entry`),
+	regexp.MustCompile("(?:error: no matching package named|the crate) `([^`\\s]+)` (?:found|could not be found in registry)"), // cargo
+	regexp.MustCompile("failed to (?:download(?: from)?|query replaced source registry) `([^`\\s]+)"),
+	regexp.MustCompile(`Could not find a valid gem '([^']+)'`),
+	regexp.MustCompile(`(?m)^E: (?:Unable to locate package (\S+)|List directory \S+ is missing|Could not open lock file)`), // apt-get
+	regexp.MustCompile(`(?i)could not resolve (?:host(?:name)?|proxy):? '?([^\s':]+)`),                                      // curl, git, ssh, Maven
+	regexp.MustCompile(`unable to resolve host address [‘']([^’'\s]+)`),                                                     // wget
+	regexp.MustCompile(`getaddrinfo (?:EAI_AGAIN|ENOTFOUND|for) (\S+)`),                                                     // Node, PHP
+	regexp.MustCompile(`dial tcp: lookup (\S+)`),
+	regexp.MustCompile(`Failed to connect to (\S+) port \d+`),
+	regexp.MustCompile(`(?i)network is unreachable`),
 	regexp.MustCompile(`Temporary failure (?:in name resolution|resolving '([^'\s]+)')`),
 }
+
+// loopback matches hosts that are reached without a network.
+var loopback = regexp.MustCompile(`^(?:localhost|127\.|\[?::1)`)
 
 // maxFetched is the maximum number of bytes shown of the name of the requested package or host.
 const maxFetched = 120
@@ -31,9 +46,11 @@ func unreachable(parts ...string) string {
 			}
 			what := "what is missing"
 			if len(found) > 1 && found[1] != "" {
-				what = safe.Line(found[1], maxFetched)
+				what = safe.Line(strings.TrimSuffix(found[1], ":"), maxFetched)
 			}
-			return "there is no network here: ask the user to install or provide " + what
+			if !loopback.MatchString(what) {
+				return "there is no network here: ask the user to install or provide " + what
+			}
 		}
 	}
 	return ""

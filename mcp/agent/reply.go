@@ -69,7 +69,11 @@ func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
 	if r.SessionReplaced {
 		parts = append(parts, run.SessionReplaced)
 	}
-	if missing := unreachable(s.Output.Stdout.Head, s.Output.Stdout.Tail, s.Output.Stderr.Head, s.Output.Stderr.Tail); missing != "" && r.Status == job.Failure {
+	written := []string{s.Output.Stderr.Head, s.Output.Stderr.Tail}
+	if r.Status == job.Failure { // else standard output is a text that was shown, not a report
+		written = append(written, s.Output.Stdout.Head, s.Output.Stdout.Tail)
+	}
+	if missing := unreachable(written...); missing != "" {
 		parts = append(parts, missing)
 	}
 	if shown.handle != "" {
