@@ -2,9 +2,8 @@ package server
 
 import (
 	"net/http"
-	"sync"
-	"sync/atomic"
-	"time"
+
+	"corral/internal/gate"
 )
 
 // Paths of Serve for those who watch the server: a load balancer, a service manager. They need no token, so their answers
@@ -14,36 +13,9 @@ const (
 	ReadyPath  = "/readyz"  // 200 if it can serve calls, otherwise 503
 )
 
-// readyInterval is the time for which an answer of ready holds: anybody may ask, however often.
-const readyInterval = time.Second
-
-// A readiness remembers whether a server was ready.
-type readiness struct {
-	ready func() error
-
-	mu sync.Mutex
-	at time.Time   // guarded by mu: when ready was called last
-	ok atomic.Bool // what it returned
-}
-
-// is reports whether the server is ready. One caller at a time waits for ready; others get the former answer meanwhile.
-func (r *readiness) is() bool {
-	if r.mu.TryLock() {
-		defer r.mu.Unlock()
-		if time.Since(r.at) >= readyInterval {
-			r.ok.Store(r.ready() == nil)
-			r.at = time.Now()
-		}
-	}
-	return r.ok.Load()
-}
-
 // probe answers GET and HEAD by whether ready returns nil; a nil ready always does.
 func probe(ready func() error) http.Handler {
-	if ready == nil {
-		ready = func() error { return nil }
-	}
-	state := &readiness{ready: ready}
+	state := gate.NewReadiness(ready)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		boundWrite(w)
 		// The connection counts as one that has not sent a valid token. Kept open, it would only be the first to be evicted.
@@ -55,7 +27,7 @@ func probe(ready func() error) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)
-		case !state.is():
+		case !state.Is():
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("not ready\n"))
 		default:

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"corral/mcp/tool"
@@ -89,39 +88,4 @@ func TestProbes(t *testing.T) {
 	if code, _ := ask(http.MethodPost, Path); code != http.StatusUnauthorized {
 		t.Errorf("a call without a token: %d", code)
 	}
-}
-
-// TestReadinessBounded: however often anybody asks, the server is asked once per second, and nobody waits for another's
-// question.
-func TestReadinessBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls, wait := 0, make(chan struct{})
-		r := &readiness{ready: func() error {
-			calls++
-			if calls == 2 {
-				<-wait
-				return errors.New("down")
-			}
-			return nil
-		}}
-		for range 1000 {
-			if !r.is() {
-				t.Fatal("not ready")
-			}
-		}
-		time.Sleep(readyInterval)
-		answered := make(chan bool)
-		go func() { answered <- r.is() }()
-		synctest.Wait() // it waits for the second call
-		if !r.is() {
-			t.Error("the former answer does not hold while another caller waits")
-		}
-		close(wait)
-		if <-answered {
-			t.Error("ready although it is not")
-		}
-		if calls != 2 {
-			t.Errorf("%d calls", calls)
-		}
-	})
 }

@@ -27,8 +27,8 @@ type WebOptions struct {
 	// Hosts are the accepted host names, with or without a port, in addition to those of the loopback interface.
 	Hosts []string
 	Log   *slog.Logger // receives refused clients; required
-	// Ready returns an error if requests would fail; /readyz reports it. nil means always ready. It must be safe for
-	// concurrent use, and is called for unauthenticated clients.
+	// Ready returns an error if requests would fail; /readyz reports it. nil means always ready. It is called for
+	// unauthenticated clients, at most once per second, and not concurrently.
 	Ready func() error
 }
 
@@ -52,7 +52,7 @@ func ServeWeb(ctx context.Context, l net.Listener, o WebOptions, serve Handler) 
 		return errors.New("no tokens are configured, and WebSocket clients need one\nhint: corral config token NAME creates a token")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	h := &web{WebOptions: o, gate: gate.Gate{Hosts: o.Hosts}, ctx: ctx, serve: serve}
+	h := &web{WebOptions: o, gate: gate.Gate{Hosts: o.Hosts}, ready: o.readiness(), ctx: ctx, serve: serve}
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
@@ -70,10 +70,26 @@ func ServeWeb(ctx context.Context, l net.Listener, o WebOptions, serve Handler) 
 	return fmt.Errorf("serve websockets: %w", err)
 }
 
+// readiness returns whether requests would be served, for clients that have not authenticated: however often they ask, Ready is
+// called and the log written at most once per second.
+func (o *WebOptions) readiness() *gate.Readiness {
+	if o.Ready == nil {
+		return gate.NewReadiness(nil)
+	}
+	return gate.NewReadiness(func() error {
+		err := o.Ready()
+		if err != nil {
+			o.Log.Warn("not ready", "error", err)
+		}
+		return err
+	})
+}
+
 // A web is the HTTP handler of a server.
 type web struct {
 	WebOptions
 	gate  gate.Gate
+	ready *gate.Readiness
 	ctx   context.Context //nolint:containedctx // of the server: a request's context ends when its connection is hijacked
 	serve Handler
 	conns connLimiter
@@ -89,13 +105,8 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(r.Header.Values("Origin")) > 0:
 		h.refuse(w, r, http.StatusForbidden, "web pages may not call this server")
 		return
-	case r.URL.Path == "/readyz" && h.Ready != nil:
-		if err := h.Ready(); err != nil {
-			h.Log.WarnContext(r.Context(), "not ready", "error", err)
-			h.refuse(w, r, http.StatusServiceUnavailable, "not ready: see the diagnostic log of the server")
-			return
-		}
-		health(w, r)
+	case r.URL.Path == "/readyz" && !h.ready.Is():
+		h.refuse(w, r, http.StatusServiceUnavailable, "not ready: see the diagnostic log of the server")
 		return
 	case r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
 		health(w, r)

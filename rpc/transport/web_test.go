@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -67,31 +69,46 @@ func (s *site) dial(token string) *websocket.Conn {
 	return ws
 }
 
-// TestReady checks that /readyz reports whether requests would be served, and /healthz whether the server runs.
+// TestReady checks that /readyz reports whether requests would be served, and /healthz whether the server runs. However often
+// anybody asks, the server finds out and writes to its log once per second.
 func TestReady(t *testing.T) {
-	var missing atomic.Bool
-	h := &web{WebOptions: WebOptions{Log: silent(), Ready: func() error {
-		if missing.Load() {
-			return errors.New("no supervisor at /run/secret")
+	synctest.Test(t, func(t *testing.T) {
+		missing, calls := false, 0
+		var log bytes.Buffer
+		o := WebOptions{Log: slog.New(slog.NewTextHandler(&log, nil)), Ready: func() error {
+			calls++
+			if missing {
+				return errors.New("no supervisor at /run/secret")
+			}
+			return nil
+		}}
+		h := &web{WebOptions: o, ready: o.readiness()}
+		ask := func(path string) (int, string) {
+			r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Code, w.Body.String()
 		}
-		return nil
-	}}}
-	ask := func(path string) (int, string) {
-		r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Code, w.Body.String()
-	}
-	for _, is := range []bool{false, true, false} {
-		missing.Store(is)
-		want := map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable}[is]
-		if code, body := ask("/readyz"); code != want || strings.Contains(body, "secret") {
-			t.Errorf("supervisor missing %t: %d %q", is, code, body)
+		for n, is := range []bool{false, true, false} {
+			missing = is
+			time.Sleep(time.Second)
+			want := map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable}[is]
+			for range 100 {
+				if code, body := ask("/readyz"); code != want || strings.Contains(body, "secret") {
+					t.Fatalf("supervisor missing %t: %d %q", is, code, body)
+				}
+			}
+			if code, _ := ask("/healthz"); code != http.StatusOK {
+				t.Errorf("supervisor missing %t: /healthz %d", is, code)
+			}
+			if calls != n+1 {
+				t.Errorf("%d calls after %d seconds", calls, n+1)
+			}
 		}
-		if code, _ := ask("/healthz"); code != http.StatusOK {
-			t.Errorf("supervisor missing %t: /healthz %d", is, code)
+		if lines := strings.Count(log.String(), "not ready"); lines != 1 {
+			t.Errorf("%d lines in the log: %s", lines, log.String())
 		}
-	}
+	})
 }
 
 // TestWebRequests checks that a request that is not a WebSocket of a principal is refused and not served.
