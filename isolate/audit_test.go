@@ -76,9 +76,9 @@ func TestAudit(t *testing.T) {
 		{"no directory", func(s *job.Spec) { s.Dir = "missing" }, "refused 0 0 - cwd"},
 	} {
 		before := len(logged(t, f.s.config.StateDir))
-		spec := f.spec("true")
+		spec := f.Spec("true")
 		tt.change(&spec)
-		_, _ = f.try(spec) // other tests check the result
+		_, _ = f.Try(spec) // other tests check the result
 		news := logged(t, f.s.config.StateDir)[before:]
 		if len(news) != 2 || news[0].Event != record.Decided || news[1].Event != record.Finished || news[1].Of != news[0].Seq {
 			t.Errorf("%s: %d records: %+v", tt.name, len(news), news)
@@ -89,7 +89,7 @@ func TestAudit(t *testing.T) {
 		if tt.name == "memory" {
 			limits.Memory = memory
 		}
-		if d.Repo != f.repo || *d.Peer != owner || d.Embedded || d.Instance != f.s.config.Instance || d.Profile != "default" ||
+		if d.Repo != f.Repo || *d.Peer != owner || d.Embedded || d.Instance != f.s.config.Instance || d.Profile != "default" ||
 			d.Limits["memory"] != limits.Memory || d.Limits["pids"] != 512 || d.Job != e.Job || *e.Peer != owner {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
@@ -119,9 +119,9 @@ func TestAuditRefusedJob(t *testing.T) {
 	if r, err := f.send(q); err != nil || r.Outcome != wire.Refused {
 		t.Fatal(r, err)
 	}
-	spec := f.spec("true")
+	spec := f.Spec("true")
 	spec.Repo = "/usr"
-	if _, err := f.try(spec); err == nil {
+	if _, err := f.Try(spec); err == nil {
 		t.Fatal("a job in /usr was accepted")
 	}
 	all := logged(t, f.s.config.StateDir)
@@ -139,7 +139,7 @@ func TestAuditDeniedRequest(t *testing.T) {
 		var work sync.WaitGroup
 		for range 200 {
 			work.Go(func() {
-				if err := f.c.Denied(t.Context(), claim); err != nil {
+				if err := f.C.Denied(t.Context(), claim); err != nil {
 					t.Error(err)
 				}
 			})
@@ -240,7 +240,7 @@ func TestDenialLimiter(t *testing.T) {
 func TestAuditRecordsLostJobs(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	f := newFront(t, func(c *Config) { c.StateDir = state })
-	l := f.waiting()
+	l := f.Waiting()
 	instance, _ := kill(t, func(c *Config) { c.StateDir = state })
 	if n := len(of(logged(t, state), record.Lost)); n != 0 {
 		t.Errorf("%d jobs recorded as lost too early", n)
@@ -255,7 +255,7 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.end(); err != nil {
+	if _, err := l.End(); err != nil {
 		t.Fatal(err)
 	}
 	all = logged(t, state)
@@ -280,7 +280,7 @@ func TestAuditDiskFull(t *testing.T) {
 		}
 	})
 	f := newFront(t, func(c *Config) { c.StateDir = state })
-	l := f.waiting()
+	l := f.Waiting()
 	filler := filepath.Join(state, "filler")
 	full := os.WriteFile(filler, make([]byte, 2<<20), 0o600)
 	if !errors.Is(full, unix.ENOSPC) {
@@ -288,28 +288,28 @@ func TestAuditDiskFull(t *testing.T) {
 	}
 	var refusal *job.Refusal
 	for range 2000 {
-		spec := f.spec("sh", "-c", "touch ran")
+		spec := f.Spec("sh", "-c", "touch ran")
 		spec.Claim.Reason = strings.Repeat("\x01", 1024)
-		_, err := f.try(spec)
+		_, err := f.Try(spec)
 		if errors.As(err, &refusal) {
 			break
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(f.repo, "ran")); err != nil {
+		if err := os.Remove(filepath.Join(f.Repo, "ran")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if refusal == nil || refusal.Step != "audit" || refusal.Errno != int(unix.ENOSPC) || !strings.HasPrefix(refusal.Message, "audit: no space left") || refusal.Hint == "" {
 		t.Errorf("%+v", refusal)
 	}
-	if exists(filepath.Join(f.repo, "ran")) {
+	if exists(filepath.Join(f.Repo, "ran")) {
 		t.Error("a job ran without a record")
 	}
 	var denied error
 	for range 8 { // its record is shorter than a decision's
-		if denied = f.c.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}); denied != nil {
+		if denied = f.C.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}); denied != nil {
 			break
 		}
 	}
@@ -319,7 +319,7 @@ func TestAuditDiskFull(t *testing.T) {
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.end(); err != nil {
+	if _, err := l.End(); err != nil {
 		t.Fatal(err)
 	}
 	if last := of(logged(t, state), record.Finished); last[len(last)-1].Status != "cancelled" {
@@ -328,7 +328,7 @@ func TestAuditDiskFull(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	f.sh("true")
+	f.Sh("true")
 }
 
 // TestCloseWithClientNotReading: a client that sends requests and reads no answers does not keep the supervisor from
@@ -367,7 +367,7 @@ func TestCloseWithClientNotReading(t *testing.T) {
 // process. Ends that were not recorded meanwhile are recorded before the next job.
 func TestAuditLogLocked(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Log = slog.New(slog.DiscardHandler) })
-	l := f.waiting()
+	l := f.Waiting()
 	lock, err := os.OpenFile(filepath.Join(f.s.config.StateDir, "audit", "lock"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -382,22 +382,22 @@ func TestAuditLogLocked(t *testing.T) {
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.try(f.spec("sh", "-c", "touch ran"))
+	_, err = f.Try(f.Spec("sh", "-c", "touch ran"))
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) || refusal.Step != "audit" || refusal.Errno != int(unix.EAGAIN) || refusal.Hint == "" ||
 		!strings.Contains(refusal.Message, fmt.Sprintf("process %d keeps the audit log locked", os.Getpid())) {
 		t.Errorf("%+v", err)
 	}
-	if _, err := l.end(); err != nil {
+	if _, err := l.End(); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_UN); err != nil {
 		t.Fatal(err)
 	}
-	if exists(filepath.Join(f.repo, "ran")) {
+	if exists(filepath.Join(f.Repo, "ran")) {
 		t.Error("a job ran without a record")
 	}
-	f.sh("true")
+	f.Sh("true")
 	all := logged(t, f.s.config.StateDir)
 	last := all[len(all)-3:]
 	if last[0].Event != record.Finished || last[0].Status != "cancelled" || last[1].Event != record.Decided || last[2].Event != record.Finished {
@@ -441,17 +441,17 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 			t.Error("the audit log was closed without an error although the disk did not accept it")
 		}
 	})
-	f := &front{t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)}
+	f := frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t))
 	if err := os.WriteFile(filepath.Join(below, "filler"), make([]byte, 16<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
 	var refusal *job.Refusal
 	for range 500 {
-		spec := f.spec("true")
+		spec := f.Spec("true")
 		for _, c := range spec.Claim.Fields() { // long enough that this record fails, and not an earlier job's end
 			*c.Value = strings.Repeat("\x01", c.Max)
 		}
-		if _, err := f.try(spec); errors.As(err, &refusal) {
+		if _, err := f.Try(spec); errors.As(err, &refusal) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

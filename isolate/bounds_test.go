@@ -21,11 +21,11 @@ func TestOOMScore(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.SysResource)
 	f := newFront(t)
 	for _, score := range []string{"0", "499", "-1000"} {
-		if got := f.sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
+		if got := f.Sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
 			t.Errorf("a job that sets %s has %s", score, got)
 		}
 	}
-	if got := f.sh("echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "700" {
+	if got := f.Sh("echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "700" {
 		t.Errorf("a job that sets 700 has %s", got)
 	}
 }
@@ -34,7 +34,7 @@ func TestOOMScore(t *testing.T) {
 func TestTerminalLimit(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	f := newFront(t)
-	if got := f.sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "8" {
+	if got := f.Sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "8" {
 		t.Errorf("a job has %s terminals", got)
 	}
 }
@@ -44,7 +44,7 @@ func TestTerminalLimit(t *testing.T) {
 func TestReclaimsCache(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.reclaim, c.dying = time.Millisecond, 1 })
 	const size = 64 << 20
-	f.sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
+	f.Sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
 	usage := func() int64 {
 		for _, pattern := range []string{"/sys/fs/cgroup/memory/%s/memory.usage_in_bytes", "/sys/fs/cgroup/%s/memory.current"} {
 			files, _ := filepath.Glob(fmt.Sprintf(pattern, "corral/"+f.s.InstanceName()+"/jail-*"))
@@ -70,7 +70,7 @@ func TestReclaimsCache(t *testing.T) {
 		return ""
 	})
 	eventually(t, func() string {
-		f.sh("true") // its end reclaims what earlier jobs left, once their slots are torn down
+		f.Sh("true") // its end reclaims what earlier jobs left, once their slots are torn down
 		if n := usage(); n > size/2 {
 			return fmt.Sprintf("the jail is still charged for %d bytes", n)
 		}
@@ -93,7 +93,7 @@ func TestSlotReleasedLate(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("python3"))
 	files := sandboxtest.StartFileServer(t, owner)
 	f := newFront(t, func(c *Config) { c.Slots, c.ending, c.Log = -1, 200*time.Millisecond, nil })
-	f.sh("true")
+	f.Sh("true")
 	var before int
 	eventually(t, func() string {
 		if before = f.s.free(); before != host.JobUIDs-1 { // the scanner has one user
@@ -101,7 +101,7 @@ func TestSlotReleasedLate(t *testing.T) {
 		}
 		return ""
 	})
-	path := filepath.Join(f.repo, "socket")
+	path := filepath.Join(f.Repo, "socket")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -110,20 +110,20 @@ func TestSlotReleasedLate(t *testing.T) {
 	if err := errors.Join(os.Chown(path, owner, owner), l.SetDeadline(time.Now().Add(sandboxtest.Slow(time.Minute)))); err != nil {
 		t.Fatal(err)
 	}
-	spec := f.spec("python3", "-c", `import os, socket
+	spec := f.Spec("python3", "-c", `import os, socket
 s = socket.socket(socket.AF_UNIX)
 s.connect("socket")
 _, fds, _, _ = socket.recv_fds(s, 1, 1)
 s.recv(1)
 os.read(fds[0], 1)`)
 	spec.Limits = job.Limits{Wall: time.Minute}
-	l2, err := f.start(spec)
+	l2, err := f.Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u, err := l.AcceptUnix()
 	if err != nil {
-		t.Fatalf("%v: %s", err, l2.err.String())
+		t.Fatalf("%v: %s", err, l2.Err.String())
 	}
 	conn, err := u.File()
 	u.Close()
@@ -135,7 +135,7 @@ os.read(fds[0], 1)`)
 	files.Stall(t)
 	if _, err := conn.WriteString("x"); err != nil {
 		result, ended := l2.Wait()
-		t.Fatalf("%v; the job: %+v, %v: %s", err, result, ended, l2.err.String())
+		t.Fatalf("%v; the job: %+v, %v: %s", err, result, ended, l2.Err.String())
 	}
 	files.AwaitRequest(t)
 	if err := l2.Kill(); err != nil {
@@ -154,5 +154,5 @@ os.read(fds[0], 1)`)
 		}
 		return ""
 	})
-	l2.in.Close()
+	l2.In.Close()
 }

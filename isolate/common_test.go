@@ -12,15 +12,15 @@ import (
 
 // naming makes the front send common as its common directory unchecked, as a foreign client could.
 func (f *front) naming(common string) *front {
-	f.c.ByPath, f.c.Commons = true, map[string]string{f.repo: common}
+	f.C.ByPath, f.C.Commons = true, map[string]string{f.Repo: common}
 	return f
 }
 
 // everyday runs script as a writing job both without a session and in one.
 func (f *front) everyday(script string) map[string]did {
-	f.t.Helper()
-	ss := f.session(job.SessionSpec{})
-	return map[string]did{"job": f.run(f.spec("sh", "-c", script)), "session": f.in(ss, script)}
+	f.T.Helper()
+	ss := f.Session(job.SessionSpec{})
+	return map[string]did{"job": f.Run(f.Spec("sh", "-c", script)), "session": f.In(ss, script)}
 }
 
 // TestServedRepoNotCommon: a served directory is not accepted as a git directory just because a client names it so.
@@ -32,10 +32,10 @@ func TestServedRepoNotCommon(t *testing.T) {
 	f := newFront(t, func(c *Config) {
 		c.Repos = []admit.Entry{{Path: top + "/free"}, {Path: top + "/layer", Overlay: true}}
 	})
-	f.repo = top + "/free"
+	f.Repo = top + "/free"
 	for way, d := range f.naming(top + "/layer").everyday("ls -d " + top + "/layer && touch " + top + "/layer/made || true") {
-		if d.out != "" || exists(top+"/layer/made") {
-			t.Errorf("%s: %q, %q", way, d.out, d.err)
+		if d.Out != "" || exists(top+"/layer/made") {
+			t.Errorf("%s: %q, %q", way, d.Out, d.Err)
 		}
 	}
 }
@@ -63,10 +63,10 @@ func TestCommonEntryApplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.entry.Path = top + "/main"
 			f := newFront(t, func(c *Config) { c.Repos = []admit.Entry{{Path: top + "/free"}, tt.entry} })
-			f.repo = top + "/free"
+			f.Repo = top + "/free"
 			for way, d := range f.naming(top + "/main/.git").everyday(script) {
-				if d.out != tt.want {
-					t.Errorf("%s: %q, %q, want %q", way, d.out, d.err, tt.want)
+				if d.Out != tt.want {
+					t.Errorf("%s: %q, %q, want %q", way, d.Out, d.Err, tt.want)
 				}
 			}
 			n := 0
@@ -116,10 +116,10 @@ func TestCommonOwner(t *testing.T) {
 			if err := os.Chmod(common, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			f.repo = top + "/wt"
+			f.Repo = top + "/wt"
 			for way, d := range f.naming(common).everyday("cat " + common + "/secret") {
-				if d.out != tt.want {
-					t.Errorf("%s: %q, %q", way, d.out, d.err)
+				if d.Out != tt.want {
+					t.Errorf("%s: %q, %q", way, d.Out, d.Err)
 				}
 			}
 		})

@@ -17,9 +17,9 @@ import (
 // TestWorkingDirectory: a job starts only in a directory of the repository.
 func TestWorkingDirectory(t *testing.T) {
 	f := newFront(t)
-	outside := filepath.Join(filepath.Dir(f.repo), "outside")
+	outside := filepath.Join(filepath.Dir(f.Repo), "outside")
 	mkdir(t, outside, owner)
-	f.sh(`mkdir -p a/b closed; chmod 0 closed; echo x >file; ln -s a/b inside; ln -s / root; ln -s ../outside up; ln -s ` + outside +
+	f.Sh(`mkdir -p a/b closed; chmod 0 closed; echo x >file; ln -s a/b inside; ln -s / root; ln -s ../outside up; ln -s ` + outside +
 		` absolute; ln -s a/../.. dots; ln -s loop loop; ln -s /proc/self/fd/3 descriptor`)
 	for _, tt := range []struct {
 		dir   string
@@ -50,19 +50,19 @@ func TestWorkingDirectory(t *testing.T) {
 		{strings.Repeat("x", 256), "", unix.ENAMETOOLONG},
 		{"a\nb\x1b", "", unix.ENOENT},
 	} {
-		spec := f.spec("pwd", "-P")
+		spec := f.Spec("pwd", "-P")
 		spec.Dir = tt.dir
-		d, err := f.try(spec)
+		d, err := f.Try(spec)
 		if tt.errno != 0 {
 			refusedAt(t, fmt.Sprintf("%.20q", tt.dir), err, "cwd", tt.errno)
-		} else if err != nil || d.out != f.repo+tt.want+"\n" {
-			t.Errorf("%q: %q, %v", tt.dir, d.out, err)
+		} else if err != nil || d.Out != f.Repo+tt.want+"\n" {
+			t.Errorf("%q: %q, %v", tt.dir, d.Out, err)
 		}
 	}
-	for _, dir := range []string{"/", f.repo, "/proc/self/fd/3"} {
-		spec := f.spec("true")
+	for _, dir := range []string{"/", f.Repo, "/proc/self/fd/3"} {
+		spec := f.Spec("true")
 		spec.Dir = dir
-		_, err := f.try(spec)
+		_, err := f.Try(spec)
 		refusedAt(t, dir, err, "cwd", 0)
 	}
 }
@@ -71,7 +71,7 @@ func TestWorkingDirectory(t *testing.T) {
 // never followed.
 func TestWorkingDirectorySwapped(t *testing.T) {
 	f := newFront(t)
-	dir, link := f.repo+"/dir", f.repo+"/link"
+	dir, link := f.Repo+"/dir", f.Repo+"/link"
 	mkdir(t, dir, owner)
 	if err := os.Symlink("/tmp", link); err != nil {
 		t.Fatal(err)
@@ -93,17 +93,17 @@ func TestWorkingDirectorySwapped(t *testing.T) {
 	}()
 	found, refused := 0, 0
 	for range sandboxtest.Scale(200) {
-		spec := f.spec("pwd", "-P")
+		spec := f.Spec("pwd", "-P")
 		spec.Dir = "dir/../dir" // with ".." the kernel sometimes returns EAGAIN, which is retried
-		d, err := f.try(spec)
+		d, err := f.Try(spec)
 		var r *job.Refusal
 		switch {
-		case err == nil && (d.out == dir+"\n" || d.out == link+"\n"): // the directory may have either name
+		case err == nil && (d.Out == dir+"\n" || d.Out == link+"\n"): // the directory may have either name
 			found++
 		case errors.As(err, &r) && r.Step == "cwd" && r.Errno == int(unix.EXDEV):
 			refused++
 		default:
-			t.Errorf("%q, %v", d.out, err)
+			t.Errorf("%q, %v", d.Out, err)
 		}
 	}
 	close(stop)
@@ -115,9 +115,9 @@ func TestWorkingDirectorySwapped(t *testing.T) {
 // by path or by descriptor.
 func TestRepoSwapped(t *testing.T) {
 	f := newFront(t)
-	trap := filepath.Join(filepath.Dir(f.repo), "trap")
+	trap := filepath.Join(filepath.Dir(f.Repo), "trap")
 	mkdir(t, trap, 0)
-	put(t, f.repo+"/which", "mine", 0o644, owner)
+	put(t, f.Repo+"/which", "mine", 0o644, owner)
 	put(t, trap+"/which", "trap", 0o644, 0)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -127,14 +127,14 @@ func TestRepoSwapped(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, f.repo, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(unix.AT_FDCWD, f.Repo, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE)
 			}
 		}
 	}()
 	for range sandboxtest.Scale(60) {
-		d, err := f.try(f.spec("cat", "which"))
-		if err == nil && d.out != "mine" {
-			t.Errorf("a job ran in another user's directory: %q", d.out)
+		d, err := f.Try(f.Spec("cat", "which"))
+		if err == nil && d.Out != "mine" {
+			t.Errorf("a job ran in another user's directory: %q", d.Out)
 		}
 	}
 	close(stop)

@@ -15,7 +15,7 @@ import (
 func TestFiles(t *testing.T) {
 	f := newFront(t)
 	large := strings.Repeat("0123456789abcdef", 1<<16)
-	spec := f.spec("sh", "-c", `
+	spec := f.Spec("sh", "-c", `
 		stat -c '%n %a %U %s' /tmp/job /tmp/job/code /tmp/job/ü /dev/shm/x /home/job/y | sed 's/ 4[0-9]*$//; s/ [68]0$//'
 		cat /tmp/job/ü; cat /tmp/job/code | cksum; umask`)
 	spec.Files = []job.File{
@@ -26,11 +26,11 @@ func TestFiles(t *testing.T) {
 	}
 	want := "/tmp/job 700 job\n/tmp/job/code 600 job 1048576\n/tmp/job/ü 600 job 3\n/dev/shm/x 600 job 0\n" +
 		"/home/job/y 600 job 1\n\x00\xff\n" + cksum(t, f, large) + "\n0022\n"
-	if d := f.run(spec); d.out != want {
-		t.Errorf("%q, want %q\n%s", d.out, want, d.err)
+	if d := f.Run(spec); d.Out != want {
+		t.Errorf("%q, want %q\n%s", d.Out, want, d.Err)
 	}
 	// Nothing of them is left for the next job.
-	if got := f.sh("ls /tmp /dev/shm /home/job"); strings.ContainsAny(got, "xy") || strings.Contains(got, "code") {
+	if got := f.Sh("ls /tmp /dev/shm /home/job"); strings.ContainsAny(got, "xy") || strings.Contains(got, "code") {
 		t.Errorf("the next job sees %q", got)
 	}
 }
@@ -38,41 +38,41 @@ func TestFiles(t *testing.T) {
 // cksum returns what cksum(1) prints for text on its standard input.
 func cksum(t *testing.T, f *front, text string) string {
 	t.Helper()
-	l, err := f.start(f.spec("cksum"))
+	l, err := f.Start(f.Spec("cksum"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.in.WriteString(text); err != nil {
+	if _, err := l.In.WriteString(text); err != nil {
 		t.Error(err)
 	}
-	d, err := l.end()
+	d, err := l.End()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(d.out)
+	return strings.TrimSpace(d.Out)
 }
 
 // TestFilesRefused: a job does not start if one of its files cannot be written. The job's own user writes them, so
 // never where the job itself could not write.
 func TestFilesRefused(t *testing.T) {
 	f := newFront(t)
-	f.sh("mkdir dir; ln -s /etc link; ln -s gone planted; ln -s /tmp tmp; echo here >there")
+	f.Sh("mkdir dir; ln -s /etc link; ln -s gone planted; ln -s /tmp tmp; echo here >there")
 	for _, tt := range []struct {
 		name  string
 		files []job.File
 		errno unix.Errno // 0: the job starts
 	}{
 		{"nothing", nil, 0},
-		{"in the repository, which the job may write to", []job.File{{Path: f.repo + "/dir/new"}}, 0},
+		{"in the repository, which the job may write to", []job.File{{Path: f.Repo + "/dir/new"}}, 0},
 		{"a system directory", []job.File{{Path: "/usr/bin/x"}}, unix.EROFS},
 		{"the root", []job.File{{Path: "/x"}}, unix.EROFS},
 		{"a directory that cannot be made", []job.File{{Path: "/usr/x/y"}}, unix.EROFS},
 		{"two directories to make", []job.File{{Path: "/tmp/a/b/c"}}, unix.ENOENT},
 		{"twice", []job.File{{Path: "/tmp/x"}, {Path: "/tmp/x"}}, unix.EEXIST},
-		{"a file that is there", []job.File{{Path: f.repo + "/there"}}, unix.EEXIST},
-		{"a link that was planted", []job.File{{Path: f.repo + "/planted"}}, unix.EEXIST},
-		{"behind a link that leads to the system", []job.File{{Path: f.repo + "/link/x"}}, unix.EROFS},
-		{"behind a link", []job.File{{Path: f.repo + "/tmp/x"}}, 0},
+		{"a file that is there", []job.File{{Path: f.Repo + "/there"}}, unix.EEXIST},
+		{"a link that was planted", []job.File{{Path: f.Repo + "/planted"}}, unix.EEXIST},
+		{"behind a link that leads to the system", []job.File{{Path: f.Repo + "/link/x"}}, unix.EROFS},
+		{"behind a link", []job.File{{Path: f.Repo + "/tmp/x"}}, 0},
 		{"a file as a directory", []job.File{{Path: "/tmp/x"}, {Path: "/tmp/x/y"}}, unix.ENOTDIR},
 		{"a directory", []job.File{{Path: "/tmp/job/x"}, {Path: "/tmp/job"}}, unix.EEXIST},
 		{"process 1", []job.File{{Path: "/proc/1/oom_score_adj"}}, unix.EEXIST},
@@ -80,16 +80,16 @@ func TestFilesRefused(t *testing.T) {
 		{"a name that is too long", []job.File{{Path: "/tmp/" + strings.Repeat("x", 256)}}, unix.ENAMETOOLONG},
 		{"more than fits", []job.File{{Path: "/tmp/x", Content: strings.Repeat("x", 2<<20)}}, unix.ENOSPC},
 	} {
-		spec := f.spec("true")
+		spec := f.Spec("true")
 		spec.Files, spec.Limits = tt.files, job.Limits{Tmp: 1 << 20}
-		d, err := f.try(spec)
+		d, err := f.Try(spec)
 		if tt.errno != 0 {
 			refusedAt(t, tt.name, err, "files", tt.errno)
 		} else if err != nil || d.Status != job.Success {
 			t.Errorf("%s: %+v, %v", tt.name, d.Result, err)
 		}
 	}
-	if got := f.sh("cat there; ls"); got != "here\ndir\nlink\nplanted\nthere\ntmp" {
+	if got := f.Sh("cat there; ls"); got != "here\ndir\nlink\nplanted\nthere\ntmp" {
 		t.Errorf("the repository was changed: %q", got)
 	}
 }

@@ -19,18 +19,18 @@ import (
 type count map[string]int
 
 func (f *front) count() count {
-	f.t.Helper()
+	f.T.Helper()
 	c := count{"goroutines": runtime.NumGoroutine(), "blocks": len(blocks(f.s.InstanceName())), "cgroups": 0}
 	for kind, path := range map[string]string{"descriptors": "/proc/self/fd", "jails": filepath.Join(f.s.instance.Dir, "jails")} {
 		entries, err := os.ReadDir(path)
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		c[kind] = len(entries)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	c["mounts"] = strings.Count(string(mounts), "\n")
 	for _, dir := range traces(f.s.InstanceName()) {
@@ -86,19 +86,19 @@ func resident(t *testing.T) int {
 // TestNoGrowth: many jobs, including jobs that fail to start, leave no resources behind.
 func TestNoGrowth(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Slots = 2 }) // with more, the number of waiting slots would change with demand
-	good := f.spec("/bin/true")
-	missing := f.spec("/no/such/program")
-	closed := f.spec("/bin/true")
+	good := f.Spec("/bin/true")
+	missing := f.Spec("/no/such/program")
+	closed := f.Spec("/bin/true")
 	closed.Dir = "no/such/directory"
 	run := func(n int) {
 		for i := range n {
-			if d := f.run(good); d.Status != job.Success {
+			if d := f.Run(good); d.Status != job.Success {
 				t.Fatalf("%+v", d.Result)
 			}
 			if i%4 == 0 {
-				_, err := f.try(missing)
+				_, err := f.Try(missing)
 				refusedAt(t, "no program", err, "exec", 0)
-				_, err = f.try(closed)
+				_, err = f.Try(closed)
 				refusedAt(t, "no directory", err, "cwd", 0)
 			}
 		}
@@ -117,27 +117,27 @@ func TestNoGrowth(t *testing.T) {
 // TestManyAtOnce: concurrent jobs of one jail have different users and leave nothing behind.
 func TestManyAtOnce(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Slots = 2 })
-	f.sh("true")
+	f.Sh("true")
 	before := f.withoutMaps()
 	var mu sync.Mutex
 	users := map[string]int{}
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
-			l, err := f.start(f.spec("sh", "-c", "id -u; read x; echo $x"))
+			l, err := f.Start(f.Spec("sh", "-c", "id -u; read x; echo $x"))
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			l.until("\n")
+			l.Until("\n")
 			mu.Lock()
-			users[strings.TrimSpace(l.out.String())]++
+			users[strings.TrimSpace(l.Out.String())]++
 			mu.Unlock()
-			if _, err := l.in.WriteString("well\n"); err != nil {
+			if _, err := l.In.WriteString("well\n"); err != nil {
 				t.Error(err)
 			}
-			if d, err := l.end(); err != nil || !strings.HasSuffix(d.out, "\nwell\n") {
-				t.Errorf("%q, %v", d.out, err)
+			if d, err := l.End(); err != nil || !strings.HasSuffix(d.Out, "\nwell\n") {
+				t.Errorf("%q, %v", d.Out, err)
 			}
 		})
 	}

@@ -22,19 +22,19 @@ func (s *Supervisor) standing() []cell.JailState { return s.cells.Inspect().Jail
 // TestJailShared: jobs of one repository and profile share a jail, others do not.
 func TestJailShared(t *testing.T) {
 	f := newFront(t)
-	other := &front{t, f.s, f.c, newRepo(t)}
-	strict := f.spec("true")
+	other := frontOf(t, f.s, f.C, newRepo(t))
+	strict := f.Spec("true")
 	strict.Profile = "strict"
 	for _, tt := range []struct {
 		name string
 		run  func()
 		want int
 	}{
-		{"first", func() { f.sh("true") }, 1},
-		{"second", func() { f.sh("true") }, 1},
-		{"another repository", func() { other.sh("true") }, 2},
-		{"another profile", func() { f.run(strict) }, 3},
-		{"again", func() { f.sh("true"); other.sh("true"); f.run(strict) }, 3},
+		{"first", func() { f.Sh("true") }, 1},
+		{"second", func() { f.Sh("true") }, 1},
+		{"another repository", func() { other.Sh("true") }, 2},
+		{"another profile", func() { f.Run(strict) }, 3},
+		{"again", func() { f.Sh("true"); other.Sh("true"); f.Run(strict) }, 3},
 	} {
 		if tt.run(); len(f.s.standing()) != tt.want || len(blocks(f.s.InstanceName())) != tt.want {
 			t.Errorf("%s: %d jails and %d blocks, want %d", tt.name, len(f.s.standing()), len(blocks(f.s.InstanceName())), tt.want)
@@ -45,18 +45,18 @@ func TestJailShared(t *testing.T) {
 // TestIdleJailDropped: an unused jail is removed with all its resources; one in use stays.
 func TestIdleJailDropped(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.JailIdle = 20 * time.Millisecond })
-	l, err := f.start(f.spec("sh", "-c", "echo up; read x; echo $x"))
+	l, err := f.Start(f.Spec("sh", "-c", "echo up; read x; echo $x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.until("up")
+	l.Until("up")
 	j := f.s.standing()[0]
-	(&front{t, f.s, f.c, f.repo}).sh("sleep 0.1") // longer than the idle timeout
-	if _, err := l.in.WriteString("well\n"); err != nil {
+	(frontOf(t, f.s, f.C, f.Repo)).Sh("sleep 0.1") // longer than the idle timeout
+	if _, err := l.In.WriteString("well\n"); err != nil {
 		t.Error(err)
 	}
-	if d, err := l.end(); err != nil || d.out != "up\nwell\n" {
-		t.Errorf("%q, %v", d.out, err)
+	if d, err := l.End(); err != nil || d.Out != "up\nwell\n" {
+		t.Errorf("%q, %v", d.Out, err)
 	}
 	eventually(t, func() string {
 		if n := len(f.s.standing()); n > 0 {
@@ -75,7 +75,7 @@ func TestIdleJailDropped(t *testing.T) {
 		}
 		return ""
 	})
-	if got := f.sh("echo again"); got != "again" {
+	if got := f.Sh("echo again"); got != "again" {
 		t.Errorf("%q", got)
 	}
 }
@@ -84,17 +84,17 @@ func TestIdleJailDropped(t *testing.T) {
 func TestInitKilled(t *testing.T) {
 	f := newFront(t)
 	for range 3 {
-		l := f.waiting()
+		l := f.Waiting()
 		if err := unix.Kill(f.s.standing()[0].InitPID, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := l.end(); err != nil || d.Status != job.Lost {
+		if d, err := l.End(); err != nil || d.Status != job.Lost {
 			t.Errorf("%+v, %v", d.Result, err)
 		}
 		eventually(t, func() string {
-			d, err := f.try(f.spec("echo", "well"))
-			if err != nil || d.out != "well\n" {
-				return fmt.Sprintf("%q, %v", d.out, err) // the old jail is still being removed
+			d, err := f.Try(f.Spec("echo", "well"))
+			if err != nil || d.Out != "well\n" {
+				return fmt.Sprintf("%q, %v", d.Out, err) // the old jail is still being removed
 			}
 			return ""
 		})
@@ -104,17 +104,17 @@ func TestInitKilled(t *testing.T) {
 // TestStubKilled: a job whose process 1 is killed from outside is lost; other jobs of the jail are not.
 func TestStubKilled(t *testing.T) {
 	f := newFront(t)
-	kept, l := f.waiting(), f.waiting()
+	kept, l := f.Waiting(), f.Waiting()
 	if err := unix.Kill(parent(t, newest(t, f.s)), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := l.end(); err != nil || d.Status != job.Lost {
+	if d, err := l.End(); err != nil || d.Status != job.Lost {
 		t.Errorf("%+v, %v", d.Result, err)
 	}
 	if err := kept.Signal(int(unix.SIGTERM), false); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := kept.end(); err != nil || d.ExitCode != 5 {
+	if d, err := kept.End(); err != nil || d.ExitCode != 5 {
 		t.Errorf("%+v, %v", d.Result, err)
 	}
 }
@@ -167,15 +167,15 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.config.Own = true
-	f := &front{t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)}
-	l := f.waiting()
+	f := frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t))
+	l := f.Waiting()
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if d, err := l.end(); d.Status != job.Lost {
+	if d, err := l.End(); d.Status != job.Lost {
 		t.Errorf("%+v, %v", d.Result, err)
 	}
-	if _, err := f.try(f.spec("true")); !errors.Is(err, job.ErrUnavailable) {
+	if _, err := f.Try(f.Spec("true")); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("a new job: %v", err)
 	}
 	for _, left := range traces(s.InstanceName()) {
@@ -191,7 +191,7 @@ func TestMainThread(t *testing.T) {
 	}
 	f := newFront(t)
 	for range 5 {
-		(&front{t, f.s, f.c, newRepo(t)}).sh("true")
+		(frontOf(t, f.s, f.C, newRepo(t))).Sh("true")
 	}
 	if after, err := os.Readlink("/proc/self/ns/mnt"); err != nil || after != before {
 		t.Errorf("%s, was %s: %v", after, before, err)

@@ -56,26 +56,26 @@ func TestKernelMemory(t *testing.T) {
 	for _, h := range holdings {
 		t.Run(h.name, func(t *testing.T) {
 			f := newFront(t)
-			few, err := f.start(f.spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.few)+`); print "held\n"; <STDIN>`))
+			few, err := f.Start(f.Spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.few)+`); print "held\n"; <STDIN>`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			few.until("held\n")
-			spec := f.spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.many)+`); print "held\n"; sleep 1000`)
+			few.Until("held\n")
+			spec := f.Spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.many)+`); print "held\n"; sleep 1000`)
 			spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
-			many, err := f.start(spec)
+			many, err := f.Start(spec)
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := many.end()
+			d, err := many.End()
 			if err != nil || d.Limit != job.LimitMemory || d.Status != job.Failure {
-				t.Errorf("%+v %q %s %v", d.Result, d.out, d.err, err)
+				t.Errorf("%+v %q %s %v", d.Result, d.Out, d.Err, err)
 			}
-			if _, err := few.in.WriteString("\n"); err != nil {
+			if _, err := few.In.WriteString("\n"); err != nil {
 				t.Fatal(err)
 			}
-			if d, err := few.end(); err != nil || d.Status != job.Success {
-				t.Errorf("the job with little: %+v %s %v", d.Result, d.err, err)
+			if d, err := few.End(); err != nil || d.Status != job.Success {
+				t.Errorf("the job with little: %+v %s %v", d.Result, d.Err, err)
 			}
 		})
 	}

@@ -140,25 +140,25 @@ func tryAll(t *testing.T, skipped []string) {
 
 // leaveTmp shows the front's repository outside of every private directory if those are left out: below one it has no mount point.
 func (f *front) leaveTmp(skipped []string) {
-	f.t.Helper()
+	f.T.Helper()
 	if slices.Contains(skipped, "private-directories") {
-		f.repo = shownAt(f.t, f.repo, "/mnt", "/mnt/repo")
+		f.Repo = shownAt(f.T, f.Repo, "/mnt", "/mnt/repo")
 	}
 }
 
 // attempts makes all attempts in one job and returns the result of each.
 func (f *front) attempts() map[string]string {
-	f.t.Helper()
+	f.T.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(f.repo, &st); err != nil {
-		f.t.Fatal(err)
+	if err := unix.Stat(f.Repo, &st); err != nil {
+		f.T.Fatal(err)
 	}
-	spec := f.spec("/usr/bin/perl", "-e", program())
+	spec := f.Spec("/usr/bin/perl", "-e", program())
 	spec.Env = append(slices.Clone(environment), fmt.Sprintf("INODE=%d", st.Ino))
 	spec.Limits = job.Limits{OpenFiles: 64, Tmp: 1 << 20, TmpInodes: 64, FileSize: 4 << 20}
-	d := f.run(spec)
+	d := f.Run(spec)
 	got := map[string]string{}
-	for line := range strings.Lines(d.out) {
+	for line := range strings.Lines(d.Out) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		if n, err := strconv.Atoi(value); err == nil && name != "Landlock" && name != "no new privileges" && n < 200 && len(value) < 4 {
 			value = unix.ErrnoName(unix.Errno(n))
@@ -166,7 +166,7 @@ func (f *front) attempts() map[string]string {
 		got[name] = value
 	}
 	if d.Status != job.Success || len(got) != len(attempts) {
-		f.t.Errorf("%d of %d attempts: %+v\n%s", len(got), len(attempts), d.Result, d.err)
+		f.T.Errorf("%d of %d attempts: %+v\n%s", len(got), len(attempts), d.Result, d.Err)
 	}
 	return got
 }
@@ -180,7 +180,7 @@ func TestKeyring(t *testing.T) {
 		shared  bool
 	}{{[]string{"seccomp"}, false}, {[]string{"seccomp", "keyring"}, true}} {
 		f := newFront(t, skip(tt.skipped))
-		first, second := f.run(f.spec("perl", "-e", ask)).out, f.run(f.spec("perl", "-e", ask)).out
+		first, second := f.Run(f.Spec("perl", "-e", ask)).Out, f.Run(f.Spec("perl", "-e", ask)).Out
 		if len(first) < 2 || (first == second) != tt.shared {
 			t.Errorf("without %q: keyrings %s and %s", tt.skipped, first, second)
 		}

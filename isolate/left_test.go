@@ -28,24 +28,24 @@ func TestLeftMemory(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			f := newFront(t, func(c *Config) { c.MaxPerUser = most })
 			// Nobody accepts the connections, so the descriptors stay in the kernel's queue.
-			holder, err := f.start(f.spec("perl", "-e", `use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0); bind($s, sockaddr_un("s")) or die $!;
+			holder, err := f.Start(f.Spec("perl", "-e", `use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0); bind($s, sockaddr_un("s")) or die $!;
 				listen($s, 100); print "listens\n"; <STDIN>`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			holder.until("listens\n")
+			holder.Until("listens\n")
 			pass := func() string {
-				spec := f.spec("perl", "-e", passOn)
+				spec := f.Spec("perl", "-e", passOn)
 				if kind == "sessions" {
-					ss := f.session(job.SessionSpec{Repo: f.repo, Disk: 32 << 20})
-					defer f.close(ss, false)
+					ss := f.Session(job.SessionSpec{Repo: f.Repo, Disk: 32 << 20})
+					defer f.CloseSession(ss, false)
 					spec.Session = ss.ID
 				}
-				d, err := f.try(spec)
+				d, err := f.Try(spec)
 				if err != nil {
 					return err.Error()
 				}
-				return d.out + d.err
+				return d.Out + d.Err
 			}
 			for n := range most - 1 {
 				if said := pass(); said != "passed" {
@@ -57,8 +57,8 @@ func TestLeftMemory(t *testing.T) {
 			if said := pass(); !strings.Contains(said, want) {
 				t.Errorf("%q, want %q", said, want)
 			}
-			holder.in.Close()
-			if _, err := holder.end(); err != nil {
+			holder.In.Close()
+			if _, err := holder.End(); err != nil {
 				t.Error(err)
 			}
 			f.awaitLeft(0)
@@ -71,8 +71,8 @@ func TestLeftMemory(t *testing.T) {
 
 // awaitLeft waits until n ended jobs count because of their memory.
 func (f *front) awaitLeft(n int) {
-	f.t.Helper()
-	eventually(f.t, func() string {
+	f.T.Helper()
+	eventually(f.T, func() string {
 		f.s.jobs.mu.Lock()
 		defer f.s.jobs.mu.Unlock()
 		if is := f.s.jobs.leftAll; is != n {
@@ -80,7 +80,7 @@ func (f *front) awaitLeft(n int) {
 		}
 		return ""
 	})
-	if f.t.Failed() {
-		f.t.FailNow()
+	if f.T.Failed() {
+		f.T.FailNow()
 	}
 }

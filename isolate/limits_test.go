@@ -21,13 +21,13 @@ func TestMemory(t *testing.T) {
 		// The child runs out of memory; its parent and another process end with it.
 		`if (fork) { if (fork) { wait; print "survived"; sleep 1000 } else { sleep 1000 } } else { my $x = "x" x (1 << 30) }`,
 	} {
-		spec := f.spec("perl", "-e", script)
+		spec := f.Spec("perl", "-e", script)
 		spec.Limits.Memory = 64 << 20
-		d := f.run(spec)
-		if d.Limit != job.LimitMemory || d.Status != job.Failure || d.out != "" || d.Usage.PeakMemory > 64<<20 {
-			t.Errorf("%s: %+v %q", script, d.Result, d.out)
+		d := f.Run(spec)
+		if d.Limit != job.LimitMemory || d.Status != job.Failure || d.Out != "" || d.Usage.PeakMemory > 64<<20 {
+			t.Errorf("%s: %+v %q", script, d.Result, d.Out)
 		}
-		if got := f.sh("echo well"); got != "well" {
+		if got := f.Sh("echo well"); got != "well" {
 			t.Errorf("afterwards: %q", got)
 		}
 	}
@@ -37,27 +37,27 @@ func TestMemory(t *testing.T) {
 func TestTmpIsMemory(t *testing.T) {
 	f := newFront(t)
 	// Where the supervisor ends the job after the kernel's notice (v1), the shell can run on for a moment.
-	spec := f.spec("sh", "-c", "head -c 200000000 /dev/zero >/tmp/x && echo survived")
+	spec := f.Spec("sh", "-c", "head -c 200000000 /dev/zero >/tmp/x && echo survived")
 	spec.Limits.Memory = 64 << 20
-	if d := f.run(spec); d.Limit != job.LimitMemory || d.out != "" {
-		t.Errorf("%+v %q", d.Result, d.out)
+	if d := f.Run(spec); d.Limit != job.LimitMemory || d.Out != "" {
+		t.Errorf("%+v %q", d.Result, d.Out)
 	}
 }
 
 // TestProcesses: forks beyond the limit fail with EAGAIN, and no process is left.
 func TestProcesses(t *testing.T) {
 	f := newFront(t)
-	spec := f.spec("perl", "-e", `my $n = 0; for (1..200) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000 } $n++ } print "$n ", $!+0`)
+	spec := f.Spec("perl", "-e", `my $n = 0; for (1..200) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000 } $n++ } print "$n ", $!+0`)
 	spec.Limits.PIDs = 20
-	d := f.run(spec)
+	d := f.Run(spec)
 	// Process 1 and the program itself count.
-	if d.out != "18 11" || d.Limit != job.LimitPIDs || d.Status != job.Success || d.Usage.PeakPIDs > 20 {
-		t.Errorf("%q %s %+v", d.out, d.err, d.Result)
+	if d.Out != "18 11" || d.Limit != job.LimitPIDs || d.Status != job.Success || d.Usage.PeakPIDs > 20 {
+		t.Errorf("%q %s %+v", d.Out, d.Err, d.Result)
 	}
 	// A fork bomb that is ended at the deadline.
-	spec = f.spec("perl", "-e", `$SIG{TERM} = "IGNORE"; while (1) { fork }`)
+	spec = f.Spec("perl", "-e", `$SIG{TERM} = "IGNORE"; while (1) { fork }`)
 	spec.Limits = job.Limits{PIDs: 50, Wall: 200 * time.Millisecond}
-	if d := f.run(spec); d.Status != job.Timeout || d.Usage.PeakPIDs > 50 {
+	if d := f.Run(spec); d.Status != job.Timeout || d.Usage.PeakPIDs > 50 {
 		t.Errorf("storm: %+v", d.Result)
 	}
 }
@@ -77,15 +77,15 @@ func TestLimitErrors(t *testing.T) {
 		{"size of a file", `trap '' XFSZ; head -c 2000 /dev/zero >x`, job.Limits{FileSize: 1000}, "File too large"},
 		{"descriptors", `exec perl -e 'while (open(my $f, "<", "/")) { push @f, $f } print $!'`, job.Limits{OpenFiles: 64}, "Too many open files"},
 	} {
-		spec := f.spec("sh", "-c", "exec 2>&1\n"+tt.script)
+		spec := f.Spec("sh", "-c", "exec 2>&1\n"+tt.script)
 		spec.Limits = tt.limits
-		if d := f.run(spec); !strings.Contains(d.out, tt.want) {
-			t.Errorf("%s: %q %+v", tt.name, d.out, d.Result)
+		if d := f.Run(spec); !strings.Contains(d.Out, tt.want) {
+			t.Errorf("%s: %q %+v", tt.name, d.Out, d.Result)
 		}
 	}
-	spec := f.spec("perl", "-e", `open(F, ">x"); syswrite(F, "x" x 2000); syswrite(F, "x")`)
+	spec := f.Spec("perl", "-e", `open(F, ">x"); syswrite(F, "x" x 2000); syswrite(F, "x")`)
 	spec.Limits.FileSize = 1000
-	if d := f.run(spec); d.Signal != int(unix.SIGXFSZ) {
+	if d := f.Run(spec); d.Signal != int(unix.SIGXFSZ) {
 		t.Errorf("size of a file: %+v", d.Result)
 	}
 }
@@ -93,7 +93,7 @@ func TestLimitErrors(t *testing.T) {
 // TestSocketBuffers: data queued in a job's sockets is limited too. cgroup v1 accounts for it separately.
 func TestSocketBuffers(t *testing.T) {
 	f := newFront(t)
-	spec := f.spec("perl", "-e", `
+	spec := f.Spec("perl", "-e", `
 use Socket; use Fcntl;
 my $sent = 0;
 for (1..60) {
@@ -109,9 +109,9 @@ for (1..60) {
 print int($sent / (1 << 20));`)
 	const limit = 32 << 20
 	spec.Limits.Memory = limit
-	d := f.run(spec)
-	if sent, err := strconv.Atoi(d.out); d.Limit != job.LimitMemory && (err != nil || sent > limit>>20) {
-		t.Errorf("%s MiB wait in sockets: %+v, %v %s", d.out, d.Result, err, d.err)
+	d := f.Run(spec)
+	if sent, err := strconv.Atoi(d.Out); d.Limit != job.LimitMemory && (err != nil || sent > limit>>20) {
+		t.Errorf("%s MiB wait in sockets: %+v, %v %s", d.Out, d.Result, err, d.Err)
 	}
 }
 
@@ -119,9 +119,9 @@ print int($sent / (1 << 20));`)
 // kernel.
 func TestCPU(t *testing.T) {
 	f := newFront(t)
-	spec := f.spec("perl", "-e", `while (1) {}`)
+	spec := f.Spec("perl", "-e", `while (1) {}`)
 	spec.Limits = job.Limits{MilliCPUs: 200, Wall: sandboxtest.Slow(600 * time.Millisecond)}
-	d := f.run(spec)
+	d := f.Run(spec)
 	// 20 ms in each of at most seven periods of 100 ms.
 	if d.Status != job.Timeout || d.Usage.CPU > d.Usage.Wall/2 {
 		t.Errorf("%+v", d.Result)
@@ -131,15 +131,15 @@ func TestCPU(t *testing.T) {
 // TestDisk: what a job adds to the repository is limited; existing files and files elsewhere do not count.
 func TestDisk(t *testing.T) {
 	f := newFront(t)
-	put(t, f.repo+"/old", strings.Repeat("x", 3<<20), 0o644, owner)
-	spec := f.spec("sh", "-c", "cat old >/tmp/x; head -c 100000 /dev/zero >new; sync; echo well")
+	put(t, f.Repo+"/old", strings.Repeat("x", 3<<20), 0o644, owner)
+	spec := f.Spec("sh", "-c", "cat old >/tmp/x; head -c 100000 /dev/zero >new; sync; echo well")
 	spec.Limits.Disk = 2 << 20
-	if d := f.run(spec); d.out != "well\n" || d.Limit != "" {
-		t.Errorf("below the limit: %q %+v", d.out, d.Result)
+	if d := f.Run(spec); d.Out != "well\n" || d.Limit != "" {
+		t.Errorf("below the limit: %q %+v", d.Out, d.Result)
 	}
-	spec = f.spec("sh", "-c", "while :; do head -c 1000000 /dev/zero >>big; sync; done")
+	spec = f.Spec("sh", "-c", "while :; do head -c 1000000 /dev/zero >>big; sync; done")
 	spec.Limits = job.Limits{Disk: 8 << 20, Wall: time.Minute}
-	if d := f.run(spec); d.Limit != job.LimitDisk || d.Status != job.Failure {
+	if d := f.Run(spec); d.Limit != job.LimitDisk || d.Status != job.Failure {
 		t.Errorf("beyond: %+v", d.Result)
 	}
 }
@@ -186,38 +186,38 @@ in_thread(work)`,
 for n in range(2000): os.open(".", os.O_TMPFILE | os.O_RDWR)
 sys.stdin.read()`,
 	} {
-		spec := f.spec("python3", "-c", begin+code)
+		spec := f.Spec("python3", "-c", begin+code)
 		spec.Limits.Wall = sandboxtest.Slow(20 * time.Second)
 		spec.Limits.Disk = 12 << 20
 		want := job.LimitDisk
 		if name == "many files" {
 			spec.Limits.Disk, spec.Limits.Inodes, want = 0, 150, job.LimitFiles
 		}
-		l := f.launch(spec)
+		l := f.Launch(spec)
 		result, err := l.Wait()
-		l.in.Close()
+		l.In.Close()
 		if err != nil || result.Limit != want {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
 	}
 
-	spec := f.spec("python3", "-c", begin+`
+	spec := f.Spec("python3", "-c", begin+`
 for n in range(50): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 kept = [os.open("/", os.O_PATH) for n in range(1500)] # 50 times as many would be too many to read
 fd = hold(1 << 20); print("held", flush=True)
 while not os.path.exists("stop"): socket.send_fds(a, [b"x"], [fd]); socket.recv_fds(b, 1, 1)
 print("well")`)
 	spec.Limits.Disk = 12 << 20
-	l := f.launch(spec)
-	l.until("held\n")
+	l := f.Launch(spec)
+	l.Until("held\n")
 	others := t.TempDir()
 	for n := range 3 {
 		shell(t, others, fmt.Sprintf("head -c 20M /dev/zero >f%d; sync f%d", n, n))
-		f.settle()
+		f.Settle()
 	}
-	put(t, f.repo+"/stop", "", 0o644, owner)
-	if d, err := l.end(); err != nil || d.ExitCode != 0 || d.Limit != "" {
-		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
+	put(t, f.Repo+"/stop", "", 0o644, owner)
+	if d, err := l.End(); err != nil || d.ExitCode != 0 || d.Limit != "" {
+		t.Errorf("%+v, %v, %s", d.Result, err, d.Err)
 	}
 }
 
@@ -226,16 +226,16 @@ print("well")`)
 func TestDeadline(t *testing.T) {
 	f := newFront(t)
 	const wall = 300 * time.Millisecond
-	spec := f.spec("perl", "-MPOSIX", "-e", `
+	spec := f.Spec("perl", "-MPOSIX", "-e", `
 		$SIG{$_} = "IGNORE" for qw(TERM INT HUP QUIT);
 		for (1..3) { if (!fork) { setsid; exit if fork; $0 = "stays"; sleep 1000 while 1 } }
 		print "up\n"; sleep 1000 while 1`)
 	spec.Limits.Wall = wall
 	begin := time.Now()
-	d := f.run(spec)
+	d := f.Run(spec)
 	late := time.Since(begin) - wall
 	if d.Status != job.Timeout || d.Signal != int(unix.SIGKILL) || d.ExitCode != -1 {
-		t.Errorf("%+v %s", d.Result, d.err)
+		t.Errorf("%+v %s", d.Result, d.Err)
 	}
 	if late > sandboxtest.Slow(30*time.Second) { // waiting for the pipes would take 1,000 s
 		t.Errorf("%v after the deadline", late)
@@ -248,7 +248,7 @@ func TestDeadline(t *testing.T) {
 func TestBackgroundProcessesKilled(t *testing.T) {
 	f := newFront(t)
 	for range sandboxtest.Scale(20) {
-		f.sh("for i in 1 2 3; do (setsid sleep 1000 &) & done; (while :; do sleep 0.001; done) & echo started")
+		f.Sh("for i in 1 2 3; do (setsid sleep 1000 &) & done; (while :; do sleep 0.001; done) & echo started")
 		if left := members(t, f.s); len(left) > 0 {
 			t.Fatalf("processes %v are left", left)
 		}
@@ -265,9 +265,9 @@ func TestMinimumLimits(t *testing.T) {
 		if field.Name == "timeout" {
 			continue // the deadline of a millisecond passes before the start, which is a valid result
 		}
-		spec := f.spec("/bin/true")
+		spec := f.Spec("/bin/true")
 		spec.Limits = l
-		if d, err := f.try(spec); err != nil || d.Status != job.Success {
+		if d, err := f.Try(spec); err != nil || d.Status != job.Success {
 			t.Errorf("%s %d: %+v, %v", field.Name, field.Min, d.Result, err)
 		}
 	}

@@ -36,11 +36,11 @@ func TestLocks(t *testing.T) {
 		t.Skip(err)
 	}
 	f := newFront(t)
-	few, err := f.start(f.spec("perl", "-e", takeLocks+`take(5000); print "taken\n"; <STDIN>`))
+	few, err := f.Start(f.Spec("perl", "-e", takeLocks+`take(5000); print "taken\n"; <STDIN>`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	few.until("taken\n")
+	few.Until("taken\n")
 	const most = 2_000_000 // 400 MB, were there no limit
 	for name, script := range map[string]string{
 		"one process": `take(` + strconv.Itoa(most) + `); print "survived"`,
@@ -50,11 +50,11 @@ func TestLocks(t *testing.T) {
 			unix.SYS_CLONE, unix.CLONE_FILES|int(unix.SIGCHLD), unix.SYS_EXIT_GROUP),
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := f.spec("perl", "-e", takeLocks+script)
+			spec := f.Spec("perl", "-e", takeLocks+script)
 			spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
-			d := f.run(spec)
-			if d.Limit != job.LimitMemory || d.Status != job.Failure || d.out != "" {
-				t.Errorf("%+v %q %s", d.Result, d.out, d.err)
+			d := f.Run(spec)
+			if d.Limit != job.LimitMemory || d.Status != job.Failure || d.Out != "" {
+				t.Errorf("%+v %q %s", d.Result, d.Out, d.Err)
 			}
 			eventually(t, func() string {
 				if n, _ := hostLocks(); n > before+(1<<18) {
@@ -64,10 +64,10 @@ func TestLocks(t *testing.T) {
 			})
 		})
 	}
-	if _, err := few.in.WriteString("\n"); err != nil {
+	if _, err := few.In.WriteString("\n"); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := few.end(); err != nil || d.Status != job.Success {
+	if d, err := few.End(); err != nil || d.Status != job.Success {
 		t.Errorf("the job with few locks: %+v %v", d.Result, err)
 	}
 }

@@ -126,47 +126,47 @@ func (x trial) check(t *testing.T, skipped []string, open bool) {
 // look.
 func between(begin, look, act string) func(*front, bool) string {
 	return func(f *front, _ bool) string {
-		f.t.Helper()
+		f.T.Helper()
 		const prelude = `use Socket; $| = 1; `
-		first := f.launch(f.spec("perl", "-e", prelude+begin+` print "ready\n"; <STDIN>; my $seen = do { `+look+` }; print $seen`))
-		second := f.launch(f.spec("perl", "-e", prelude+act+` print "ready\n"; <STDIN>`))
-		d, err := first.end()
+		first := f.Launch(f.Spec("perl", "-e", prelude+begin+` print "ready\n"; <STDIN>; my $seen = do { `+look+` }; print $seen`))
+		second := f.Launch(f.Spec("perl", "-e", prelude+act+` print "ready\n"; <STDIN>`))
+		d, err := first.End()
 		if err != nil || d.Status != job.Success {
-			f.t.Errorf("the first job: %+v %s %v", d.Result, d.err, err)
+			f.T.Errorf("the first job: %+v %s %v", d.Result, d.Err, err)
 		}
-		if d, err := second.end(); err != nil || d.Status != job.Success {
-			f.t.Logf("the second job: %+v %s %v", d.Result, d.err, err) // without its namespace, the end of the first one can end it
+		if d, err := second.End(); err != nil || d.Status != job.Success {
+			f.T.Logf("the second job: %+v %s %v", d.Result, d.Err, err) // without its namespace, the end of the first one can end it
 		}
-		return strings.TrimPrefix(d.out, "ready\n")
+		return strings.TrimPrefix(d.Out, "ready\n")
 	}
 }
 
 // oneJob returns a trial of one job, which writes that it survived unless it was ended.
 func oneJob(limits job.Limits, script string) func(*front, bool) string {
 	return func(f *front, _ bool) string {
-		f.t.Helper()
-		spec := f.spec("perl", "-e", script+` print "survived"`)
+		f.T.Helper()
+		spec := f.Spec("perl", "-e", script+` print "survived"`)
 		spec.Limits = limits
-		d, err := f.try(spec)
+		d, err := f.Try(spec)
 		switch {
 		case err != nil && strings.Contains(err.Error(), os.ErrDeadlineExceeded.Error()):
 			return "not ended"
 		case err != nil:
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		case d.Status == job.Timeout:
 			return "timeout"
 		case d.Status == job.Failure && d.Signal == 0:
 			return "died"
-		case d.Limit != "" && d.out == "":
+		case d.Limit != "" && d.Out == "":
 			return d.Limit
 		}
-		return d.out
+		return d.Out
 	}
 }
 
 // compute is a trial of a job that needs 0.3 s of CPU time. With its limit that takes half a minute, and its deadline comes first.
 func compute(f *front, open bool) string {
-	f.t.Helper()
+	f.T.Helper()
 	limits := job.Limits{MilliCPUs: 10, Wall: 2 * time.Second}
 	if open {
 		limits.Wall = sandboxtest.Slow(time.Minute)
@@ -179,7 +179,7 @@ func compute(f *front, open bool) string {
 // some intervals of the supervisor's watches.
 func lingering(limits job.Limits, script string) func(*front, bool) string {
 	return func(f *front, open bool) string {
-		f.t.Helper()
+		f.T.Helper()
 		rest := sandboxtest.Slow(time.Minute)
 		if open {
 			rest = 3 * time.Second

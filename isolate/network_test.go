@@ -23,7 +23,7 @@ if (!fork) { while (accept(my $c, $s)) { syswrite($c, "canary"); close $c } } <S
 
 // inSession returns a job that runs a Perl program in a session; the zero Session is none.
 func (f *front) inSession(ss job.Session, script string) job.Spec {
-	spec := f.spec("perl", "-e", script)
+	spec := f.Spec("perl", "-e", script)
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
 	return spec
 }
@@ -37,27 +37,27 @@ func TestSharedNetwork(t *testing.T) {
 		"direct": {Share: true}, "overlay": {Workspace: job.Overlay, Share: true}, "root": {Root: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ss := f.session(spec)
-			server := f.launch(f.inSession(ss, serving))
+			ss := f.Session(spec)
+			server := f.Launch(f.inSession(ss, serving))
 			want := map[string]job.Session{
-				"canary": ss, "refused, in another session": f.session(spec),
-				"refused, in a session that shares nothing": f.session(job.SessionSpec{Workspace: spec.Workspace}), "refused, in none": {},
+				"canary": ss, "refused, in another session": f.Session(spec),
+				"refused, in a session that shares nothing": f.Session(job.SessionSpec{Workspace: spec.Workspace}), "refused, in none": {},
 			}
 			for text, in := range want {
 				text, _, _ = strings.Cut(text, ",")
-				if d := f.run(f.inSession(in, greet)); d.out != text {
-					t.Errorf("%q in %+v: %q %s", text, in, d.out, d.err)
+				if d := f.Run(f.inSession(in, greet)); d.Out != text {
+					t.Errorf("%q in %+v: %q %s", text, in, d.Out, d.Err)
 				}
 			}
-			if d, err := server.end(); err != nil || d.Limit != "" {
+			if d, err := server.End(); err != nil || d.Limit != "" {
 				t.Errorf("%+v %v", d.Result, err)
 			}
 			// The port is free when the job has ended, and the namespace lasts.
-			again := f.launch(f.inSession(ss, serving))
-			if d := f.run(f.inSession(ss, greet)); d.out != "canary" {
-				t.Errorf("the second server: %q %s", d.out, d.err)
+			again := f.Launch(f.inSession(ss, serving))
+			if d := f.Run(f.inSession(ss, greet)); d.Out != "canary" {
+				t.Errorf("the second server: %q %s", d.Out, d.Err)
 			}
-			if _, err := again.end(); err != nil {
+			if _, err := again.End(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -69,17 +69,17 @@ func TestSharedNetwork(t *testing.T) {
 func TestOwnNetwork(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	f := newFront(t)
-	alone := f.session(job.SessionSpec{Workspace: job.Overlay})
-	server := f.launch(f.inSession(alone, serving))
-	if d := f.run(f.inSession(alone, greet)); d.out != "refused" {
-		t.Errorf("%q", d.out)
+	alone := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	server := f.Launch(f.inSession(alone, serving))
+	if d := f.Run(f.inSession(alone, greet)); d.Out != "refused" {
+		t.Errorf("%q", d.Out)
 	}
-	if _, err := server.end(); err != nil {
+	if _, err := server.End(); err != nil {
 		t.Error(err)
 	}
-	ss := f.session(job.SessionSpec{Share: true})
-	server = f.launch(f.inSession(ss, serving))
-	defer server.end() //nolint:errcheck // it only keeps a slot in use
+	ss := f.Session(job.SessionSpec{Share: true})
+	server = f.Launch(f.inSession(ss, serving))
+	defer server.End() //nolint:errcheck // it only keeps a slot in use
 	names := networksOf(t, f.jailOf(ss).InitPID)
 	if host, err := os.Readlink("/proc/self/ns/net"); err != nil || names[host] > 0 {
 		t.Errorf("%d processes have the host's, %v", names[host], err)
@@ -126,21 +126,21 @@ func networksOf(t *testing.T, root int) map[string]int {
 func TestSharedNetworkMemory(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	f := newFront(t)
-	ss, other := f.session(job.SessionSpec{Share: true}), f.session(job.SessionSpec{Share: true})
-	bystander := f.launch(f.inSession(other, serving))
+	ss, other := f.Session(job.SessionSpec{Share: true}), f.Session(job.SessionSpec{Share: true})
+	bystander := f.Launch(f.inSession(other, serving))
 	h := holdings[0]
 	spec := f.inSession(ss, holdPrelude+h.code+"hold("+strconv.Itoa(h.many)+`); sleep 1000`)
 	spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
-	if d, err := f.try(spec); err != nil || d.Limit != job.LimitMemory {
+	if d, err := f.Try(spec); err != nil || d.Limit != job.LimitMemory {
 		t.Errorf("%+v %v", d.Result, err)
 	}
-	if d := f.run(f.inSession(ss, `print "ok"`)); d.out != "ok" {
-		t.Errorf("%q %+v", d.out, d.Result)
+	if d := f.Run(f.inSession(ss, `print "ok"`)); d.Out != "ok" {
+		t.Errorf("%q %+v", d.Out, d.Result)
 	}
-	if d := f.run(f.inSession(other, greet)); d.out != "canary" {
-		t.Errorf("another session: %q %+v", d.out, d.Result)
+	if d := f.Run(f.inSession(other, greet)); d.Out != "canary" {
+		t.Errorf("another session: %q %+v", d.Out, d.Result)
 	}
-	if d, err := bystander.end(); err != nil || d.Limit != "" {
+	if d, err := bystander.End(); err != nil || d.Limit != "" {
 		t.Errorf("a job of another session: %+v %v", d.Result, err)
 	}
 }

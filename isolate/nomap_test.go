@@ -14,25 +14,25 @@ import (
 // slots are waiting.
 func TestOperatorMountChanges(t *testing.T) {
 	f := newFront(t)
-	if err := unix.Mount(f.repo, f.repo, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(f.Repo, f.Repo, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(f.repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	f.sh("touch before")
+	defer unix.Unmount(f.Repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
+	f.Sh("touch before")
 	f.full(2)
-	if err := unix.Mount("", f.repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+	if err := unix.Mount("", f.Repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
+		if got := f.Sh("touch after 2>/dev/null || echo refused"); got != "refused" {
 			t.Errorf("a job wrote to a read-only repository: %q", got)
 		}
 	}
 	f.full(2)
-	if err := unix.Unmount(f.repo, unix.MNT_DETACH); err != nil {
+	if err := unix.Unmount(f.Repo, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.try(f.spec("true")); err == nil {
+	if _, err := f.Try(f.Spec("true")); err == nil {
 		t.Error("a job started in a repository that was unmounted")
 	}
 }
@@ -51,9 +51,9 @@ func TestNoIDMap(t *testing.T) {
 		}
 	})
 	f := newFront(t, func(c *Config) { c.Log = nil }) // the failed build is logged as an error
-	f.repo = dir + "/repo"
-	mkdir(t, f.repo, owner)
-	_, err := f.try(f.spec("true"))
+	f.Repo = dir + "/repo"
+	mkdir(t, f.Repo, owner)
+	_, err := f.Try(f.Spec("true"))
 	refusedAt(t, "ramfs", err, "repo", unix.EINVAL)
 	if err == nil || !strings.Contains(err.Error(), "ramfs") || !strings.Contains(err.Error(), "hint: ") {
 		t.Errorf("%v", err)

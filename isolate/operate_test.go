@@ -16,40 +16,40 @@ import (
 // end by themselves. Only root drains, and undoes it.
 func TestDrain(t *testing.T) {
 	f := newFront(t)
-	ss := f.session(job.SessionSpec{})
-	running, err := f.start(f.spec("sh", "-c", "echo up; read x; echo $x"))
+	ss := f.Session(job.SessionSpec{})
+	running, err := f.Start(f.Spec("sh", "-c", "echo up; read x; echo $x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	running.until("up")
+	running.Until("up")
 	for _, peer := range []host.Peer{{UID: owner}, {UID: 0, Embedded: true}} {
 		if err := connect(t, f.s, peer).Drain(false); err == nil || !strings.Contains(err.Error(), "only root may") {
 			t.Errorf("%+v: %v", peer, err)
 		}
 	}
-	f.sh("true")
+	f.Sh("true")
 	root := connect(t, f.s, host.Peer{})
 	if err := root.Drain(false); err != nil {
 		t.Fatal(err)
 	}
-	inSession := f.spec("true")
+	inSession := f.Spec("true")
 	inSession.Session, inSession.Workspace = ss.ID, ss.Workspace
-	for _, spec := range []job.Spec{f.spec("true"), inSession} {
-		if _, err := f.try(spec); !refusedFor(err, "drained") {
+	for _, spec := range []job.Spec{f.Spec("true"), inSession} {
+		if _, err := f.Try(spec); !refusedFor(err, "drained") {
 			t.Errorf("a job: %v", err)
 		}
 	}
-	if _, err := f.c.OpenSession(context.Background(), job.SessionSpec{Repo: f.repo}); !refusedFor(err, "drained") {
+	if _, err := f.C.OpenSession(context.Background(), job.SessionSpec{Repo: f.Repo}); !refusedFor(err, "drained") {
 		t.Errorf("a session: %v", err)
 	}
 	if list, err := root.List(); err != nil || len(list) != 1 {
 		t.Errorf("running: %+v, %v", list, err)
 	}
-	if _, err := running.in.WriteString("well\n"); err != nil {
+	if _, err := running.In.WriteString("well\n"); err != nil {
 		t.Error(err)
 	}
-	if d, err := running.end(); err != nil || d.out != "up\nwell\n" {
-		t.Errorf("the job that ran: %q, %v", d.out, err)
+	if d, err := running.End(); err != nil || d.Out != "up\nwell\n" {
+		t.Errorf("the job that ran: %q, %v", d.Out, err)
 	}
 	eventually(t, func() string {
 		if list, err := root.List(); err != nil || len(list) > 0 {
@@ -57,14 +57,14 @@ func TestDrain(t *testing.T) {
 		}
 		return ""
 	})
-	if err := f.c.Drain(true); err == nil {
+	if err := f.C.Drain(true); err == nil {
 		t.Error("a user ended the drain")
 	}
 	if err := root.Drain(true); err != nil {
 		t.Fatal(err)
 	}
-	f.sh("true")
-	f.must(ss, "true")
+	f.Sh("true")
+	f.Must(ss, "true")
 }
 
 // TestKillByID: a user ends jobs of its own over another connection, and root any; nobody ends another's, nor learns of it.
@@ -81,8 +81,8 @@ func TestKillByID(t *testing.T) {
 		{host.Peer{UID: 0, Embedded: true}, false},
 		{host.Peer{UID: 100_000, Holder: owner}, false},
 	} {
-		l := f.waiting()
-		list, err := f.c.List()
+		l := f.Waiting()
+		list, err := f.C.List()
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -100,11 +100,11 @@ func TestKillByID(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if d, err := l.end(); err != nil || d.Status != job.Cancelled {
+		if d, err := l.End(); err != nil || d.Status != job.Cancelled {
 			t.Errorf("%+v: %+v, %v", tt.peer, d.Result, err)
 		}
 	}
-	if err := f.c.Kill(strings.Repeat("x", wire.MaxName+1)); err == nil {
+	if err := f.C.Kill(strings.Repeat("x", wire.MaxName+1)); err == nil {
 		t.Error("an id that is too long")
 	}
 }
@@ -113,15 +113,15 @@ func TestKillByID(t *testing.T) {
 // their cgroups go read nothing of other jobs.
 func TestListUsage(t *testing.T) {
 	f := newFront(t)
-	spec := f.spec("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo up; read x")
+	spec := f.Spec("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo up; read x")
 	spec.Claim = job.Claim{Tool: "runtime_execute", Runtime: "shell", Principal: "token:ci"}
-	l, err := f.start(spec)
+	l, err := f.Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.until("up")
+	l.Until("up")
 	eventually(t, func() string {
-		list, err := f.c.List()
+		list, err := f.C.List()
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -133,7 +133,7 @@ func TestListUsage(t *testing.T) {
 		}
 		return ""
 	})
-	if _, err := l.end(); err != nil {
+	if _, err := l.End(); err != nil {
 		t.Error(err)
 	}
 	done := make(chan struct{})
@@ -148,7 +148,7 @@ func TestListUsage(t *testing.T) {
 		}
 	}()
 	for range 20 {
-		f.sh("true")
+		f.Sh("true")
 	}
 	<-done
 }

@@ -17,9 +17,9 @@ import (
 // others appear as nobody's.
 func TestFileOwners(t *testing.T) {
 	f := newFront(t)
-	put(t, f.repo+"/own", "own", 0o600, owner)
-	put(t, f.repo+"/private", "secret", 0o600, 0)
-	put(t, f.repo+"/public", "public", 0o644, 1002)
+	put(t, f.Repo+"/own", "own", 0o600, owner)
+	put(t, f.Repo+"/private", "secret", 0o600, 0)
+	put(t, f.Repo+"/public", "public", 0o644, 1002)
 	for _, tt := range []struct{ script, want string }{
 		{"cat own", "own"},
 		{"echo more >>own && cat own", "ownmore"},
@@ -33,7 +33,7 @@ func TestFileOwners(t *testing.T) {
 		{"touch made && mkdir dir && ln -s made link && ln made hard && mkfifo fifo && echo done", "done"},
 		{"umask", "0022"},
 	} {
-		if got := strings.TrimSpace(f.sh(tt.script)); got != tt.want {
+		if got := strings.TrimSpace(f.Sh(tt.script)); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.script, got, tt.want)
 		}
 	}
@@ -41,7 +41,7 @@ func TestFileOwners(t *testing.T) {
 		"made": unix.S_IFREG | 0o644, "dir": unix.S_IFDIR | 0o755, "link": unix.S_IFLNK | 0o777, "fifo": unix.S_IFIFO | 0o644,
 	} {
 		var st unix.Stat_t
-		if err := unix.Lstat(filepath.Join(f.repo, name), &st); err != nil || st.Uid != owner || st.Gid != owner || st.Mode != mode {
+		if err := unix.Lstat(filepath.Join(f.Repo, name), &st); err != nil || st.Uid != owner || st.Gid != owner || st.Mode != mode {
 			t.Errorf("%s outside: owner %d:%d, mode %o, %v", name, st.Uid, st.Gid, st.Mode, err)
 		}
 	}
@@ -94,14 +94,14 @@ func processes(t *testing.T, s *Supervisor, program string) []int {
 // group.
 func TestHostUser(t *testing.T) {
 	f := newFront(t)
-	other := &front{t, f.s, f.c, newRepo(t)}
+	other := frontOf(t, f.s, f.C, newRepo(t))
 	var jobs []*live
 	for _, where := range []*front{f, f, other} {
-		l, err := where.start(where.spec("sh", "-c", "echo up; exec sleep 1000"))
+		l, err := where.Start(where.Spec("sh", "-c", "echo up; exec sleep 1000"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.until("up")
+		l.Until("up")
 		jobs = append(jobs, l)
 	}
 	var pids []int
@@ -131,7 +131,7 @@ func TestHostUser(t *testing.T) {
 		if err := l.Kill(); err != nil {
 			t.Error(err)
 		}
-		if _, err := l.end(); err != nil {
+		if _, err := l.End(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -27,25 +27,6 @@ mkdir .vscode .github .github/workflows; echo '{}' >.vscode/tasks.json; echo on 
 echo a >AGENTS.md; ln -s AGENTS.md CLAUDE.md; echo b >.envrc; ln file linked
 `
 
-// shell runs a script in a directory, gives all files there to the owner, and returns the output.
-func shell(t testing.TB, dir, script string) string {
-	t.Helper()
-	cmd := exec.Command("sh", "-euc", fmt.Sprintf("umask 022\n%s\nchown -hR %d:%d .", script, owner, owner))
-	cmd.Dir, cmd.Env = dir, gitEnvironment
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s\n%v\n%s", script, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// gitEnvironment makes git independent of the host's configuration.
-var gitEnvironment = []string{
-	"PATH=/usr/bin:/bin", "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
-	"GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C",
-	"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-}
-
 // A change is what a job tries on protected paths, in Perl as in attempts. The expected answer of the kernel is want
 // with hooks protected, and all, if set, when whole git directories are protected.
 type change struct {
@@ -124,15 +105,15 @@ func tries(list []change) string {
 
 // answers tries changes in one job and returns the result of each.
 func (f *front) answers(list []change, p job.Protection) map[string]string {
-	f.t.Helper()
-	spec := f.spec("/usr/bin/perl", "-e", tries(list))
+	f.T.Helper()
+	spec := f.Spec("/usr/bin/perl", "-e", tries(list))
 	spec.Protect = p
-	d := f.run(spec)
+	d := f.Run(spec)
 	if d.Status != job.Success {
-		f.t.Errorf("%+v\n%s", d.Result, d.err)
+		f.T.Errorf("%+v\n%s", d.Result, d.Err)
 	}
 	got := map[string]string{}
-	for line := range strings.Lines(d.out) {
+	for line := range strings.Lines(d.Out) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		if n, err := strconv.Atoi(value); err == nil {
 			value = unix.ErrnoName(unix.Errno(n))
@@ -146,7 +127,7 @@ func guardedFront(t *testing.T, change ...func(*Config)) *front {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("perl"), sandboxtest.Program("git"))
 	f := newFront(t, change...)
-	shell(t, f.repo, guarded)
+	shell(t, f.Repo, guarded)
 	return f
 }
 
@@ -171,12 +152,12 @@ func TestProtect(t *testing.T) {
 // TestWithoutProtect: this step alone refuses what it refuses, except what is never allowed.
 func TestWithoutProtect(t *testing.T) {
 	f := guardedFront(t, skip([]string{"protect", "modes"}))
-	aside := filepath.Join(filepath.Dir(f.repo), "aside")
-	if out, err := exec.Command("cp", "-a", f.repo, aside).CombinedOutput(); err != nil {
+	aside := filepath.Join(filepath.Dir(f.Repo), "aside")
+	if out, err := exec.Command("cp", "-a", f.Repo, aside).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for i, c := range changes {
-		shell(t, f.repo, "find . -mindepth 1 -delete; cp -a "+aside+"/. .")
+		shell(t, f.Repo, "find . -mindepth 1 -delete; cp -a "+aside+"/. .")
 		got := f.answers(changes[i:i+1], job.ProtectHooks)[c.name]
 		if guarded := c.want != "ok" && c.want != c.all; guarded == (got == c.want) {
 			t.Errorf("%s: %s", c.name, got)
@@ -191,12 +172,12 @@ func TestProtectGit(t *testing.T) {
 		"git config core.pager evil 2>/dev/null || echo refused; echo >.npmrc; git -c core.hooksPath=.git/hooks status -s file"
 	for p, want := range map[job.Protection]string{job.ProtectHooks: "committed\nrefused", job.ProtectAll: "refused\n M file"} {
 		f := guardedFront(t)
-		spec := f.spec("sh", "-c", commit)
+		spec := f.Spec("sh", "-c", commit)
 		spec.Protect = p
 		spec.Env = append(slices.Clone(environment), "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/home/job")
-		d := f.run(spec)
-		if strings.TrimRight(d.out, "\n") != want || !slices.Equal(d.Sensitive, []string{".npmrc"}) {
-			t.Errorf("%v: %q %q, %+v", p, d.out, d.err, d.Result)
+		d := f.Run(spec)
+		if strings.TrimRight(d.Out, "\n") != want || !slices.Equal(d.Sensitive, []string{".npmrc"}) {
+			t.Errorf("%v: %q %q, %+v", p, d.Out, d.Err, d.Result)
 		}
 	}
 }
@@ -222,11 +203,11 @@ func TestProtectFloor(t *testing.T) {
 		repo := newRepo(t)
 		shell(t, repo, guarded)
 		s := supervise(t, func(c *Config) { c.Repos = []admit.Entry{{Path: repo, Protect: tt.operator}, {Path: repo}} })
-		f := &front{t, s, connect(t, s, host.Peer{UID: owner}), repo}
-		spec := f.spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
+		f := frontOf(t, s, connect(t, s, host.Peer{UID: owner}), repo)
+		spec := f.Spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
 		spec.Protect, spec.Workspace = tt.asked, tt.workspace
-		if d := f.run(spec); d.out != tt.want {
-			t.Errorf("operator %v, requested %v in workspace %v: %q, want %q", tt.operator, tt.asked, tt.workspace, d.out, tt.want)
+		if d := f.Run(spec); d.Out != tt.want {
+			t.Errorf("operator %v, requested %v in workspace %v: %q, want %q", tt.operator, tt.asked, tt.workspace, d.Out, tt.want)
 		}
 	}
 }
@@ -234,41 +215,41 @@ func TestProtectFloor(t *testing.T) {
 // TestProtectTooManyPaths: a job is refused if not all sensitive paths can be protected.
 func TestProtectTooManyPaths(t *testing.T) {
 	f := guardedFront(t)
-	shell(t, f.repo, fmt.Sprintf("for i in $(seq %d); do mkdir -p many/$i/.git/hooks; done", scan.MaxKept))
-	spec := f.spec("true")
+	shell(t, f.Repo, fmt.Sprintf("for i in $(seq %d); do mkdir -p many/$i/.git/hooks; done", scan.MaxKept))
+	spec := f.Spec("true")
 	spec.Protect = job.ProtectHooks
-	_, err := f.try(spec)
+	_, err := f.Try(spec)
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) || refusal.Step != "protect" || refusal.Hint == "" {
 		t.Errorf("%v", err)
 	}
 	spec.Protect = job.ProtectNone
-	f.run(spec)
-	shell(t, f.repo, "rm -rf many")
+	f.Run(spec)
+	shell(t, f.Repo, "rm -rf many")
 	spec.Protect = job.ProtectHooks
-	f.run(spec)
+	f.Run(spec)
 }
 
 // TestProtectSwapped: a process on the host repeatedly swaps a parent directory with a link. A job is refused, or all
 // sensitive paths are protected; nothing is ever mounted elsewhere.
 func TestProtectSwapped(t *testing.T) {
 	f := guardedFront(t)
-	shell(t, f.repo, "ln -s /etc libs-link; mkdir -p libs/other/.git; echo >libs/other/.envrc")
-	end := exchange(f.repo+"/libs", f.repo+"/libs-link")
+	shell(t, f.Repo, "ln -s /etc libs-link; mkdir -p libs/other/.git; echo >libs/other/.envrc")
+	end := exchange(f.Repo+"/libs", f.Repo+"/libs-link")
 	defer end()
 	ran, refused := 0, 0
 	for range sandboxtest.Scale(40) {
-		spec := f.spec("sh", "-c", "grep ' /etc/' /proc/self/mountinfo | grep -vc ' /etc/passwd \\| /etc/group '; (echo >>.envrc) 2>/dev/null || echo refused")
+		spec := f.Spec("sh", "-c", "grep ' /etc/' /proc/self/mountinfo | grep -vc ' /etc/passwd \\| /etc/group '; (echo >>.envrc) 2>/dev/null || echo refused")
 		spec.Protect = job.ProtectHooks
-		d, err := f.try(spec)
+		d, err := f.Try(spec)
 		var refusal *job.Refusal
 		switch {
-		case err == nil && d.out == "0\nrefused\n":
+		case err == nil && d.Out == "0\nrefused\n":
 			ran++
 		case errors.As(err, &refusal) && refusal.Step == "protect" && refusal.Errno == int(unix.ELOOP):
 			refused++
 		default:
-			t.Fatalf("%q, %v", d.out, err)
+			t.Fatalf("%q, %v", d.Out, err)
 		}
 	}
 	t.Logf("%d ran, %d were refused", ran, refused)

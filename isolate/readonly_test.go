@@ -13,17 +13,17 @@ import (
 func TestReadOnlyEntryEnforced(t *testing.T) {
 	dir := newRepo(t)
 	f := newFront(t, func(c *Config) { c.Repos = []admit.Entry{{Path: dir, ReadOnly: true, Profile: "strict"}} })
-	f.repo = dir
+	f.Repo = dir
 	script := "echo x >made || echo refused"
-	spec := f.spec("sh", "-c", script)
+	spec := f.Spec("sh", "-c", script)
 	for _, workspace := range []job.Workspace{job.Direct, job.ReadOnly} {
 		spec.Workspace = workspace
-		if d := f.run(spec); strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") || d.ReadOnly != (workspace == job.Direct) {
+		if d := f.Run(spec); strings.TrimSpace(d.Out) != "refused" || exists(dir+"/made") || d.ReadOnly != (workspace == job.Direct) {
 			t.Errorf("%v: %+v", workspace, d)
 		}
 	}
-	ss := f.session(job.SessionSpec{})
-	if d := f.in(ss, script); ss.Workspace != job.ReadOnly || strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") {
+	ss := f.Session(job.SessionSpec{})
+	if d := f.In(ss, script); ss.Workspace != job.ReadOnly || strings.TrimSpace(d.Out) != "refused" || exists(dir+"/made") {
 		t.Errorf("session %v: %+v", ss.Workspace, d)
 	}
 }

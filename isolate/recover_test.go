@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
 	"corral/isolate/host"
@@ -51,7 +52,7 @@ func beVictim(s *Supervisor) error {
 		}
 	}
 	c := frontend.New(ours)
-	ss, err := c.OpenSession(context.Background(), job.SessionSpec{Repo: os.Getenv(victimRepo), Workspace: job.Overlay, Root: true, Disk: small})
+	ss, err := c.OpenSession(context.Background(), job.SessionSpec{Repo: os.Getenv(victimRepo), Workspace: job.Overlay, Root: true, Disk: fronttest.Small})
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func descendants(t *testing.T, pid int) []int {
 func TestKilledSupervisor(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	f := newFront(t)
-	l := f.waiting()
+	l := f.Waiting()
 	before := layers(t)
 	instance, pids := kill(t)
 	begin := time.Now()
@@ -158,18 +159,18 @@ func TestKilledSupervisor(t *testing.T) {
 	if len(traces(instance)) == 0 {
 		t.Error("nothing is left to clear, so this test proves nothing")
 	}
-	next := &front{t, supervise(t), nil, f.repo}
+	next := frontOf(t, supervise(t), nil, f.Repo)
 	if left := traces(instance); len(left) > 0 {
 		t.Errorf("not cleared: %q", left)
 	}
-	next.c = connect(t, next.s, host.Peer{UID: owner})
-	next.sh("true")
+	next.C = connect(t, next.s, host.Peer{UID: owner})
+	next.Sh("true")
 
 	if err := l.Signal(int(unix.SIGTERM), false); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := l.end(); err != nil || d.ExitCode != 5 {
+	if d, err := l.End(); err != nil || d.ExitCode != 5 {
 		t.Errorf("the running instance's job: %+v, %v", d.Result, err)
 	}
-	f.sh("true")
+	f.Sh("true")
 }

@@ -25,7 +25,7 @@ func TestReloadStalled(t *testing.T) {
 	for range 2 {
 		t.Log(f.reload())
 	}
-	f.sh("true")
+	f.Sh("true")
 }
 
 // TestStartStalled: a supervisor starts although a configured directory is on a file system that never answers.
@@ -48,5 +48,5 @@ func TestStartStalled(t *testing.T) {
 		<-started
 		t.Fatal("the supervisor waits for a user's file system")
 	}
-	f.sh("true")
+	f.Sh("true")
 }

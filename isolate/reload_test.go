@@ -42,7 +42,7 @@ func reloadable(t testing.TB, change ...func(*Config)) (*front, *writable) {
 			return w.c, w.err
 		}
 	})
-	return &front{t, s, connect(t, s, host.Peer{UID: owner}), repo}, w
+	return frontOf(t, s, connect(t, s, host.Peer{UID: owner}), repo), w
 }
 
 func (w *writable) write(f func(c *Config)) {
@@ -53,10 +53,10 @@ func (w *writable) write(f func(c *Config)) {
 
 // reload asks for a reload as root, over a connection.
 func (f *front) reload() []string {
-	f.t.Helper()
-	notes, err := connect(f.t, f.s, host.Peer{}).Reload()
+	f.T.Helper()
+	notes, err := connect(f.T, f.s, host.Peer{}).Reload()
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return notes
 }
@@ -69,52 +69,52 @@ func refusedFor(err error, part string) bool {
 // TestReload: new values apply to jobs that come after a reload; a job that runs keeps its own, and its jail until it ends.
 func TestReload(t *testing.T) {
 	f, w := reloadable(t)
-	added := &front{t, f.s, f.c, newRepo(t)}
-	if _, err := added.try(added.spec("true")); !refusedFor(err, "does not serve") {
+	added := frontOf(t, f.s, f.C, newRepo(t))
+	if _, err := added.Try(added.Spec("true")); !refusedFor(err, "does not serve") {
 		t.Fatalf("a repository that is not configured: %v", err)
 	}
-	f.sh("true")
-	running, err := f.start(f.spec("sh", "-c", "echo up; read x; ulimit -f; echo $x"))
+	f.Sh("true")
+	running, err := f.Start(f.Spec("sh", "-c", "echo up; read x; ulimit -f; echo $x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	running.until("up")
+	running.Until("up")
 	w.write(func(c *Config) {
-		c.Repos = []admit.Entry{{Path: added.repo}}
+		c.Repos = []admit.Entry{{Path: added.Repo}}
 		c.Ceilings = job.Limits{FileSize: 1 << 20}
 	})
 	if notes := f.reload(); len(notes) > 0 {
 		t.Errorf("notes %q", notes)
 	}
-	if got := added.sh("ulimit -f"); got != "2048" && got != "1024" {
+	if got := added.Sh("ulimit -f"); got != "2048" && got != "1024" {
 		t.Errorf("file size %s blocks after a reload with a ceiling of 1 MiB", got)
 	}
-	if _, err := f.try(f.spec("true")); !refusedFor(err, "does not serve") {
+	if _, err := f.Try(f.Spec("true")); !refusedFor(err, "does not serve") {
 		t.Errorf("a repository that was removed: %v", err)
 	}
-	if _, err := running.in.WriteString("well\n"); err != nil {
+	if _, err := running.In.WriteString("well\n"); err != nil {
 		t.Error(err)
 	}
-	if d, err := running.end(); err != nil || d.out != "up\nunlimited\nwell\n" {
-		t.Errorf("the job that ran: %q, %v", d.out, err)
+	if d, err := running.End(); err != nil || d.Out != "up\nunlimited\nwell\n" {
+		t.Errorf("the job that ran: %q, %v", d.Out, err)
 	}
 	eventually(t, func() string { // the jail of the removed repository does not wait until it has been idle
 		for _, j := range f.s.standing() {
-			if j.Repo == f.repo {
+			if j.Repo == f.Repo {
 				return "the jail of the removed repository stands"
 			}
 		}
 		return ""
 	})
-	w.write(func(c *Config) { c.Repos = append(c.Repos, admit.Entry{Path: f.repo}) })
+	w.write(func(c *Config) { c.Repos = append(c.Repos, admit.Entry{Path: f.Repo}) })
 	f.reload()
-	f.sh("true")
+	f.Sh("true")
 }
 
 // TestReloadDropsIdleJail: a jail that no job uses ends with the reload that removes its repository.
 func TestReloadDropsIdleJail(t *testing.T) {
 	f, w := reloadable(t)
-	f.sh("true")
+	f.Sh("true")
 	w.write(func(c *Config) { c.Repos = nil })
 	f.reload()
 	eventually(t, func() string {
@@ -128,31 +128,24 @@ func TestReloadDropsIdleJail(t *testing.T) {
 // TestReloadSession: a session stays open when its repository is removed, and its next job is refused.
 func TestReloadSession(t *testing.T) {
 	f, w := reloadable(t)
-	ss := f.session(job.SessionSpec{})
-	f.must(ss, "true")
+	ss := f.Session(job.SessionSpec{})
+	f.Must(ss, "true")
 	w.write(func(c *Config) { c.Repos = nil })
 	f.reload()
-	spec := f.spec("true")
+	spec := f.Spec("true")
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
-	if _, err := f.try(spec); !refusedFor(err, "does not serve") {
+	if _, err := f.Try(spec); !refusedFor(err, "does not serve") {
 		t.Errorf("a job in the session: %v", err)
 	}
-	w.write(func(c *Config) { c.Repos = []admit.Entry{{Path: f.repo}} })
+	w.write(func(c *Config) { c.Repos = []admit.Entry{{Path: f.Repo}} })
 	f.reload()
-	f.must(ss, "true")
+	f.Must(ss, "true")
 }
 
 // TestReloadFaulty: a configuration that cannot be read changes nothing, and both the caller and the log get the reason.
 func TestReloadFaulty(t *testing.T) {
-	var log strings.Builder
-	var mu sync.Mutex
-	f, w := reloadable(t, func(c *Config) {
-		c.Log = slog.New(slog.NewTextHandler(writer(func(b []byte) {
-			mu.Lock()
-			defer mu.Unlock()
-			log.Write(b)
-		}), nil))
-	})
+	var log sandboxtest.Output
+	f, w := reloadable(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	for _, tt := range []struct {
 		want   string
 		change func()
@@ -165,12 +158,10 @@ func TestReloadFaulty(t *testing.T) {
 			tt.change()
 		})
 		_, err := connect(t, f.s, host.Peer{}).Reload()
-		mu.Lock()
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(log.String(), tt.want) {
 			t.Errorf("%s: %v, and in the log %q", tt.want, err, log.String())
 		}
-		mu.Unlock()
-		f.sh("true")
+		f.Sh("true")
 	}
 }
 
@@ -190,7 +181,7 @@ func TestReloadNotes(t *testing.T) {
 	if strings.Contains(notes, "toolchains") || strings.Contains(notes, "max_warm_slots") {
 		t.Errorf("keys that did not change in\n%s", notes)
 	}
-	f.sh("true")
+	f.Sh("true")
 }
 
 // TestReloadRootOnly: nobody but root at a daemon's socket makes the supervisor read its configuration.
@@ -205,7 +196,7 @@ func TestReloadRootOnly(t *testing.T) {
 	if n := w.reads.Load(); n != 0 {
 		t.Errorf("the configuration was read %d times", n)
 	}
-	f.sh("true")
+	f.Sh("true")
 }
 
 // TestReloadsWhileJobsRun: no job is lost or refused while the configuration is read a thousand times, with other values
@@ -213,11 +204,11 @@ func TestReloadRootOnly(t *testing.T) {
 func TestReloadsWhileJobsRun(t *testing.T) {
 	other := newRepo(t)
 	f, w := reloadable(t, func(c *Config) { c.Repos = append(c.Repos, admit.Entry{Path: other}) })
-	long, err := f.start(f.spec("sh", "-c", "echo up; read x; echo $x"))
+	long, err := f.Start(f.Spec("sh", "-c", "echo up; read x; echo $x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	long.until("up")
+	long.Until("up")
 	stop := make(chan struct{})
 	var jobs sync.WaitGroup
 	var ran atomic.Int64
@@ -229,8 +220,8 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 					return
 				default:
 				}
-				if d, err := f.try(f.spec("echo", "ran")); err != nil || d.out != "ran\n" {
-					t.Errorf("%q, %v", d.out, err)
+				if d, err := f.Try(f.Spec("echo", "ran")); err != nil || d.Out != "ran\n" {
+					t.Errorf("%q, %v", d.Out, err)
 					return
 				}
 				ran.Add(1)
@@ -246,7 +237,7 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 			root := connect(t, f.s, host.Peer{})
 			for n := asked.Add(1); n <= int64(reloads); n = asked.Add(1) {
 				w.write(func(c *Config) {
-					c.Repos = []admit.Entry{{Path: f.repo}}
+					c.Repos = []admit.Entry{{Path: f.Repo}}
 					if n%2 == 0 {
 						c.Repos = append(c.Repos, admit.Entry{Path: other})
 					}
@@ -263,11 +254,11 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 	all.Wait()
 	close(stop)
 	jobs.Wait()
-	if _, err := long.in.WriteString("well\n"); err != nil {
+	if _, err := long.In.WriteString("well\n"); err != nil {
 		t.Error(err)
 	}
-	if d, err := long.end(); err != nil || d.out != "up\nwell\n" {
-		t.Errorf("the job that ran all the time: %q, %v", d.out, err)
+	if d, err := long.End(); err != nil || d.Out != "up\nwell\n" {
+		t.Errorf("the job that ran all the time: %q, %v", d.Out, err)
 	}
 	if ran.Load() == 0 || w.reads.Load() == 0 || w.reads.Load() > int64(reloads) {
 		t.Errorf("%d jobs, %d readings for %d reloads", ran.Load(), w.reads.Load(), reloads)

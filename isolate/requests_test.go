@@ -23,21 +23,21 @@ type request struct {
 
 // goodRequest returns a valid request that runs true, for tests to modify.
 func (f *front) goodRequest() *request {
-	f.t.Helper()
+	f.T.Helper()
 	payload, err := wire.NewPayload([]string{"/bin/true"}, environment)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	read, write := f.pipe()
-	files := []*os.File{payload, write, write, opened(f.t, f.repo)}
-	f.t.Cleanup(func() { wire.CloseAll(append(files, read)) })
-	return &request{wire.Run{Flags: wire.FlagRepo, Repo: f.repo}, files}
+	read, write := f.Pipe()
+	files := []*os.File{payload, write, write, opened(f.T, f.Repo)}
+	f.T.Cleanup(func() { wire.CloseAll(append(files, read)) })
+	return &request{wire.Run{Flags: wire.FlagRepo, Repo: f.Repo}, files}
 }
 
 // send sends a request on a connection of its own and returns the result, or an error if the connection ended.
 func (f *front) send(q *request) (wire.Result, error) {
-	f.t.Helper()
-	conn := dial(f.t, f.s, host.Peer{UID: owner})
+	f.T.Helper()
+	conn := dial(f.T, f.s, host.Peer{UID: owner})
 	if err := conn.Send(q.Append(9), q.files...); err != nil {
 		return wire.Result{}, err
 	}
@@ -60,7 +60,7 @@ func answer(conn *wire.Conn) (wire.Result, error) {
 // TestRefusedRequests: requests that conform to the protocol but are refused; later ones on the same supervisor work.
 func TestRefusedRequests(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Ceilings = job.Limits{Memory: 1 << 30, Wall: time.Minute} })
-	f.sh("mkfifo fifo; mkdir dir; echo x >file") // requests no limits, so none above a ceiling
+	f.Sh("mkfifo fifo; mkdir dir; echo x >file") // requests no limits, so none above a ceiling
 	for _, tt := range []struct {
 		name  string
 		spoil func(*request)
@@ -68,15 +68,15 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		{"nothing", func(q *request) { q.Limits.Wall = time.Minute; q.Limits.Memory = 1 << 30 }, ""},
 		{"open payload", func(q *request) { q.files[0] = memfd(t) }, "payload"},
-		{"a file as payload", func(q *request) { q.files[0] = open(t, f.repo+"/file") }, "request"},
+		{"a file as payload", func(q *request) { q.files[0] = open(t, f.Repo+"/file") }, "request"},
 		{"a pipe as payload", func(q *request) { q.files[0] = q.files[1] }, "payload"},
-		{"a file as output", func(q *request) { q.files[1] = open(t, f.repo+"/file") }, "request"},
-		{"a FIFO as output", func(q *request) { q.files[1] = open(t, f.repo+"/fifo") }, "request"},
+		{"a file as output", func(q *request) { q.files[1] = open(t, f.Repo+"/file") }, "request"},
+		{"a FIFO as output", func(q *request) { q.files[1] = open(t, f.Repo+"/fifo") }, "request"},
 		{"a device as output", func(q *request) { q.files[2] = open(t, "/dev/null") }, "request"},
 		{"another's pipe as output", func(q *request) { q.files[1] = rootsPipe(t) }, "request"},
-		{"a directory as output", func(q *request) { q.files[2] = open(t, f.repo) }, "request"},
-		{"a file as directory", func(q *request) { q.files[3] = opened(t, f.repo+"/file") }, "repo"},
-		{"a directory that is open", func(q *request) { q.files[3] = open(t, f.repo) }, "request"},
+		{"a directory as output", func(q *request) { q.files[2] = open(t, f.Repo) }, "request"},
+		{"a file as directory", func(q *request) { q.files[3] = opened(t, f.Repo+"/file") }, "repo"},
+		{"a directory that is open", func(q *request) { q.files[3] = open(t, f.Repo) }, "request"},
 		{"a pipe as directory", func(q *request) { q.files[3] = q.files[1] }, "repo"},
 		{"another's directory", func(q *request) { q.files[3] = opened(t, "/usr") }, "repo"},
 		{"negative limit", func(q *request) { q.Limits.PIDs = -7 }, "limits"},
@@ -88,7 +88,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"the scanner's profile", func(q *request) { q.Profile = "scanner" }, "profile"},
 		{"absolute directory", func(q *request) { q.Dir = "/etc" }, "cwd"},
 		{"directory with NUL", func(q *request) { q.Dir = "dir\x00/../.." }, "cwd"},
-		{"path with NUL", func(q *request) { q.Repo = f.repo + "\x00x" }, ""}, // the descriptor counts
+		{"path with NUL", func(q *request) { q.Repo = f.Repo + "\x00x" }, ""}, // the descriptor counts
 	} {
 		q := f.goodRequest()
 		q.Limits.Wall = time.Minute
@@ -105,7 +105,7 @@ func TestRefusedRequests(t *testing.T) {
 		}
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(f.repo+"/fifo", &st); err != nil || st.Uid != owner {
+	if err := unix.Stat(f.Repo+"/fifo", &st); err != nil || st.Uid != owner {
 		t.Errorf("the FIFO belongs to %d, %v", st.Uid, err)
 	}
 }
@@ -182,7 +182,7 @@ func TestBrokenProtocol(t *testing.T) {
 			t.Errorf("%s: %x, %v", tt.name, message, err)
 		}
 	}
-	if got := f.sh("echo well"); got != "well" {
+	if got := f.Sh("echo well"); got != "well" {
 		t.Errorf("%q", got)
 	}
 }
@@ -211,20 +211,20 @@ func TestDuplicateTag(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	eventually(t, func() string { return strings.Join(f.list(f.c), ", ") })
+	eventually(t, func() string { return strings.Join(f.list(f.C), ", ") })
 }
 
 // TestTooManyJobs: more jobs than a connection or a supervisor may have are refused.
 func TestTooManyJobs(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.MaxJobs = 1 })
-	l := f.waiting()
-	_, err := f.try(f.spec("true"))
+	l := f.Waiting()
+	_, err := f.Try(f.Spec("true"))
 	refusedAt(t, "a second job", err, "request", 0)
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.end(); err != nil {
+	if _, err := l.End(); err != nil {
 		t.Error(err)
 	}
-	f.sh("true")
+	f.Sh("true")
 }

@@ -29,7 +29,7 @@ const seesRoot = `find / -xdev -printf '%p %y %m %U %l %s\n' | sort; sed '/^job:
 func TestRootAhead(t *testing.T) {
 	f := newFront(t)
 	first := f.s.ahead(t)
-	with := f.sh(seesRoot)
+	with := f.Sh(seesRoot)
 	number := rootDevice(t, f.s.standing()[0])
 	if number != first {
 		t.Errorf("the jail's root is file system %d, but %d was written ahead", number, first)
@@ -39,10 +39,10 @@ func TestRootAhead(t *testing.T) {
 	}
 	g := newFront(t)
 	for ok := true; ok; ok = g.s.cells.Inspect().SpareRoot != 0 { // as long as a job runs, no root is written ahead
-		other := &front{t, g.s, g.c, newRepo(t)}
-		other.waiting()
+		other := frontOf(t, g.s, g.C, newRepo(t))
+		other.Waiting()
 	}
-	if without := g.sh(seesRoot); with != without {
+	if without := g.Sh(seesRoot); with != without {
 		t.Errorf("a root written ahead is\n%s\none written on demand is\n%s", with, without)
 	}
 	if !strings.Contains(with, "/etc/passwd f 644 ") {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
@@ -29,7 +30,7 @@ func TestExit(t *testing.T) {
 		{"kill -TERM -1; exit 3", job.Result{Status: job.Failure, ExitCode: 3}}, // kill(-1) spares its caller and process 1
 		{"sleep 1000 & exit 4", job.Result{Status: job.Failure, ExitCode: 4}},
 	} {
-		got := f.run(f.spec("sh", "-c", tt.script)).Result
+		got := f.Run(f.Spec("sh", "-c", tt.script)).Result
 		if got.Status != tt.want.Status || got.ExitCode != tt.want.ExitCode || got.Signal != tt.want.Signal {
 			t.Errorf("%s: %+v", tt.script, got)
 		}
@@ -45,15 +46,15 @@ func TestArgumentsExact(t *testing.T) {
 	args := []string{"perl", "-e", `print map "$_\0", @ARGV; open E, "/proc/self/environ"; print "ENV\0", <E>`}
 	words := []string{"", "a b", "ü\xff\n'\"$(", "-", "--", strings.Repeat("x", 100_000), ""}
 	env := []string{"PATH=/usr/bin", "EMPTY=", "A=b=c", "ODD NAME=\xff\n", "=", "LARGE=" + strings.Repeat("y", 100_000)}
-	spec := f.spec(append(append(args, "--"), words...)...)
+	spec := f.Spec(append(append(args, "--"), words...)...)
 	spec.Env = env
 	want := strings.Join(words, "\x00") + "\x00ENV\x00" + strings.Join(env, "\x00") + "\x00"
-	if got := f.run(spec).out; got != want {
+	if got := f.Run(spec).Out; got != want {
 		t.Errorf("%.300q, want %.300q", got, want)
 	}
-	spec = f.spec("/usr/bin/env")
+	spec = f.Spec("/usr/bin/env")
 	spec.Env = nil
-	if d := f.run(spec); d.out != "" || d.ExitCode != 0 {
+	if d := f.Run(spec); d.Out != "" || d.ExitCode != 0 {
 		t.Errorf("without an environment: %+v", d)
 	}
 }
@@ -61,35 +62,35 @@ func TestArgumentsExact(t *testing.T) {
 func TestArgumentsTooLong(t *testing.T) {
 	f := newFront(t)
 	// MAX_ARG_STRLEN of execve(2) is 128 KiB including the final NUL.
-	_, err := f.try(f.spec("/bin/true", strings.Repeat("x", 128<<10)))
+	_, err := f.Try(f.Spec("/bin/true", strings.Repeat("x", 128<<10)))
 	refusedAt(t, "one argument of 128 KiB", err, "exec", unix.E2BIG)
-	_, err = f.try(f.spec("/bin/true", strings.Repeat("x", wire.MaxPayload)))
+	_, err = f.Try(f.Spec("/bin/true", strings.Repeat("x", wire.MaxPayload)))
 	refusedAt(t, "4 MiB", err, "payload", 0)
-	_, err = f.try(f.spec())
+	_, err = f.Try(f.Spec())
 	refusedAt(t, "no program", err, "payload", 0)
-	_, err = f.try(f.spec("a\x00b"))
+	_, err = f.Try(f.Spec("a\x00b"))
 	refusedAt(t, "NUL", err, "payload", 0)
 }
 
 func TestStreams(t *testing.T) {
 	f := newFront(t)
-	l, err := f.start(f.spec("sh", "-c", "cat; echo problem >&2"))
+	l, err := f.Start(f.Spec("sh", "-c", "cat; echo problem >&2"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Repeat("0123456789abcdef", 1<<14) // more than a pipe holds
-	if _, err := l.in.WriteString(text); err != nil {
+	if _, err := l.In.WriteString(text); err != nil {
 		t.Error(err)
 	}
-	if d, err := l.end(); err != nil || d.out != text || d.err != "problem\n" {
-		t.Errorf("%d bytes, %q, %v", len(d.out), d.err, err)
+	if d, err := l.End(); err != nil || d.Out != text || d.Err != "problem\n" {
+		t.Errorf("%d bytes, %q, %v", len(d.Out), d.Err, err)
 	}
 	// The job's streams are in blocking mode, whatever the mode of the front-end's ends, and can be opened by name.
 	for _, script := range []string{
 		`perl -MFcntl -e 'for (0..2) { open F, "<&=$_"; print fcntl(F, F_GETFL, 0) & O_NONBLOCK ? 1 : 0 }'`,
 		`echo 0 >/dev/stdout; echo x >/dev/stderr; printf 00 >/proc/self/fd/1`,
 	} {
-		if got := strings.ReplaceAll(f.sh(script), "\n", ""); got != "000" {
+		if got := strings.ReplaceAll(f.Sh(script), "\n", ""); got != "000" {
 			t.Errorf("%s: %q", script, got)
 		}
 	}
@@ -98,19 +99,19 @@ func TestStreams(t *testing.T) {
 // TestNoInput: without standard input the job gets /dev/null.
 func TestNoInput(t *testing.T) {
 	f := newFront(t)
-	_, out := f.pipe()
-	r, stderr := f.pipe()
-	var said output
-	said.read(r)
-	spec := f.spec("sh", "-c", "readlink /proc/self/fd/0 >&2; wc -c >&2")
-	run, err := f.c.Start(spec, job.Stdio{Stdout: out, Stderr: stderr}, nil)
+	_, out := f.Pipe()
+	r, stderr := f.Pipe()
+	var said fronttest.Output
+	said.Read(r)
+	spec := f.Spec("sh", "-c", "readlink /proc/self/fd/0 >&2; wc -c >&2")
+	run, err := f.C.Start(spec, job.Stdio{Stdout: out, Stderr: stderr}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if result, err := run.Wait(); err != nil || result.Status != job.Success {
 		t.Errorf("%+v, %v", result, err)
 	}
-	<-said.done
+	<-said.Done
 	if said.String() != "/dev/null\n0\n" {
 		t.Errorf("%q", said.String())
 	}
@@ -119,13 +120,13 @@ func TestNoInput(t *testing.T) {
 // TestNoSuchProgram: an error of execve(2) is a refusal at the step exec with its errno, not an exit code.
 func TestNoSuchProgram(t *testing.T) {
 	f := newFront(t)
-	put(t, f.repo+"/plain", "#!/bin/sh\n", 0o644, owner)
-	put(t, f.repo+"/no-line", "echo hello\n", 0o755, owner)
-	put(t, f.repo+"/no-interpreter", "#!/no/such/interpreter\n", 0o755, owner)
-	put(t, f.repo+"/empty", "", 0o755, owner)
-	put(t, f.repo+"/script", "#!/bin/sh\necho \"$0 $1\"\n", 0o755, owner)
-	put(t, f.repo+"/set-id", "#!/bin/sh\nid -u\n", 0o755, 0)
-	mkdir(t, f.repo+"/directory", owner)
+	put(t, f.Repo+"/plain", "#!/bin/sh\n", 0o644, owner)
+	put(t, f.Repo+"/no-line", "echo hello\n", 0o755, owner)
+	put(t, f.Repo+"/no-interpreter", "#!/no/such/interpreter\n", 0o755, owner)
+	put(t, f.Repo+"/empty", "", 0o755, owner)
+	put(t, f.Repo+"/script", "#!/bin/sh\necho \"$0 $1\"\n", 0o755, owner)
+	put(t, f.Repo+"/set-id", "#!/bin/sh\nid -u\n", 0o755, 0)
+	mkdir(t, f.Repo+"/directory", owner)
 	for _, tt := range []struct {
 		program string
 		errno   unix.Errno
@@ -143,14 +144,14 @@ func TestNoSuchProgram(t *testing.T) {
 		{"/proc/1/exe", unix.EACCES}, // CVE-2019-5736: jobs cannot read process 1's program
 	} {
 		if tt.program == "./loop" {
-			if err := os.Symlink("loop", f.repo+"/loop"); err != nil {
+			if err := os.Symlink("loop", f.Repo+"/loop"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err := f.try(f.spec(tt.program))
+		_, err := f.Try(f.Spec(tt.program))
 		refusedAt(t, fmt.Sprintf("%q", tt.program), err, "exec", tt.errno)
 	}
-	if got := f.run(f.spec("./script", "x")).out; got != "./script x\n" {
+	if got := f.Run(f.Spec("./script", "x")).Out; got != "./script x\n" {
 		t.Errorf("script: %q", got)
 	}
 }
@@ -160,41 +161,41 @@ func TestNoSuchProgram(t *testing.T) {
 func TestPathLookup(t *testing.T) {
 	f := newFront(t)
 	for _, dir := range []string{"a", "b"} {
-		mkdir(t, filepath.Join(f.repo, dir), owner)
+		mkdir(t, filepath.Join(f.Repo, dir), owner)
 	}
-	put(t, f.repo+"/a/tool", "#!/bin/sh\necho a\n", 0o644, owner)
-	put(t, f.repo+"/b/tool", "#!/bin/sh\necho b\n", 0o755, owner)
-	put(t, f.repo+"/tool", "#!/bin/sh\necho here\n", 0o755, owner)
+	put(t, f.Repo+"/a/tool", "#!/bin/sh\necho a\n", 0o644, owner)
+	put(t, f.Repo+"/b/tool", "#!/bin/sh\necho b\n", 0o755, owner)
+	put(t, f.Repo+"/tool", "#!/bin/sh\necho here\n", 0o755, owner)
 	for _, tt := range []struct {
 		path, want string
 		errno      unix.Errno
 	}{
-		{"PATH=/none:" + f.repo + "/a:" + f.repo + "/b", "b\n", 0},
-		{"PATH=" + f.repo + "/a:/none", "", unix.EACCES},
+		{"PATH=/none:" + f.Repo + "/a:" + f.Repo + "/b", "b\n", 0},
+		{"PATH=" + f.Repo + "/a:/none", "", unix.EACCES},
 		{"PATH=/etc/passwd:/none", "", unix.ENOENT},
 		{"PATH=", "", unix.ENOENT}, // an empty entry is not the working directory, which is the repository
 		{"PATH=:", "", unix.ENOENT},
 		{"PATHS=/usr/bin", "", unix.ENOENT},
 	} {
-		spec := f.spec("tool")
+		spec := f.Spec("tool")
 		spec.Env = []string{tt.path}
-		d, err := f.try(spec)
+		d, err := f.Try(spec)
 		if tt.errno != 0 {
 			refusedAt(t, tt.path, err, "exec", tt.errno)
-		} else if err != nil || d.out != tt.want {
-			t.Errorf("%s: %q, %v", tt.path, d.out, err)
+		} else if err != nil || d.Out != tt.want {
+			t.Errorf("%s: %q, %v", tt.path, d.Out, err)
 		}
 	}
 }
 
 func TestReadOnlyWorkspace(t *testing.T) {
 	f := newFront(t)
-	put(t, f.repo+"/file", "x", 0o644, owner)
-	spec := f.spec("sh", "-c", `exec 2>&1; touch new; rm -f file; mkdir d; (echo y >file); chmod 600 file; mv file f; ln file g; cat file`)
+	put(t, f.Repo+"/file", "x", 0o644, owner)
+	spec := f.Spec("sh", "-c", `exec 2>&1; touch new; rm -f file; mkdir d; (echo y >file); chmod 600 file; mv file f; ln file g; cat file`)
 	spec.Workspace = job.ReadOnly
-	d := f.run(spec)
-	if n := strings.Count(d.out, "Read-only file system"); n != 7 || !strings.HasSuffix(d.out, "x") {
-		t.Errorf("%d of 7 refused: %s", n, d.out)
+	d := f.Run(spec)
+	if n := strings.Count(d.Out, "Read-only file system"); n != 7 || !strings.HasSuffix(d.Out, "x") {
+		t.Errorf("%d of 7 refused: %s", n, d.Out)
 	}
 }
 
@@ -203,9 +204,9 @@ func TestStrictProfile(t *testing.T) {
 	f := newFront(t)
 	script := fmt.Sprintf(`exit(syscall(%d, 0) < 0 ? $!+0 : 0)`, unix.SYS_SYNC)
 	for profile, want := range map[string]int{"": 0, "default": 0, "strict": int(unix.EPERM)} {
-		spec := f.spec("perl", "-e", script)
+		spec := f.Spec("perl", "-e", script)
 		spec.Profile = profile
-		if d := f.run(spec); d.ExitCode != want {
+		if d := f.Run(spec); d.ExitCode != want {
 			t.Errorf("sync(2) in profile %q: %+v", profile, d)
 		}
 	}

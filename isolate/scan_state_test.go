@@ -14,16 +14,16 @@ import (
 
 // requests returns the number of requests that the only jail's scanner has received.
 func (f *front) requests() uint64 {
-	f.t.Helper()
+	f.T.Helper()
 	return f.s.standing()[0].ScannerRequests
 }
 
 // silent runs a job that changes nothing, and reports whether it caused no request to the scanner.
 func (f *front) silent(spec job.Spec) bool {
-	f.t.Helper()
+	f.T.Helper()
 	before := f.requests()
-	if d := f.run(spec); d.ExitCode != 0 || d.Sensitive != nil || d.SensitiveIncomplete {
-		f.t.Errorf("%+v, %s", d.Result, d.err)
+	if d := f.Run(spec); d.ExitCode != 0 || d.Sensitive != nil || d.SensitiveIncomplete {
+		f.T.Errorf("%+v, %s", d.Result, d.Err)
 	}
 	return f.requests() == before
 }
@@ -31,19 +31,19 @@ func (f *front) silent(spec job.Spec) bool {
 // calm runs jobs that change nothing until one causes no request to the scanner. That takes more than a few jobs when a
 // descriptor was left in a socket that no process can reach: the kernel closes it in a work queue (net/unix/garbage.c).
 func (f *front) calm() {
-	f.t.Helper()
-	sandboxtest.Eventually(f.t, 10*time.Second, "a job causes no request to the scanner", func() bool {
-		return f.silent(f.spec("true"))
+	f.T.Helper()
+	sandboxtest.Eventually(f.T, 10*time.Second, "a job causes no request to the scanner", func() bool {
+		return f.silent(f.Spec("true"))
 	})
 }
 
 // sensitiveRepo creates the sensitive paths of the following tests.
 func sensitiveRepo(t testing.TB, f *front) {
 	t.Helper()
-	shell(t, f.repo, `mkdir -p .git/hooks .git/objects .git/refs; echo ref: refs/heads/main >.git/HEAD; echo '[core]' >.git/config; mkdir plain; echo a >plain/file; echo b >.envrc; echo c >.npmrc; ln .npmrc plain/hard
+	shell(t, f.Repo, `mkdir -p .git/hooks .git/objects .git/refs; echo ref: refs/heads/main >.git/HEAD; echo '[core]' >.git/config; mkdir plain; echo a >plain/file; echo b >.envrc; echo c >.npmrc; ln .npmrc plain/hard
 		echo d >plain/script; ln -s ../../plain/script .git/hooks/post-merge; ln -s plain/file CLAUDE.md`)
-	f.settle()
-	f.run(f.spec("true"))
+	f.Settle()
+	f.Run(f.Spec("true"))
 	f.calm()
 }
 
@@ -58,17 +58,17 @@ func TestOnlyInstance(t *testing.T) {
 	if host.OnlyInstance() {
 		t.Error("onlyInstance is true with two supervisors")
 	}
-	f.sh("true")
+	f.Sh("true")
 	asked := f.requests
 	before := asked()
-	f.sh("true")
+	f.Sh("true")
 	if n := asked(); n != before+1 {
 		t.Errorf("%d requests after one job", n-before)
 	}
 	only.Store(true)
 	eventually(t, func() string {
 		before = asked()
-		if f.sh("true"); asked() != before {
+		if f.Sh("true"); asked() != before {
 			return "every job causes a request to the scanner"
 		}
 		return ""
@@ -81,14 +81,14 @@ func TestScanSkippedWhenUnchanged(t *testing.T) {
 	sensitiveRepo(t, f)
 	for _, script := range []string{"true", "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null", "stat .envrc .git/config"} {
 		// The target of a sensitive link, and another name of a sensitive file, count as the file itself.
-		if got, want := f.silent(f.spec("sh", "-c", script)), script != "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null"; got != want {
+		if got, want := f.silent(f.Spec("sh", "-c", script)), script != "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null"; got != want {
 			t.Errorf("%s: silent %v", script, got)
 		}
 		f.calm()
 	}
-	put(t, f.repo+"/ordinary", "x", 0o644, owner)
+	put(t, f.Repo+"/ordinary", "x", 0o644, owner)
 	f.calm()
-	if !f.silent(f.spec("sh", "-c", "echo y >>ordinary; cat ordinary")) {
+	if !f.silent(f.Spec("sh", "-c", "echo y >>ordinary; cat ordinary")) {
 		t.Error("a write to an ordinary file causes a scan")
 	}
 }
@@ -99,19 +99,19 @@ func TestProtectListReused(t *testing.T) {
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, p := range []job.Protection{job.ProtectHooks, job.ProtectAll} {
-		spec := f.spec("true")
+		spec := f.Spec("true")
 		spec.Protect = p
-		f.run(spec)
+		f.Run(spec)
 		f.calm()
 		f.silent(spec)
 		if !f.silent(spec) {
 			t.Errorf("%v: a request to the scanner was made", p)
 		}
 		nested := filepath.Join(p.String(), "deep", ".git")
-		shell(t, f.repo, "mkdir -p "+filepath.Dir(nested)+"; cp -r .git "+nested)
-		f.settle()
+		shell(t, f.Repo, "mkdir -p "+filepath.Dir(nested)+"; cp -r .git "+nested)
+		f.Settle()
 		spec.Args = []string{"sh", "-c", "echo x >>" + nested + "/config"}
-		if d := f.run(spec); d.ExitCode == 0 || d.Sensitive != nil {
+		if d := f.Run(spec); d.ExitCode == 0 || d.Sensitive != nil {
 			t.Errorf("%v: a repository created meanwhile is not protected: %+v", p, d.Result)
 		}
 	}
@@ -147,14 +147,14 @@ socket.send_fds(a, [b"x"], [fd, a.fileno(), b.fileno()]); os.close(fd); m[0] = 6
 		{"directory opened, and a hook", `os.chmod(".git/hooks", 0o755); open(".git/hooks/update", "w").write("x")`, ".git/hooks/update"},
 		{"removed", `os.unlink(".envrc")`, ".envrc"},
 	} {
-		f.settle()
+		f.Settle()
 		if tt.name != "directory opened, and a hook" {
 			f.calm()
 		}
-		f.settle()
-		d := f.run(f.spec("python3", "-c", python+tt.code))
+		f.Settle()
+		d := f.Run(f.Spec("python3", "-c", python+tt.code))
 		if !slices.Contains(d.Sensitive, tt.want) {
-			t.Errorf("%s: %q, %+v, %s", tt.name, d.Sensitive, d.Result, d.err)
+			t.Errorf("%s: %q, %+v, %s", tt.name, d.Sensitive, d.Result, d.Err)
 		}
 	}
 	f.calm()
@@ -166,14 +166,14 @@ func TestConcurrentChangesReported(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
-	idle := f.spec("sh", "-c", "echo ready; read x; true")
-	first, second := f.launch(idle), f.launch(idle)
-	if f.silent(f.spec("sh", "-c", "echo x >new")) {
+	idle := f.Spec("sh", "-c", "echo ready; read x; true")
+	first, second := f.Launch(idle), f.Launch(idle)
+	if f.silent(f.Spec("sh", "-c", "echo x >new")) {
 		t.Error("a new file caused no scan")
 	}
 	asked := f.requests()
 	for _, l := range []*live{first, second} {
-		if d, err := l.end(); err != nil || d.ExitCode != 0 {
+		if d, err := l.End(); err != nil || d.ExitCode != 0 {
 			t.Errorf("%+v, %v", d.Result, err)
 		}
 	}
@@ -182,18 +182,18 @@ func TestConcurrentChangesReported(t *testing.T) {
 	}
 	f.calm()
 
-	f.settle()
-	holder := f.launch(f.spec("python3", "-c", python+`
+	f.Settle()
+	holder := f.Launch(f.Spec("python3", "-c", python+`
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind("s"); s.listen(); fd = os.open(".npmrc", os.O_RDWR)
 print("ready", flush=True); c, _ = s.accept(); socket.send_fds(c, [b"x"], [fd]); sys.stdin.read()`))
-	f.run(f.spec("true")) // its scan empties the queue of the open event
-	d := f.run(f.spec("python3", "-c", python+`
+	f.Run(f.Spec("true")) // its scan empties the queue of the open event
+	d := f.Run(f.Spec("python3", "-c", python+`
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
 	if !slices.Equal(d.Sensitive, []string{".npmrc"}) {
-		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
+		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.Err)
 	}
-	if d, err := holder.end(); err != nil || d.ExitCode != 0 {
-		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
+	if d, err := holder.End(); err != nil || d.ExitCode != 0 {
+		t.Errorf("%+v, %v, %s", d.Result, err, d.Err)
 	}
 	f.calm()
 }
@@ -204,9 +204,9 @@ func TestMappedStoresDetected(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3"), sandboxtest.Program("git")) // of a complete Python installation
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
-	shell(t, f.repo, "git add plain; cp .git/index index")
-	f.settle()
-	f.run(f.spec("true"))
+	shell(t, f.Repo, "git add plain; cp .git/index index")
+	f.Settle()
+	f.Run(f.Spec("true"))
 	f.calm()
 	const (
 		flag = "m = mmap.mmap(fd, 0); m[72] |= 0x80\n" // of the first entry
@@ -216,32 +216,21 @@ func TestMappedStoresDetected(t *testing.T) {
 		open = "fd = os.open('.git/index', os.O_RDWR)\n"
 	)
 	index := []string{".git/index"}
-	if d := f.run(f.spec("python3", "-c", python+open+gone+flag+"os.kill(os.getpid(), 9)")); !slices.Equal(d.Sensitive, index) {
-		t.Errorf("left in a socket: %+v, %s", d.Result, d.err)
+	if d := f.Run(f.Spec("python3", "-c", python+open+gone+flag+"os.kill(os.getpid(), 9)")); !slices.Equal(d.Sensitive, index) {
+		t.Errorf("left in a socket: %+v, %s", d.Result, d.Err)
 	}
-	shell(t, f.repo, "cp index .git/index")
-	f.settle()
-	f.run(f.spec("true"))
+	shell(t, f.Repo, "cp index .git/index")
+	f.Settle()
+	f.Run(f.Spec("true"))
 	f.calm()
 
-	holder := f.launch(f.spec("python3", "-c", python+open+give))
-	f.run(f.spec("true")) // its scan empties the queue of the open event
-	if d := f.run(f.spec("python3", "-c", python+take+gone+flag)); !slices.Equal(d.Sensitive, index) {
-		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
+	holder := f.Launch(f.Spec("python3", "-c", python+open+give))
+	f.Run(f.Spec("true")) // its scan empties the queue of the open event
+	if d := f.Run(f.Spec("python3", "-c", python+take+gone+flag)); !slices.Equal(d.Sensitive, index) {
+		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.Err)
 	}
-	if d, err := holder.end(); err != nil || !slices.Equal(d.Sensitive, index) { // it lived at the time of the change
-		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
+	if d, err := holder.End(); err != nil || !slices.Equal(d.Sensitive, index) { // it lived at the time of the change
+		t.Errorf("%+v, %v, %s", d.Result, err, d.Err)
 	}
 	f.calm()
-}
-
-// launch starts a job and waits until it prints "ready".
-func (f *front) launch(spec job.Spec) *live {
-	f.t.Helper()
-	l, err := f.start(spec)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	l.until("ready")
-	return l
 }

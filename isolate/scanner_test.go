@@ -4,19 +4,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/isolate/host"
 )
 
 // TestSensitive: a job's result names the files that it created or changed and that make tools on the host run code.
 func TestSensitive(t *testing.T) {
 	f := newFront(t)
-	mkdir(t, f.repo+"/.git", owner)
-	mkdir(t, f.repo+"/.git/hooks", owner)
-	put(t, f.repo+"/.git/config", "[core]\n", 0o644, owner)
+	mkdir(t, f.Repo+"/.git", owner)
+	mkdir(t, f.Repo+"/.git/hooks", owner)
+	put(t, f.Repo+"/.git/config", "[core]\n", 0o644, owner)
 	for _, tt := range []struct {
 		script string
 		want   []string
@@ -30,8 +27,8 @@ func TestSensitive(t *testing.T) {
 		{"mkdir -p a/b/.vscode; echo x >a/b/.vscode/tasks.json; echo y >.envrc", []string{".envrc", "a/b/.vscode/tasks.json"}},
 		{"rm file", nil},
 	} {
-		f.settle()
-		d := f.run(f.spec("sh", "-c", tt.script))
+		f.Settle()
+		d := f.Run(f.Spec("sh", "-c", tt.script))
 		// A new directory may be reported besides the files in it.
 		got := slices.DeleteFunc(slices.Clone(d.Sensitive), func(p string) bool { return p == "a/b/.vscode" })
 		if !slices.Equal(got, tt.want) || d.SensitiveIncomplete || d.SensitiveMore != 0 {
@@ -44,30 +41,30 @@ func TestSensitive(t *testing.T) {
 // reported them first. Files, permissions and removals are compared in different ways.
 func TestSensitiveConcurrent(t *testing.T) {
 	f := newFront(t)
-	mkdir(t, f.repo+"/.git", owner)
-	mkdir(t, f.repo+"/.git/hooks", owner)
-	put(t, f.repo+"/.git/config", "[core]\n", 0o644, owner)
-	put(t, f.repo+"/.envrc", "x\n", 0o644, owner)
-	f.sh("true") // builds the jail
+	mkdir(t, f.Repo+"/.git", owner)
+	mkdir(t, f.Repo+"/.git/hooks", owner)
+	put(t, f.Repo+"/.git/config", "[core]\n", 0o644, owner)
+	put(t, f.Repo+"/.envrc", "x\n", 0o644, owner)
+	f.Sh("true") // builds the jail
 	want := []string{".envrc", ".git/config", ".git/hooks", ".git/hooks/pre-commit"}
 	for _, beside := range []string{"true", "echo x >file", "echo y >.npmrc"} {
 		t.Run(beside, func(t *testing.T) {
-			f.settle()
-			spec := f.spec("sh", "-c", "echo x >.git/hooks/pre-commit; echo '[alias]' >>.git/config; rm .envrc; chmod 777 .git/hooks; : >planted; until [ -e go ]; do sleep 0.02; done; rm go planted")
-			l, err := f.start(spec)
+			f.Settle()
+			spec := f.Spec("sh", "-c", "echo x >.git/hooks/pre-commit; echo '[alias]' >>.git/config; rm .envrc; chmod 777 .git/hooks; : >planted; until [ -e go ]; do sleep 0.02; done; rm go planted")
+			l, err := f.Start(spec)
 			if err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, func() string {
-				if !exists(f.repo + "/planted") {
+				if !exists(f.Repo + "/planted") {
 					return "nothing planted"
 				}
 				return ""
 			})
-			f.settle()
-			f.sh(beside)
-			put(t, f.repo+"/go", "", 0o644, owner)
-			d, err := l.end()
+			f.Settle()
+			f.Sh(beside)
+			put(t, f.Repo+"/go", "", 0o644, owner)
+			d, err := l.End()
 			if err != nil || d.SensitiveIncomplete {
 				t.Errorf("%+v, %v", d.Result, err)
 			}
@@ -77,26 +74,15 @@ func TestSensitiveConcurrent(t *testing.T) {
 				}
 			}
 			// Restore the state for the next subtest.
-			f.sh("rm -f .git/hooks/pre-commit .npmrc; chmod 755 .git/hooks; echo x >.envrc")
+			f.Sh("rm -f .git/hooks/pre-commit .npmrc; chmod 755 .git/hooks; echo x >.envrc")
 		})
 	}
-}
-
-// settle waits until the last job's changes are older than the next job by more than the clock's step.
-func (f *front) settle() {
-	done := time.Now()
-	eventually(f.t, func() string {
-		if time.Since(done) < 5*host.ClockStep {
-			return "too early"
-		}
-		return ""
-	})
 }
 
 // TestSensitiveNames: names are reported byte by byte.
 func TestSensitiveNames(t *testing.T) {
 	f := newFront(t)
-	d := f.run(f.spec("perl", "-e", `my $n = "odd\n\x1b[2J\xff name"; mkdir $n; open(F, ">$n/.envrc"); print F "x"`))
+	d := f.Run(f.Spec("perl", "-e", `my $n = "odd\n\x1b[2J\xff name"; mkdir $n; open(F, ">$n/.envrc"); print F "x"`))
 	if want := []string{"odd\n\x1b[2J\xff name/.envrc"}; !slices.Equal(d.Sensitive, want) {
 		t.Errorf("%q, want %q", d.Sensitive, want)
 	}
@@ -105,7 +91,7 @@ func TestSensitiveNames(t *testing.T) {
 // TestSensitiveMany: a long list is cut, and the rest counted.
 func TestSensitiveMany(t *testing.T) {
 	f := newFront(t)
-	d := f.run(f.spec("perl", "-e", `for (1..2000) { mkdir "d$_"; open(F, ">d$_/.envrc"); close F }`))
+	d := f.Run(f.Spec("perl", "-e", `for (1..2000) { mkdir "d$_"; open(F, ">d$_/.envrc"); close F }`))
 	if len(d.Sensitive) == 0 || len(d.Sensitive)+d.SensitiveMore < 2000 && !d.SensitiveIncomplete {
 		t.Errorf("%d and %d more", len(d.Sensitive), d.SensitiveMore)
 	}
@@ -118,14 +104,14 @@ func TestSensitiveMany(t *testing.T) {
 // with a scanner; jobs in the old one continue.
 func TestScannerKilled(t *testing.T) {
 	f := newFront(t)
-	l := f.waiting()
+	l := f.Waiting()
 	j := f.s.standing()[0]
 	if err := unix.Kill(j.ScannerPID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for _, unknown := range []bool{true, false} {
-		f.settle()
-		d := f.run(f.spec("sh", "-c", "echo x >>.envrc"))
+		f.Settle()
+		d := f.Run(f.Spec("sh", "-c", "echo x >>.envrc"))
 		if d.SensitiveIncomplete != unknown || d.ExitCode != 0 || slices.Equal(d.Sensitive, []string{".envrc"}) == unknown {
 			t.Errorf("%+v", d.Result)
 		}
@@ -133,7 +119,7 @@ func TestScannerKilled(t *testing.T) {
 	if err := l.Signal(int(unix.SIGTERM), false); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := l.end(); err != nil || d.ExitCode != 5 {
+	if d, err := l.End(); err != nil || d.ExitCode != 5 {
 		t.Errorf("in the old jail: %+v, %v", d.Result, err)
 	}
 	eventually(t, func() string {
@@ -157,11 +143,11 @@ func TestReportsHiddenAndOpened(t *testing.T) {
 		{"chmod 755 .git/hooks libs; mkdir -p .git/refs/replace; echo x >.git/refs/replace/x", []string{".git/hooks", ".git/refs/replace/x", "libs"}},
 		{"echo more >>file; git -c user.name=a -c user.email=a commit -qam more --allow-empty; git status >/dev/null", nil},
 	} {
-		spec := f.spec("sh", "-ec", tt.script)
+		spec := f.Spec("sh", "-ec", tt.script)
 		spec.Env = append(slices.Clone(environment), "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/home/job")
-		d := f.run(spec)
+		d := f.Run(spec)
 		if d.ExitCode != 0 || !slices.Equal(d.Sensitive, tt.want) || d.SensitiveIncomplete {
-			t.Errorf("%s: %+v %s", tt.script, d.Result, d.err)
+			t.Errorf("%s: %+v %s", tt.script, d.Result, d.Err)
 		}
 	}
 }

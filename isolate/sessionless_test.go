@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
@@ -43,26 +44,26 @@ func TestNoRepo(t *testing.T) {
 	if err := errors.Join(os.Chmod(inOpt, 0o755), os.Chown(inOpt, owner, owner)); err != nil {
 		t.Fatal(err)
 	}
-	for name, repo := range map[string]string{"in a private directory": f.repo, "in a system directory": inOpt} {
-		f.repo = repo
+	for name, repo := range map[string]string{"in a private directory": f.Repo, "in a system directory": inOpt} {
+		f.Repo = repo
 		put(t, filepath.Join(repo, "secret"), "secret\n", 0o644, owner)
-		spec := f.spec("sh", "-c", `pwd; ls -A "$1" 2>/dev/null; cat "$1/secret" 2>/dev/null; grep -c "$1" /proc/self/mountinfo
+		spec := f.Spec("sh", "-c", `pwd; ls -A "$1" 2>/dev/null; cat "$1/secret" 2>/dev/null; grep -c "$1" /proc/self/mountinfo
 			echo mine >file && cat file; (echo x >"$1/made") 2>/dev/null || echo refused; ls /proc/self/cwd/`, "sh", repo)
 		for _, profile := range []string{"", "strict"} {
 			spec.Workspace, spec.Profile = job.NoRepo, profile
 			spec.Limits.Disk = 1 // the limit applies to the repository only
-			d := f.run(spec)
+			d := f.Run(spec)
 			mounts := "0"
 			if repo == inOpt {
 				mounts = "1" // an empty mount over it
 			}
-			if want := "/tmp\n" + mounts + "\nmine\nrefused\nfile\n"; d.out != want || d.Status != job.Success || d.Sensitive != nil {
-				t.Errorf("%s: %q, %s%+v", name, d.out, d.err, d.Result)
+			if want := "/tmp\n" + mounts + "\nmine\nrefused\nfile\n"; d.Out != want || d.Status != job.Success || d.Sensitive != nil {
+				t.Errorf("%s: %q, %s%+v", name, d.Out, d.Err, d.Result)
 			}
 		}
 		spec.Workspace, spec.Profile, spec.Limits.Disk = job.Direct, "", 0
-		if d := f.run(spec); !strings.HasPrefix(d.out, repo+"\nsecret\nsecret\n1\n") { // the next job in the repository is not affected
-			t.Errorf("%s, direct: %q %s", name, d.out, d.err)
+		if d := f.Run(spec); !strings.HasPrefix(d.Out, repo+"\nsecret\nsecret\n1\n") { // the next job in the repository is not affected
+			t.Errorf("%s, direct: %q %s", name, d.Out, d.Err)
 		}
 		if err := os.Remove(filepath.Join(repo, "made")); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -74,15 +75,15 @@ func TestNoRepo(t *testing.T) {
 // same.
 func TestRepoInHome(t *testing.T) {
 	f := newFront(t)
-	f.repo = shownAt(t, f.repo, "/home", "/home/job/projects/one")
-	put(t, filepath.Join(f.repo, "file"), "", 0o644, owner)
-	spec := f.spec("sh", "-c", `pwd; ls "$1"; stat -c "%U %a" /home/job; echo x >/home/job/mine; ls -A /home/job`, "sh", f.repo)
-	if d := f.run(spec); d.out != f.repo+"\nfile\njob 700\nmine\nprojects\n" {
-		t.Errorf("direct: %q %s%+v", d.out, d.err, d.Result)
+	f.Repo = shownAt(t, f.Repo, "/home", "/home/job/projects/one")
+	put(t, filepath.Join(f.Repo, "file"), "", 0o644, owner)
+	spec := f.Spec("sh", "-c", `pwd; ls "$1"; stat -c "%U %a" /home/job; echo x >/home/job/mine; ls -A /home/job`, "sh", f.Repo)
+	if d := f.Run(spec); d.Out != f.Repo+"\nfile\njob 700\nmine\nprojects\n" {
+		t.Errorf("direct: %q %s%+v", d.Out, d.Err, d.Result)
 	}
 	spec.Workspace = job.NoRepo
-	if d := f.run(spec); d.out != "/tmp\njob 700\nmine\n" {
-		t.Errorf("without: %q %s%+v", d.out, d.err, d.Result)
+	if d := f.Run(spec); d.Out != "/tmp\njob 700\nmine\n" {
+		t.Errorf("without: %q %s%+v", d.Out, d.Err, d.Result)
 	}
 }
 
@@ -98,13 +99,13 @@ func TestNoRepoNotFound(t *testing.T) {
 	if err := errors.Join(unix.Mount("test", top, "tmpfs", 0, "mode=0755"), unix.Mount("", top, "", unix.MS_PRIVATE, "")); err != nil {
 		t.Fatal(err)
 	}
-	f.repo = filepath.Join(one, "repo")
+	f.Repo = filepath.Join(one, "repo")
 	mkdir(t, one, 0)
-	mkdir(t, f.repo, owner)
-	spec := f.spec("true")
+	mkdir(t, f.Repo, owner)
+	spec := f.Spec("true")
 	spec.Workspace = job.NoRepo
-	if d := f.run(spec); d.Status != job.Success {
-		t.Fatalf("%s%+v", d.err, d.Result)
+	if d := f.Run(spec); d.Status != job.Success {
+		t.Fatalf("%s%+v", d.Err, d.Result)
 	}
 	// The same directory at the same path, for processes that see the mount.
 	if err := os.Rename(one, other); err != nil {
@@ -114,7 +115,7 @@ func TestNoRepoNotFound(t *testing.T) {
 	if err := unix.Mount(other, one, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	refusedAt(t, "not found", second(f.try(spec)), "repo", unix.ENOENT)
+	refusedAt(t, "not found", fronttest.Second(f.Try(spec)), "repo", unix.ENOENT)
 }
 
 // interprets returns a job that runs a Starlark program.
@@ -122,7 +123,7 @@ func (f *front) interprets(source string) job.Spec {
 	const path = "/tmp/job/code.star"
 	b := starlark.Bounds{Output: 1 << 10, Wall: 10 * time.Second, Memory: 128 << 20}
 	return job.Spec{
-		Repo: f.repo, Tool: job.ToolStarlark, Workspace: job.NoRepo, Args: starlark.Arguments(b, path),
+		Repo: f.Repo, Tool: job.ToolStarlark, Workspace: job.NoRepo, Args: starlark.Arguments(b, path),
 		Files: []job.File{{Path: path, Content: source}}, Limits: job.Limits{Memory: b.Memory, PIDs: 32, Tmp: 1 << 20, TmpInodes: 64, OpenFiles: 64},
 	}
 }
@@ -132,25 +133,25 @@ func (f *front) interprets(source string) job.Spec {
 func TestStarlarkTool(t *testing.T) {
 	sandboxtest.Bin(t, host.StarlarkProgram)
 	f := newFront(t)
-	put(t, filepath.Join(f.repo, "starlark"), "#!/bin/sh\necho fooled\n", 0o755, owner)
+	put(t, filepath.Join(f.Repo, "starlark"), "#!/bin/sh\necho fooled\n", 0o755, owner)
 	spec := f.interprets(`emit(read_input().upper())`)
-	spec.Env = []string{"PATH=" + f.repo, "LD_PRELOAD=" + f.repo + "/starlark", "GODEBUG=inittrace=1"}
-	if d := f.feed(spec, []byte("input")); d.out != "INPUT" || d.Status != job.Success || d.Sensitive != nil {
-		t.Errorf("%q, %q, %+v", d.out, d.err, d.Result)
+	spec.Env = []string{"PATH=" + f.Repo, "LD_PRELOAD=" + f.Repo + "/starlark", "GODEBUG=inittrace=1"}
+	if d := f.Feed(spec, []byte("input")); d.Out != "INPUT" || d.Status != job.Success || d.Sensitive != nil {
+		t.Errorf("%q, %q, %+v", d.Out, d.Err, d.Result)
 	}
-	d := f.run(f.interprets("1 // 0"))
-	failure := starlark.Ended(d.ExitCode, []byte(d.err))
-	if d.ExitCode != 1 || d.out != "" || failure.Code != starlark.CodeEval || failure.Position == "" {
-		t.Errorf("%q, %q, %+v", d.out, d.err, d.Result)
+	d := f.Run(f.interprets("1 // 0"))
+	failure := starlark.Ended(d.ExitCode, []byte(d.Err))
+	if d.ExitCode != 1 || d.Out != "" || failure.Code != starlark.CodeEval || failure.Position == "" {
+		t.Errorf("%q, %q, %+v", d.Out, d.Err, d.Result)
 	}
-	ss := f.session(job.SessionSpec{})
+	ss := f.Session(job.SessionSpec{})
 	spec.Session = ss.ID
-	refusedAt(t, "in a session", second(f.try(spec)), "workspace", 0)
+	refusedAt(t, "in a session", fronttest.Second(f.Try(spec)), "workspace", 0)
 	spec.Workspace = job.Direct
-	refusedAt(t, "in a session that writes", second(f.try(spec)), "session", 0)
-	spec = f.spec("true")
+	refusedAt(t, "in a session that writes", fronttest.Second(f.Try(spec)), "session", 0)
+	spec = f.Spec("true")
 	spec.Session, spec.Workspace = ss.ID, job.NoRepo
-	refusedAt(t, "no repository, in a session", second(f.try(spec)), "workspace", 0)
+	refusedAt(t, "no repository, in a session", fronttest.Second(f.Try(spec)), "workspace", 0)
 }
 
 // TestWithoutStarlark: a supervisor without the interpreter runs all other jobs.
@@ -164,8 +165,8 @@ func TestWithoutStarlark(t *testing.T) {
 		}
 		c.Programs = dir
 	})
-	refusedAt(t, "not installed", second(f.try(f.interprets(""))), "tool", 0)
-	if out := f.sh("echo still"); out != "still" {
+	refusedAt(t, "not installed", fronttest.Second(f.Try(f.interprets(""))), "tool", 0)
+	if out := f.Sh("echo still"); out != "still" {
 		t.Errorf("%q", out)
 	}
 }

@@ -56,18 +56,18 @@ open(my $w, "<", "/proc/sys/user/max_inotify_watches"); my $watches = <$w> + 0;
 print "$instances instances, $watches watches, $signals signals, $processes processes\n"; <STDIN>`, unix.SYS_INOTIFY_INIT1, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGQUEUEINFO)
 	want := fmt.Sprintf("%d instances, %d watches, 4096 signals, 100 processes\n", host("max_user_instances")/4, host("max_user_watches")/4)
 	for range 3 {
-		l, err := f.start(f.spec("perl", "-e", script))
+		l, err := f.Start(f.Spec("perl", "-e", script))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			l.in.Close()
-			if _, err := l.end(); err != nil {
+			l.In.Close()
+			if _, err := l.End(); err != nil {
 				t.Error(err)
 			}
 		}()
-		if l.until("\n"); l.out.String() != want {
-			t.Errorf("%q, want %q: %s", l.out.String(), want, l.err.String())
+		if l.Until("\n"); l.Out.String() != want {
+			t.Errorf("%q, want %q: %s", l.Out.String(), want, l.Err.String())
 		}
 	}
 }

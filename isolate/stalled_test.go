@@ -79,7 +79,7 @@ func TestStalledOverlay(t *testing.T) {
 		refusedAt(t, "a directory on a stalled overlay", next(t, done), "repo", 0)
 	}
 	fewThreads(t, before, n)
-	if f.sh("echo works") != "works" {
+	if f.Sh("echo works") != "works" {
 		t.Error("a job of the same user does not work")
 	}
 }
@@ -90,8 +90,8 @@ func TestStalledDirectory(t *testing.T) {
 	const stranger = 1002
 	files := sandboxtest.StartFileServer(t, owner)
 	f := newFront(t, func(c *Config) { c.probing = 500 * time.Millisecond })
-	other := &front{t, f.s, connect(t, f.s, host.Peer{UID: stranger}), filepath.Join(t.TempDir(), "repo")}
-	mkdir(t, other.repo, stranger)
+	other := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: stranger}), filepath.Join(t.TempDir(), "repo"))
+	mkdir(t, other.Repo, stranger)
 	dir := opened(t, files.Dir+"/dir")
 	files.Stall(t)
 	before := threads(t)
@@ -109,7 +109,7 @@ func TestStalledDirectory(t *testing.T) {
 		}
 	}
 	fewThreads(t, before, more)
-	if other.sh("echo works") != "works" {
+	if other.Sh("echo works") != "works" {
 		t.Error("a job of another user does not work")
 	}
 	files.End()
@@ -119,7 +119,7 @@ func TestStalledDirectory(t *testing.T) {
 		}
 		return ""
 	})
-	if f.sh("echo works") != "works" {
+	if f.Sh("echo works") != "works" {
 		t.Error("a job of the user does not work, though its file system has answered")
 	}
 }
@@ -158,7 +158,7 @@ func TestForeignDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	message := wire.Run{Flags: wire.FlagTerminal, Repo: f.repo, Rows: 1, Cols: 1}
+	message := wire.Run{Flags: wire.FlagTerminal, Repo: f.Repo, Rows: 1, Cols: 1}
 	files.SendFile(t, client, message.Append(1))
 	files.Stall(t)
 	served := make(chan outcome, 1)
@@ -169,7 +169,7 @@ func TestForeignDescriptor(t *testing.T) {
 	if err := next(t, served); err != nil {
 		t.Error(err)
 	}
-	if f.sh("echo works") != "works" {
+	if f.Sh("echo works") != "works" {
 		t.Error("a job of the same user does not work")
 	}
 	if op := files.AwaitRequest(t); op != sandboxtest.FuseFlush || waits(t) {

@@ -129,7 +129,7 @@ func TestStateDirRefused(t *testing.T) {
 // TestStateDirIsNoRepo: no job runs in the supervisor's state directory.
 func TestStateDirIsNoRepo(t *testing.T) {
 	f := newFront(t)
-	dir, err := f.c.State(owner)
+	dir, err := f.C.State(owner)
 	if err != nil {
 		t.Fatal(err)
 	}

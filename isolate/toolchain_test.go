@@ -30,26 +30,6 @@ func newTool(t *testing.T) (tool, trap string) {
 	return tool, trap
 }
 
-// exchange swaps two names repeatedly until the returned function is called.
-func exchange(a, b string) (end func()) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-			}
-		}
-	}()
-	return func() {
-		close(stop)
-		<-stopped
-	}
-}
-
 // TestToolchainSwapped: the owner of a toolchain's parent directory repeatedly replaces it by a link. Each job is the
 // first of a jail: it sees the toolchain, or it is refused.
 func TestToolchainSwapped(t *testing.T) {
@@ -75,15 +55,15 @@ func TestToolchainSwapped(t *testing.T) {
 	defer end()
 	seen, refused := 0, 0
 	for n := 0; n < sandboxtest.Scale(60) || seen == 0 && n < 60; n++ { // half of them are refused
-		f := &front{t, s, client, newRepo(t)}
-		d, err := f.try(f.spec("cat", tool+"/which"))
+		f := frontOf(t, s, client, newRepo(t))
+		d, err := f.Try(f.Spec("cat", tool+"/which"))
 		switch {
 		case err != nil && strings.Contains(err.Error(), rootfs.ErrToolchain.Error()):
 			refused++
-		case err == nil && d.out == "tool":
+		case err == nil && d.Out == "tool":
 			seen++
 		default:
-			t.Errorf("%q %s, %v", d.out, d.err, err)
+			t.Errorf("%q %s, %v", d.Out, d.Err, err)
 		}
 	}
 	t.Logf("%d saw it, %d refused", seen, refused)
@@ -107,18 +87,18 @@ func TestToolchainHeld(t *testing.T) {
 	}()
 	put(t, tool+"/below/mounted", "", 0o644, owner)
 	f := newFront(t, func(c *Config) { c.Toolchains, c.Log = []string{tool}, nil })
-	if got := f.sh("cat " + tool + "/which; ls -A " + tool + "/below"); got != "tool" {
+	if got := f.Sh("cat " + tool + "/which; ls -A " + tool + "/below"); got != "tool" {
 		t.Errorf("%q: what is mounted below it is shown", got)
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, tool, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.sh("cat " + tool + "/which"); got != "tool" {
+	if got := f.Sh("cat " + tool + "/which"); got != "tool" {
 		t.Errorf("%q in an existing jail", got)
 	}
-	f.repo = newRepo(t) // another jail
-	if d, err := f.try(f.spec("cat", tool+"/which")); err == nil || !strings.Contains(err.Error(), "restart the supervisor") {
-		t.Errorf("another directory: %q, %v", d.out, err)
+	f.Repo = newRepo(t) // another jail
+	if d, err := f.Try(f.Spec("cat", tool+"/which")); err == nil || !strings.Contains(err.Error(), "restart the supervisor") {
+		t.Errorf("another directory: %q, %v", d.Out, err)
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, tool, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE); err != nil {
 		t.Fatal(err)

@@ -13,17 +13,17 @@ import (
 // TestJobView: what a job sees of the machine, and what it does not.
 func TestJobView(t *testing.T) {
 	f := newFront(t)
-	secret := filepath.Join(filepath.Dir(f.repo), "beside")
+	secret := filepath.Join(filepath.Dir(f.Repo), "beside")
 	put(t, secret, "secret", 0o644, owner)
 	for _, tt := range []struct{ name, script, want string }{
-		{"directories of the root", "ls -A / | grep -vE '^(lib.*|bin|sbin|opt)$' | tr '\\n' ' '", topDirs(f.repo)},
+		{"directories of the root", "ls -A / | grep -vE '^(lib.*|bin|sbin|opt)$' | tr '\\n' ' '", topDirs(f.Repo)},
 		{"secrets of the host", "ls -d /etc/shadow /etc/gshadow /etc/machine-id /etc/sudoers /etc/ssh /etc/hostid 2>/dev/null | wc -l", "0"},
 		{"root's home", "ls -A /root 2>/dev/null | wc -l", "0"},
 		{"homes", "ls /home 2>&1 | grep -c denied; stat -c %U /home/job", "1\njob"},
 		{"own home", "cd; pwd; touch x && ls", "/home/job\nx"},
 		{"logs and state", "ls -A /var | tr '\\n' ' '", "empty layer lower masked root run tmp "},
 		{"services", "ls -A /run /sys /var/empty | grep -c ^[a-z]", "0"},
-		{"beside the repository", "ls -A " + filepath.Dir(f.repo), "repo"},
+		{"beside the repository", "ls -A " + filepath.Dir(f.Repo), "repo"},
 		{"temporary files", "ls -A /tmp /var/tmp /dev/shm | grep -v ^/ | grep -v ^Test | grep -c .", "0"},
 		{"users", "cut -d: -f1 /etc/passwd | sort | tr '\\n' ' '", "job nobody root "},
 		{"groups", "cut -d: -f1 /etc/group | sort | tr '\\n' ' '", "job nogroup root tty "},
@@ -47,9 +47,9 @@ func TestJobView(t *testing.T) {
 		{"own programs", "test -x /bin/sh && test -x /usr/bin/env && echo yes", "yes"},
 		{"loopback", "grep -q 127.0.0.1 /proc/net/fib_trie && echo up", "up"},
 	} {
-		d := f.run(f.spec("sh", "-c", "export HOME=/home/job; "+tt.script))
-		if strings.TrimSpace(d.out) != strings.TrimSpace(tt.want) {
-			t.Errorf("%s: %q %s, want %q", tt.name, d.out, d.err, tt.want)
+		d := f.Run(f.Spec("sh", "-c", "export HOME=/home/job; "+tt.script))
+		if strings.TrimSpace(d.Out) != strings.TrimSpace(tt.want) {
+			t.Errorf("%s: %q %s, want %q", tt.name, d.Out, d.Err, tt.want)
 		}
 	}
 }
@@ -72,12 +72,12 @@ func TestMounts(t *testing.T) {
 	for _, d := range rootfs.Private {
 		writable = append(writable, d.Path)
 	}
-	writable = append(writable, f.repo)
+	writable = append(writable, f.Repo)
 	var got []string
-	for line := range strings.Lines(f.sh("cat /proc/self/mountinfo")) {
+	for line := range strings.Lines(f.Sh("cat /proc/self/mountinfo")) {
 		fields := strings.Fields(line)
 		root, point, options := fields[3], fields[4], strings.Split(fields[5], ",")
-		if strings.Contains(root, host.RunDir) || strings.Contains(root, "corral") && !strings.HasPrefix(f.repo, root) {
+		if strings.Contains(root, host.RunDir) || strings.Contains(root, "corral") && !strings.HasPrefix(f.Repo, root) {
 			t.Errorf("the host shows: %s", line)
 		}
 		if !slices.Contains(options, "nosuid") || !slices.Contains(options, "nodev") && !strings.HasPrefix(point, "/dev") {
@@ -104,7 +104,7 @@ func TestMaskedProc(t *testing.T) {
 			script += "cat " + m.Path + " " + m.Path + "/* >/dev/null 2>&1 && echo " + m.Path + "\n"
 		}
 	}
-	if got := f.sh(script + "true"); got != "" {
+	if got := f.Sh(script + "true"); got != "" {
 		t.Errorf("readable: %s", got)
 	}
 }
@@ -115,10 +115,10 @@ func TestToolchain(t *testing.T) {
 	mkdir(t, dir, 0)
 	put(t, dir+"/tool", "#!/bin/sh\necho tool\n", 0o755, 0)
 	f := newFront(t, func(c *Config) { c.Toolchains = []string{dir} })
-	if got := f.sh(dir + "/tool; touch " + dir + "/x 2>&1 | grep -o 'Read-only.*'"); got != "tool\nRead-only file system" {
+	if got := f.Sh(dir + "/tool; touch " + dir + "/x 2>&1 | grep -o 'Read-only.*'"); got != "tool\nRead-only file system" {
 		t.Errorf("%q", got)
 	}
-	if got := f.sh("ls -A " + filepath.Dir(dir)); got != "tools" {
+	if got := f.Sh("ls -A " + filepath.Dir(dir)); got != "tools" {
 		t.Errorf("beside it: %q", got)
 	}
 }

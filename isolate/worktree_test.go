@@ -26,8 +26,8 @@ func newWorktree(t *testing.T, script, repo, common string, change func(c *Confi
 			change(c)
 		}
 	})
-	f := &front{t, s, connect(t, s, host.Peer{Embedded: true}), repo}
-	f.c.Commons = map[string]string{repo: common}
+	f := frontOf(t, s, connect(t, s, host.Peer{Embedded: true}), repo)
+	f.C.Commons = map[string]string{repo: common}
 	return f, common
 }
 
@@ -35,12 +35,12 @@ const besides = "git -C main worktree add -q ../wt"
 
 // git runs a script with this workspace and protection, and returns its result.
 func (f *front) git(w job.Workspace, p job.Protection, script string) did {
-	f.t.Helper()
-	spec := f.spec("sh", "-c", script)
+	f.T.Helper()
+	spec := f.Spec("sh", "-c", script)
 	spec.Workspace, spec.Protect = w, p
 	spec.Env = append(slices.Clone(environment), "HOME=/home/job", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
 		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
-	return f.run(spec)
+	return f.Run(spec)
 }
 
 // TestWorktree: git works in a worktree as far as the job may write; of the main checkout only its .git is visible.
@@ -59,22 +59,22 @@ func TestWorktree(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, common := newWorktree(t, tt.script, tt.repo, tt.common, nil)
-			if d := f.git(job.ReadOnly, 0, "git log --format=%s && git status --porcelain; git commit -q --allow-empty -m x 2>/dev/null || echo refused"); d.out != "one\nrefused\n" {
-				t.Errorf("readonly: %q, %q", d.out, d.err)
+			if d := f.git(job.ReadOnly, 0, "git log --format=%s && git status --porcelain; git commit -q --allow-empty -m x 2>/dev/null || echo refused"); d.Out != "one\nrefused\n" {
+				t.Errorf("readonly: %q, %q", d.Out, d.Err)
 			}
-			if d := f.git(job.Direct, job.ProtectHooks, commit); d.out != "two\none\n" || d.Sensitive != nil {
-				t.Errorf("hooks: %q, %q, %q", d.out, d.err, d.Sensitive)
+			if d := f.git(job.Direct, job.ProtectHooks, commit); d.Out != "two\none\n" || d.Sensitive != nil {
+				t.Errorf("hooks: %q, %q, %q", d.Out, d.Err, d.Sensitive)
 			}
-			if d := f.git(job.Direct, job.ProtectAll, "git log --format=%s; git commit -q --allow-empty -m x 2>/dev/null || echo refused"); d.out != "two\none\nrefused\n" {
-				t.Errorf("all: %q, %q", d.out, d.err)
+			if d := f.git(job.Direct, job.ProtectAll, "git log --format=%s; git commit -q --allow-empty -m x 2>/dev/null || echo refused"); d.Out != "two\none\nrefused\n" {
+				t.Errorf("all: %q, %q", d.Out, d.Err)
 			}
-			if d := f.git(job.Direct, 0, "git commit -q --allow-empty -m three && git log --format=%s"); d.out != "three\ntwo\none\n" {
-				t.Errorf("direct: %q, %q", d.out, d.err)
+			if d := f.git(job.Direct, 0, "git commit -q --allow-empty -m three && git log --format=%s"); d.Out != "three\ntwo\none\n" {
+				t.Errorf("direct: %q, %q", d.Out, d.Err)
 			}
-			if d := f.git(job.Direct, 0, "ls "+filepath.Dir(common)); strings.Contains(d.out, "file") {
-				t.Errorf("the main checkout is there: %q", d.out)
+			if d := f.git(job.Direct, 0, "ls "+filepath.Dir(common)); strings.Contains(d.Out, "file") {
+				t.Errorf("the main checkout is there: %q", d.Out)
 			}
-			if got := shell(t, f.repo, "find "+common+" ! -uid 1001; git log --format=%s"); got != "three\ntwo\none" {
+			if got := shell(t, f.Repo, "find "+common+" ! -uid 1001; git log --format=%s"); got != "three\ntwo\none" {
 				t.Errorf("outside: %q", got)
 			}
 		})
@@ -86,14 +86,14 @@ func TestWorktreeHooks(t *testing.T) {
 	f, common := newWorktree(t, besides, "wt", "main/.git", nil)
 	evil := "cd " + common + "; echo >hooks/pre-commit; git config core.pager evil; mv hooks h 2>/dev/null; true"
 	if d := f.git(job.Direct, job.ProtectHooks, evil); d.Sensitive != nil {
-		t.Errorf("%q were changed: %s", d.Sensitive, d.err)
+		t.Errorf("%q were changed: %s", d.Sensitive, d.Err)
 	}
-	if d := f.git(job.Direct, job.ProtectHooks, "mv "+common+"/worktrees "+common+"/w || echo refused"); d.out != "refused\n" {
-		t.Errorf("%q, %q", d.out, d.err)
+	if d := f.git(job.Direct, job.ProtectHooks, "mv "+common+"/worktrees "+common+"/w || echo refused"); d.Out != "refused\n" {
+		t.Errorf("%q, %q", d.Out, d.Err)
 	}
 	want := []string{common + "/config", common + "/hooks"}
 	if d := f.git(job.Direct, 0, evil); !slices.Equal(d.Sensitive, want) {
-		t.Errorf("%q, want %q: %s", d.Sensitive, want, d.err)
+		t.Errorf("%q, want %q: %s", d.Sensitive, want, d.Err)
 	}
 }
 
@@ -103,8 +103,8 @@ func TestWorktreeOfReadOnly(t *testing.T) {
 	f, common := newWorktree(t, besides, "wt", "main/.git", func(c *Config) {
 		c.Repos = append(c.Repos, admit.Entry{Path: filepath.Dir(c.Commons[0]), ReadOnly: true})
 	})
-	if d := f.git(job.Direct, 0, "echo >"+common+"/x || echo refused; echo >y && echo written"); d.out != "refused\nwritten\n" {
-		t.Errorf("%q, %q", d.out, d.err)
+	if d := f.git(job.Direct, 0, "echo >"+common+"/x || echo refused; echo >y && echo written"); d.Out != "refused\nwritten\n" {
+		t.Errorf("%q, %q", d.Out, d.Err)
 	}
 }
 
@@ -112,11 +112,11 @@ func TestWorktreeOfReadOnly(t *testing.T) {
 func TestWorktreeNotServed(t *testing.T) {
 	const look = "git status; ls .git"
 	f, common := newWorktree(t, besides, "wt", "main/.git", func(c *Config) { c.Commons = nil })
-	if d := f.git(job.Direct, 0, look); !strings.Contains(d.err, "not a git repository: "+common) || d.out != ".git\n" {
-		t.Errorf("%q, %q", d.out, d.err)
+	if d := f.git(job.Direct, 0, look); !strings.Contains(d.Err, "not a git repository: "+common) || d.Out != ".git\n" {
+		t.Errorf("%q, %q", d.Out, d.Err)
 	}
 	if d := f.git(job.Direct, 0, "ls -d "+filepath.Dir(common)); d.Status == job.Success {
-		t.Errorf("it is there: %q", d.out)
+		t.Errorf("it is there: %q", d.Out)
 	}
 }
 
@@ -124,16 +124,16 @@ func TestWorktreeNotServed(t *testing.T) {
 func TestWorktreeSession(t *testing.T) {
 	f, _ := newWorktree(t, besides, "wt", "main/.git", nil)
 	for w, want := range map[job.Workspace]string{job.Direct: "committed\n", job.Overlay: "refused\n"} {
-		ss, err := f.c.OpenSession(t.Context(), job.SessionSpec{Repo: f.repo, Workspace: w})
+		ss, err := f.C.OpenSession(t.Context(), job.SessionSpec{Repo: f.Repo, Workspace: w})
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := f.spec("sh", "-c", "git status -s && git -c user.name=a -c user.email=a commit -q --allow-empty -m x 2>/dev/null && echo committed || echo refused")
+		spec := f.Spec("sh", "-c", "git status -s && git -c user.name=a -c user.email=a commit -q --allow-empty -m x 2>/dev/null && echo committed || echo refused")
 		spec.Session, spec.Workspace, spec.Env = ss.ID, w, append(slices.Clone(environment), "HOME=/home/job")
-		if d := f.run(spec); d.out != want {
-			t.Errorf("%v: %q, %q", w, d.out, d.err)
+		if d := f.Run(spec); d.Out != want {
+			t.Errorf("%v: %q, %q", w, d.Out, d.Err)
 		}
-		if _, err := f.c.CloseSession(t.Context(), ss.ID, false); err != nil {
+		if _, err := f.C.CloseSession(t.Context(), ss.ID, false); err != nil {
 			t.Error(err)
 		}
 	}

@@ -538,11 +538,11 @@ var bounds = []bound{
 	{
 		from: "...",
 		but: []string{
-			"internal/calls/callstest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest",
-			"internal/test/screentest", "internal/text/texttest",
+			"internal/calls/callstest", "internal/test/fronttest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest",
+			"internal/test/screentest", "internal/text/texttest", "isolate/test/supervise",
 		},
 		never: []string{
-			"internal/calls/callstest", "internal/test/example", "internal/test/isolatetest",
+			"internal/calls/callstest", "internal/test/example", "internal/test/fronttest", "internal/test/isolatetest", "isolate/test/...",
 			"internal/test/sandboxtest/...", "internal/test/storetest", "internal/layers", "internal/test/screentest", "internal/text/texttest",
 		},
 		reason: "support for tests is not linked into programs",

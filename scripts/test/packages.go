@@ -59,9 +59,10 @@ var withoutRace = []struct{ tree, reason string }{
 // raceToo are machine tests that run with the race detector, too: where the supervisor runs in the test's process and several
 // jobs, sessions or connections interact. `test soak` runs all of them.
 var raceToo = map[string]string{
-	"store/index":  "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
-	"isolate":      "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Slots|Audit|Alone|Reload)",
-	"isolate/cell": "^Test(Pool|NoSlots|UsedSlots)",
+	"store/index":           "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
+	"isolate":               "^Test(ManyAtOnce|NoGrowth|Close|Requests|Slots|Audit|Alone|Reload)",
+	"isolate/cell":          "^Test(Pool|NoSlots|UsedSlots)",
+	"isolate/test/sessions": "^Test(Close|SessionsApart)",
 }
 
 // raced reports whether the package's unit tests run with the race detector.

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"bytes"
@@ -14,9 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
+	"corral/isolate"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
+	"corral/isolate/test/supervise"
 	"corral/job"
 )
 
@@ -29,26 +32,26 @@ func TestFullLayerKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t)
-			ss := f.session(job.SessionSpec{Workspace: job.Overlay, Disk: layer.MinBytes, Inodes: 256})
-			f.must(ss, "echo mine >a-file")
-			f.in(ss, "("+fill+") 2>/dev/null")
+			ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Disk: layer.MinBytes, Inodes: 256})
+			f.Must(ss, "echo mine >a-file")
+			f.In(ss, "("+fill+") 2>/dev/null")
 			for _, free := range []string{":", ":", "rm -f f1 big; echo more >>a-file", "echo more >>a-file"} {
-				if _, err := f.c.CloseSession(context.Background(), ss.ID, true); err != nil {
+				if _, err := f.C.CloseSession(context.Background(), ss.ID, true); err != nil {
 					t.Fatal(err)
 				}
-				d := f.run(f.changes(ss))
-				if d.ExitCode != 0 || !strings.Contains(d.out, "a-file") {
-					t.Fatalf("%+v %q %q", d.Result, d.out, d.err)
+				d := f.Run(f.Changes(ss))
+				if d.ExitCode != 0 || !strings.Contains(d.Out, "a-file") {
+					t.Fatalf("%+v %q %q", d.Result, d.Out, d.Err)
 				}
-				f.must(ss, "cat a-file; "+free)
+				f.Must(ss, "cat a-file; "+free)
 			}
-			apply := f.changes(ss)
-			apply.Args, apply.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.repo}, job.Direct
-			d := f.run(apply)
-			if b, err := os.ReadFile(filepath.Join(f.repo, "a-file")); d.ExitCode != 0 || string(b) != "mine\nmore\nmore\n" {
-				t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.out, d.err)
+			apply := f.Changes(ss)
+			apply.Args, apply.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.Repo}, job.Direct
+			d := f.Run(apply)
+			if b, err := os.ReadFile(filepath.Join(f.Repo, "a-file")); d.ExitCode != 0 || string(b) != "mine\nmore\nmore\n" {
+				t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.Out, d.Err)
 			}
-			f.close(ss, false)
+			f.CloseSession(ss, false)
 		})
 	}
 }
@@ -57,19 +60,19 @@ func TestFullLayerKept(t *testing.T) {
 // repository.
 func TestEmbeddedKeptLayers(t *testing.T) {
 	mine, others := newRepo(t), newRepo(t)
-	f := newFront(t, func(c *Config) { c.Repos = []admit.Entry{{Path: mine}} })
-	f.close(f.kept(), true)
-	embedded := &front{t, f.s, connect(t, f.s, host.Peer{Embedded: true}), mine}
+	f := newFront(t, func(c *isolate.Config) { c.Repos = []admit.Entry{{Path: mine}} })
+	f.CloseSession(f.kept(), true)
+	embedded := f.with(t, f.Connect(host.Peer{Embedded: true}), mine)
 	own := embedded.kept()
-	embedded.close(own, true)
+	embedded.CloseSession(own, true)
 	foreign := embedded.kept()
-	embedded.close(foreign, true)
+	embedded.CloseSession(foreign, true)
 	var st unix.Stat_t
 	if err := unix.Stat(others, &st); err != nil {
 		t.Fatal(err)
 	}
 	f.describe(foreign, func(k map[string]any) { k["repo"], k["dev"], k["ino"] = others, st.Dev, st.Ino })
-	list, err := embedded.c.ListSessions(context.Background())
+	list, err := embedded.C.ListSessions(context.Background())
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -78,15 +81,15 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 			t.Errorf("%+v", ss)
 		}
 	}
-	if _, err := embedded.try(embedded.changes(foreign)); err == nil {
+	if _, err := embedded.Try(embedded.Changes(foreign)); err == nil {
 		t.Error("the layer of another repository was used")
 	}
-	refusedAt(t, "removed", second(embedded.c.CloseSession(context.Background(), foreign.ID, false)), "session", 0)
-	if d := embedded.run(embedded.changes(own)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
-		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+	refusedAt(t, "removed", fronttest.Second(embedded.C.CloseSession(context.Background(), foreign.ID, false)), "session", 0)
+	if d := embedded.Run(embedded.Changes(own)); d.ExitCode != 0 || !strings.Contains(d.Out, "file") {
+		t.Errorf("%+v %s%s", d.Result, d.Out, d.Err)
 	}
-	embedded.close(own, false)
-	root := connect(t, f.s, host.Peer{})
+	embedded.CloseSession(own, false)
+	root := f.Connect(host.Peer{})
 	if list, err := root.ListSessions(context.Background()); err != nil || len(list) != 2 {
 		t.Errorf("root sees %+v, %v", list, err)
 	}
@@ -97,29 +100,22 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 
 // kept opens a session and writes a file to its layer.
 func (f *front) kept() job.Session {
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
-	f.must(ss, "echo 1 >file")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	f.Must(ss, "echo 1 >file")
 	return ss
-}
-
-// changes returns a job that lists the session's changes.
-func (f *front) changes(ss job.Session) job.Spec {
-	spec := f.spec("changes", "list", ss.Repo)
-	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, job.ToolChanges, job.ReadOnly, ""
-	return spec
 }
 
 // TestImagesNeedRoot: a front-end of root creates and removes root file systems only if its supervisor was started
 // for that, and an empty one is not kept.
 func TestImagesNeedRoot(t *testing.T) {
 	f := newFront(t)
-	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: small}
-	put(t, filepath.Join(f.s.config.StateDir, "images", "there"), "", 0o600, 0)
-	plain := connect(t, f.s, host.Peer{Embedded: true})
-	refusedAt(t, "import", second(plain.OpenSession(ctx, spec)), "session", 0)
+	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: fronttest.Small}
+	put(t, filepath.Join(f.State, "images", "there"), "", 0o600, 0)
+	plain := f.Connect(host.Peer{Embedded: true})
+	refusedAt(t, "import", fronttest.Second(plain.OpenSession(ctx, spec)), "session", 0)
 	refusedAt(t, "remove", plain.RemoveImage(ctx, "there"), "session", 0)
 	for _, peer := range []host.Peer{{Embedded: true, Images: true}, {}} {
-		c := connect(t, f.s, peer)
+		c := f.Connect(peer)
 		ss, err := c.OpenSession(ctx, spec)
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +126,7 @@ func TestImagesNeedRoot(t *testing.T) {
 			t.Errorf("kept %v: %+v, %v", kept, list, err)
 		}
 	}
-	if err := connect(t, f.s, host.Peer{Embedded: true, Images: true}).RemoveImage(ctx, "there"); err != nil {
+	if err := f.Connect(host.Peer{Embedded: true, Images: true}).RemoveImage(ctx, "there"); err != nil {
 		t.Error(err)
 	}
 }
@@ -139,16 +135,16 @@ func TestImagesNeedRoot(t *testing.T) {
 func TestKeptLayerExpires(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
-	f.close(ss, true)
+	f.CloseSession(ss, true)
 	old := func() {
 		t.Helper()
 		f.describe(ss, func(k map[string]any) { k["kept"] = time.Now().Add(-8 * 24 * time.Hour) })
 	}
 	expire := func() { // as each supervisor does when it starts
 		t.Helper()
-		c := config(t)
-		c.StateDir = f.s.config.StateDir
-		other, err := New(c)
+		c := supervise.Config(t)
+		c.StateDir = f.State
+		other, err := isolate.New(c)
 		if err == nil {
 			err = other.Close()
 		}
@@ -157,9 +153,9 @@ func TestKeptLayerExpires(t *testing.T) {
 		}
 	}
 	old()
-	f.must(ss, "cat file")
+	f.Must(ss, "cat file")
 	expire()
-	f.close(ss, true)
+	f.CloseSession(ss, true)
 	expire()
 	f.describe(ss, func(k map[string]any) {
 		if kept, err := time.Parse(time.RFC3339Nano, k["kept"].(string)); err != nil || time.Since(kept) > time.Hour {
@@ -185,13 +181,13 @@ func TestKeptLayerExpires(t *testing.T) {
 // TestEmbeddedExpiresNothing: a supervisor started for one command removes no kept layers.
 func TestEmbeddedExpiresNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	f := newFront(t, func(c *Config) { c.StateDir = dir })
+	f := newFront(t, func(c *isolate.Config) { c.StateDir = dir })
 	ss := f.kept()
-	f.close(ss, true)
+	f.CloseSession(ss, true)
 	f.describe(ss, func(k map[string]any) { k["kept"] = time.Time{} })
-	c := config(t)
+	c := supervise.Config(t)
 	c.StateDir, c.Layers.Keep = dir, -1
-	other, err := New(c)
+	other, err := isolate.New(c)
 	if err == nil {
 		err = other.Close() // no goroutine expires layers any more
 	}
@@ -210,7 +206,7 @@ func TestUnkeepableSessionStaysOpen(t *testing.T) {
 	ss := f.kept()
 	layerPath := filepath.Join(f.layers(), ss.ID+".layer")
 	put(t, layerPath, "", 0o600, 0)
-	kept, err := f.c.CloseSession(context.Background(), ss.ID, true)
+	kept, err := f.C.CloseSession(context.Background(), ss.ID, true)
 	refusedAt(t, "a session that cannot be kept", err, "changes", unix.EEXIST)
 	if kept {
 		t.Error("kept")
@@ -218,8 +214,8 @@ func TestUnkeepableSessionStaysOpen(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.layers(), ss.ID+".json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("described: %v", err)
 	}
-	f.must(ss, "true")
-	if kept, err := f.c.CloseSession(context.Background(), ss.ID, false); kept || err != nil {
+	f.Must(ss, "true")
+	if kept, err := f.C.CloseSession(context.Background(), ss.ID, false); kept || err != nil {
 		t.Errorf("discarded: kept %v, %v", kept, err)
 	}
 	if err := os.Remove(layerPath); err != nil { // another file of that name is not removed
@@ -231,22 +227,22 @@ func TestUnkeepableSessionStaysOpen(t *testing.T) {
 func TestTooSmallLayerRefused(t *testing.T) {
 	f := newFront(t)
 	for name, spec := range map[string]job.SessionSpec{
-		"files for its size": {Disk: small, Inodes: small/4096 + 1},
-		"no files":           {Disk: small, Inodes: layer.MinInodes - 1},
+		"files for its size": {Disk: fronttest.Small, Inodes: fronttest.Small/4096 + 1},
+		"no files":           {Disk: fronttest.Small, Inodes: layer.MinInodes - 1},
 		"no bytes":           {Disk: layer.MinBytes - 1},
 		"a root":             {Disk: layer.MinBytes, Inodes: layer.MinInodes, Root: true},
 	} {
-		spec.Repo = f.repo
-		refusedAt(t, name, second(f.c.OpenSession(context.Background(), spec)), "limits", 0)
+		spec.Repo = f.Repo
+		refusedAt(t, name, fronttest.Second(f.C.OpenSession(context.Background(), spec)), "limits", 0)
 	}
 }
 
 // layers is the directory of kept layers.
-func (f *front) layers() string { return filepath.Join(f.s.config.StateDir, "layers") }
+func (f *front) layers() string { return filepath.Join(f.State, "layers") }
 
 // describe changes the description of a kept layer.
 func (f *front) describe(ss job.Session, change func(k map[string]any)) {
-	f.t.Helper()
+	f.T.Helper()
 	path := filepath.Join(f.layers(), ss.ID+".json")
 	b, err := os.ReadFile(path)
 	k := map[string]any{}
@@ -256,13 +252,13 @@ func (f *front) describe(ss job.Session, change func(k map[string]any)) {
 		err = decoder.Decode(&k)
 	}
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	change(k)
 	if b, err = json.Marshal(k); err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 }

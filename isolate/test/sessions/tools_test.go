@@ -1,10 +1,9 @@
-package isolate
+package sessions
 
 import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
@@ -22,66 +22,51 @@ import (
 
 // tool runs one of corral's own programs in a session.
 func (f *front) tool(ss job.Session, tool job.Tool, ws job.Workspace, input []byte, args ...string) did {
-	f.t.Helper()
-	spec := f.spec(args...)
+	f.T.Helper()
+	spec := f.Spec(args...)
 	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, tool, ws, ""
-	return f.feed(spec, input)
-}
-
-// feed runs a job, which must start, with this input.
-func (f *front) feed(spec job.Spec, input []byte) did {
-	f.t.Helper()
-	l, err := f.start(spec)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	_, _ = io.Copy(l.in, bytes.NewReader(input)) // the job's output is read concurrently
-	d, err := l.end()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return d
+	return f.Feed(spec, input)
 }
 
 // TestChangesTool: the tool sees the session's layer and the repository below it, of open sessions and of kept
 // layers, whatever jobs did to the session's own root.
 func TestChangesTool(t *testing.T) {
 	f := newFront(t)
-	put(t, filepath.Join(f.repo, "old"), "old\n", 0o644, owner)
+	put(t, filepath.Join(f.Repo, "old"), "old\n", 0o644, owner)
 	for _, root := range []bool{false, true} {
-		ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: root})
-		f.must(ss, "echo new >new-file; rm old")
+		ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Root: root})
+		f.Must(ss, "echo new >new-file; rm old")
 		if root {
-			f.must(ss, "rm -rf /etc /srv /var/layer /var/lib /var/empty 2>/dev/null; ln -s /dev/null /var/layer; true")
+			f.Must(ss, "rm -rf /etc /srv /var/layer /var/lib /var/empty 2>/dev/null; ln -s /dev/null /var/layer; true")
 		}
 		for range 2 {
-			d := f.tool(ss, job.ToolChanges, job.ReadOnly, nil, "changes", "list", f.repo)
-			if d.ExitCode != 0 || !strings.Contains(d.out, "new-file") || !strings.Contains(d.out, "old") {
-				t.Errorf("root %v: %+v %q %q", root, d.Result, d.out, d.err)
+			d := f.tool(ss, job.ToolChanges, job.ReadOnly, nil, "changes", "list", f.Repo)
+			if d.ExitCode != 0 || !strings.Contains(d.Out, "new-file") || !strings.Contains(d.Out, "old") {
+				t.Errorf("root %v: %+v %q %q", root, d.Result, d.Out, d.Err)
 			}
-			if _, err := f.c.CloseSession(context.Background(), ss.ID, true); err != nil {
+			if _, err := f.C.CloseSession(context.Background(), ss.ID, true); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.close(ss, false)
+		f.CloseSession(ss, false)
 	}
 }
 
 // TestApplyTool: applied changes are in the repository and belong to its owner.
 func TestApplyTool(t *testing.T) {
 	f := newFront(t)
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
-	f.must(ss, "mkdir d && echo new >d/file")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	f.Must(ss, "mkdir d && echo new >d/file")
 	opened := ss.Opened.UnixNano()
-	d := f.tool(ss, job.ToolChanges, job.Direct, nil, "changes", "apply", "-opened", strconv.FormatInt(opened, 10), f.repo)
-	if b, err := os.ReadFile(filepath.Join(f.repo, "d", "file")); d.ExitCode != 0 || string(b) != "new\n" {
-		t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.out, d.err)
+	d := f.tool(ss, job.ToolChanges, job.Direct, nil, "changes", "apply", "-opened", strconv.FormatInt(opened, 10), f.Repo)
+	if b, err := os.ReadFile(filepath.Join(f.Repo, "d", "file")); d.ExitCode != 0 || string(b) != "new\n" {
+		t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.Out, d.Err)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(f.repo, "d", "file"), &st); err != nil || st.Uid != owner {
+	if err := unix.Stat(filepath.Join(f.Repo, "d", "file"), &st); err != nil || st.Uid != owner {
 		t.Errorf("it belongs to %d, %v", st.Uid, err)
 	}
-	f.must(ss, "cat d/file")
+	f.Must(ss, "cat d/file")
 }
 
 // archiveOf returns an archive of a small root file system made from the host's shell.
@@ -145,42 +130,42 @@ func archiveOf(t *testing.T) []byte {
 func TestImage(t *testing.T) {
 	f := newFront(t)
 	archive := archiveOf(t)
-	root := &front{t, f.s, connect(t, f.s, host.Peer{}), t.TempDir()}
+	root := f.with(t, f.Connect(host.Peer{}), t.TempDir())
 	ctx := context.Background()
 	for _, keep := range []bool{false, true} {
-		ss, err := root.c.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: small})
+		ss, err := root.C.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: fronttest.Small})
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := root.spec("unpack", "/image")
+		spec := root.Spec("unpack", "/image")
 		spec.Repo, spec.Session, spec.Tool = "", ss.ID, job.ToolUnpack
-		if d := root.feed(spec, archive); d.ExitCode != 0 {
-			t.Fatalf("%+v %s%s", d.Result, d.out, d.err)
+		if d := root.Feed(spec, archive); d.ExitCode != 0 {
+			t.Fatalf("%+v %s%s", d.Result, d.Out, d.Err)
 		}
-		if kept, err := root.c.CloseSession(ctx, ss.ID, keep); err != nil || kept != keep {
+		if kept, err := root.C.CloseSession(ctx, ss.ID, keep); err != nil || kept != keep {
 			t.Errorf("kept: %v, %v", kept, err)
 		}
 	}
-	list, err := f.c.ListImages(ctx)
+	list, err := f.C.ListImages(ctx)
 	if err != nil || len(list) != 1 || list[0].Name != "mine" || list[0].Bytes == 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	refusedAt(t, "twice", second(root.c.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: small})), "session", 0)
-	a := f.session(job.SessionSpec{Root: true, Image: "mine"})
-	b := f.session(job.SessionSpec{Root: true, Image: "mine", Workspace: job.Overlay})
+	refusedAt(t, "twice", fronttest.Second(root.C.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: fronttest.Small})), "session", 0)
+	a := f.Session(job.SessionSpec{Root: true, Image: "mine"})
+	b := f.Session(job.SessionSpec{Root: true, Image: "mine", Workspace: job.Overlay})
 	script := "read x </etc/marker; echo $x; echo changed >/etc/marker; echo >/etc/new; read x </etc/secret; echo $x; : >in-repo; test ! -e /usr/bin/env"
 	for _, ss := range []job.Session{a, b} {
-		if got := f.must(ss, script); got != "from the image\nof its root\n" {
+		if got := f.Must(ss, script); got != "from the image\nof its root\n" {
 			t.Errorf("%q", got)
 		}
-		if got := f.must(ss, "read x </etc/marker; echo $x; test -e /etc/new"); got != "changed\n" {
+		if got := f.Must(ss, "read x </etc/marker; echo $x; test -e /etc/new"); got != "changed\n" {
 			t.Errorf("%q", got)
 		}
 	}
-	refusedAt(t, "another user", f.c.RemoveImage(ctx, "mine"), "session", 0)
-	if err := root.c.RemoveImage(ctx, "mine"); err != nil {
+	refusedAt(t, "another user", f.C.RemoveImage(ctx, "mine"), "session", 0)
+	if err := root.C.RemoveImage(ctx, "mine"); err != nil {
 		t.Error(err)
 	}
-	f.must(a, "test -e /etc/new")
-	refusedAt(t, "removed", root.c.RemoveImage(ctx, "mine"), "session", 0)
+	f.Must(a, "test -e /etc/new")
+	refusedAt(t, "removed", root.C.RemoveImage(ctx, "mine"), "session", 0)
 }

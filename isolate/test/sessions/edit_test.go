@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 
 // editing returns an edit as a job, and its input.
 func (f *front) editing(ss job.Session, ws job.Workspace, r edit.Request) (job.Spec, []byte) {
-	spec := f.spec(edit.Name)
-	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, job.ToolEdit, ws, f.repo
+	spec := f.Spec(edit.Name)
+	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, job.ToolEdit, ws, f.Repo
 	return spec, []byte(r.Encode())
 }
 
@@ -28,7 +28,7 @@ func replacing(path, old, new string) edit.Request {
 // TestEditTool checks that an edit changes what the jobs of the same session see, and nothing else.
 func TestEditTool(t *testing.T) {
 	f := newFront(t)
-	name := filepath.Join(f.repo, "file")
+	name := filepath.Join(f.Repo, "file")
 	put(t, name, "old\n", 0o640, owner)
 	onHost := func() string {
 		b, err := os.ReadFile(name) //nolint:gosec // a file of the test
@@ -37,32 +37,32 @@ func TestEditTool(t *testing.T) {
 		}
 		return string(b)
 	}
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
 	spec, input := f.editing(ss, job.Overlay, replacing("file", "old", "new"))
-	if d := f.feed(spec, input); d.ExitCode != 0 || !strings.Contains(d.out, "-old\n+new") || onHost() != "old\n" {
-		t.Errorf("overlay: %+v %q %q, on the host %q", d.Result, d.out, d.err, onHost())
+	if d := f.Feed(spec, input); d.ExitCode != 0 || !strings.Contains(d.Out, "-old\n+new") || onHost() != "old\n" {
+		t.Errorf("overlay: %+v %q %q, on the host %q", d.Result, d.Out, d.Err, onHost())
 	}
-	if got := f.must(ss, "cat file; stat -c %a file; ls -A"); got != "new\n640\nfile\n" {
+	if got := f.Must(ss, "cat file; stat -c %a file; ls -A"); got != "new\n640\nfile\n" {
 		t.Errorf("a job of the session sees %q", got)
 	}
 	spec, input = f.editing(job.Session{}, job.Direct, replacing("file", "old", "direct"))
-	if d := f.feed(spec, input); d.ExitCode != 0 || onHost() != "direct\n" {
-		t.Errorf("direct: %+v %q %q, on the host %q", d.Result, d.out, d.err, onHost())
+	if d := f.Feed(spec, input); d.ExitCode != 0 || onHost() != "direct\n" {
+		t.Errorf("direct: %+v %q %q, on the host %q", d.Result, d.Out, d.Err, onHost())
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil || st.Uid != owner || st.Mode&0o7777 != 0o640 {
 		t.Errorf("the file belongs to %d, mode %o, %v", st.Uid, st.Mode, err)
 	}
 	spec, input = f.editing(job.Session{}, job.ReadOnly, replacing("file", "direct", "x"))
-	if d := f.feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.err, "cannot be written") || onHost() != "direct\n" {
-		t.Errorf("readonly: %+v %q %q", d.Result, d.out, d.err)
+	if d := f.Feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.Err, "cannot be written") || onHost() != "direct\n" {
+		t.Errorf("readonly: %+v %q %q", d.Result, d.Out, d.Err)
 	}
-	put(t, filepath.Join(f.repo, "locked"), "old\n", 0o444, owner)
-	put(t, filepath.Join(f.repo, "roots"), "old\n", 0o644, 0)
+	put(t, filepath.Join(f.Repo, "locked"), "old\n", 0o444, owner)
+	put(t, filepath.Join(f.Repo, "roots"), "old\n", 0o644, 0)
 	for _, other := range []string{"locked", "roots"} {
 		spec, input = f.editing(job.Session{}, job.Direct, replacing(other, "old", "x"))
-		if d := f.feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.err, other+" cannot be written") {
-			t.Errorf("%s: %+v %q %q", other, d.Result, d.out, d.err)
+		if d := f.Feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.Err, other+" cannot be written") {
+			t.Errorf("%s: %+v %q %q", other, d.Result, d.Out, d.Err)
 		}
 	}
 }
@@ -76,22 +76,22 @@ func TestEditParallel(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, "line %d is old\n", i)
 	}
-	put(t, filepath.Join(f.repo, "file"), lines.String(), 0o644, owner)
+	put(t, filepath.Join(f.Repo, "file"), lines.String(), 0o644, owner)
 	for _, tt := range []struct {
 		in job.Session
 		ws job.Workspace
-	}{{f.session(job.SessionSpec{Workspace: job.Overlay}), job.Overlay}, {f.session(job.SessionSpec{Workspace: job.Direct}), job.Direct}} {
+	}{{f.Session(job.SessionSpec{Workspace: job.Overlay}), job.Overlay}, {f.Session(job.SessionSpec{Workspace: job.Direct}), job.Direct}} {
 		var all sync.WaitGroup
 		for i := range n {
 			spec, input := f.editing(tt.in, tt.ws, replacing("file", fmt.Sprintf("line %d is old", i), fmt.Sprintf("line %d is new", i)))
 			all.Go(func() {
-				if d := f.feed(spec, input); d.ExitCode != 0 {
-					t.Errorf("%v, edit %d: %+v %q", tt.ws, i, d.Result, d.err)
+				if d := f.Feed(spec, input); d.ExitCode != 0 {
+					t.Errorf("%v, edit %d: %+v %q", tt.ws, i, d.Result, d.Err)
 				}
 			})
 		}
 		all.Wait()
-		if got, want := f.must(tt.in, "cat file; ls -A"), strings.ReplaceAll(lines.String(), "old", "new")+"file\n"; got != want {
+		if got, want := f.Must(tt.in, "cat file; ls -A"), strings.ReplaceAll(lines.String(), "old", "new")+"file\n"; got != want {
 			t.Errorf("%v: %q", tt.ws, got)
 		}
 	}
@@ -100,18 +100,18 @@ func TestEditParallel(t *testing.T) {
 // TestEditHostile checks that what a job left in the repository leads no edit elsewhere, and stops none for good.
 func TestEditHostile(t *testing.T) {
 	f := newFront(t)
-	ss := f.session(job.SessionSpec{Workspace: job.Direct})
-	f.must(ss, "mkfifo fifo; ln -s /etc/passwd passwd; ln -s .. up; mkdir d .git; echo old >.git/config; truncate -s 1G huge; echo old >file")
+	ss := f.Session(job.SessionSpec{Workspace: job.Direct})
+	f.Must(ss, "mkfifo fifo; ln -s /etc/passwd passwd; ln -s .. up; mkdir d .git; echo old >.git/config; truncate -s 1G huge; echo old >file")
 	for path, want := range map[string]string{
 		"fifo": "not a regular file", "passwd": "leads out", "up/x": "leads out", "d": "is a directory", "huge": "has 1073741824 bytes",
 		".git/config": "git directory", "/proc/self/mem": "leads out", "/tmp/x": "leads out",
 	} {
 		spec, input := f.editing(ss, job.Direct, replacing(path, "old", "new"))
-		if d := f.feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.err, want) || d.out != "" {
-			t.Errorf("%s: %+v %q %q, want %q", path, d.Result, d.out, d.err, want)
+		if d := f.Feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.Err, want) || d.Out != "" {
+			t.Errorf("%s: %+v %q %q, want %q", path, d.Result, d.Out, d.Err, want)
 		}
 	}
-	if got := f.must(ss, "cat .git/config"); got != "old\n" {
+	if got := f.Must(ss, "cat .git/config"); got != "old\n" {
 		t.Errorf("%q", got)
 	}
 }

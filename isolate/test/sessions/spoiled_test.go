@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"testing"
@@ -21,15 +21,15 @@ func TestSpoiledDirectories(t *testing.T) {
 		"a temporary one": "rm -rf /tmp; ln -s /proc /tmp",
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &front{t, f.s, f.c, f.repo}
-			ss := f.session(job.SessionSpec{Root: true})
-			defer f.close(ss, false)
-			f.must(ss, "("+script+") 2>&1; true")
-			if d := f.in(ss, "echo a >/made && echo b >here && cat /made here"); d.out != "a\nb\n" {
-				t.Errorf("%+v: %q, %q", d.Result, d.out, d.err)
+			f := f.with(t, f.C, f.Repo)
+			ss := f.Session(job.SessionSpec{Root: true})
+			defer f.CloseSession(ss, false)
+			f.Must(ss, "("+script+") 2>&1; true")
+			if d := f.In(ss, "echo a >/made && echo b >here && cat /made here"); d.Out != "a\nb\n" {
+				t.Errorf("%+v: %q, %q", d.Result, d.Out, d.Err)
 			}
-			if d := f.in(ss, "cd / && for i in /proc/sys/kernel/hostname /dev/x; do echo x >$i && echo $i; done; true"); d.out != "" {
-				t.Errorf("written: %q, %q", d.out, d.err)
+			if d := f.In(ss, "cd / && for i in /proc/sys/kernel/hostname /dev/x; do echo x >$i && echo $i; done; true"); d.Out != "" {
+				t.Errorf("written: %q, %q", d.Out, d.Err)
 			}
 		})
 	}

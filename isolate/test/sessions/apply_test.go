@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
+	"corral/isolate"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -20,8 +22,8 @@ import (
 
 // apply returns a job that applies the session's changes.
 func (f *front) apply(ss job.Session) job.Spec {
-	spec := f.changes(ss)
-	spec.Args, spec.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.repo}, job.Direct
+	spec := f.Changes(ss)
+	spec.Args, spec.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.Repo}, job.Direct
 	return spec
 }
 
@@ -29,38 +31,38 @@ func (f *front) apply(ss job.Session) job.Spec {
 // and a dry run are always possible.
 func TestApplyExcludesWriters(t *testing.T) {
 	f := newFront(t)
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
-	f.must(ss, "echo good >file")
-	spec := f.spec("/bin/sh", "-c", "read line; echo evil >file")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	f.Must(ss, "echo good >file")
+	spec := f.Spec("/bin/sh", "-c", "read line; echo evil >file")
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
-	l, err := f.start(spec)
+	l, err := f.Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
-		t.Errorf("list: %+v %s%s", d.Result, d.out, d.err)
+	if d := f.Run(f.Changes(ss)); d.ExitCode != 0 || !strings.Contains(d.Out, "file") {
+		t.Errorf("list: %+v %s%s", d.Result, d.Out, d.Err)
 	}
 	dry := f.apply(ss)
 	dry.Args = append([]string{"changes", "apply", "-dry-run"}, dry.Args[2:]...)
 	dry.Workspace = job.ReadOnly
-	if d := f.run(dry); d.ExitCode != 0 {
-		t.Errorf("a dry run: %+v %s%s", d.Result, d.out, d.err)
+	if d := f.Run(dry); d.ExitCode != 0 {
+		t.Errorf("a dry run: %+v %s%s", d.Result, d.Out, d.Err)
 	}
-	refusedAt(t, "applied while a job runs", second(f.try(f.apply(ss))), "changes", unix.EBUSY)
-	if _, err := os.Stat(filepath.Join(f.repo, "file")); err == nil {
+	refusedAt(t, "applied while a job runs", fronttest.Second(f.Try(f.apply(ss))), "changes", unix.EBUSY)
+	if _, err := os.Stat(filepath.Join(f.Repo, "file")); err == nil {
 		t.Error("the changes were applied")
 	}
-	_, _ = l.in.WriteString("\n")
-	if d, err := l.end(); err != nil || d.ExitCode != 0 {
+	_, _ = l.In.WriteString("\n")
+	if d, err := l.End(); err != nil || d.ExitCode != 0 {
 		t.Fatalf("%+v, %v", d.Result, err)
 	}
-	if d := f.run(f.apply(ss)); d.ExitCode != 0 {
-		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+	if d := f.Run(f.apply(ss)); d.ExitCode != 0 {
+		t.Errorf("%+v %s%s", d.Result, d.Out, d.Err)
 	}
-	if b, err := os.ReadFile(filepath.Join(f.repo, "file")); string(b) != "evil\n" || err != nil {
+	if b, err := os.ReadFile(filepath.Join(f.Repo, "file")); string(b) != "evil\n" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	f.must(ss, "true")
+	f.Must(ss, "true")
 }
 
 // fullState returns a state directory on a file system of its own, and functions that fill that file system and free
@@ -102,23 +104,23 @@ func TestCloseOnFullDisk(t *testing.T) {
 	for _, lasting := range []bool{true, false} {
 		t.Run(fmt.Sprint("lasting ", lasting), func(t *testing.T) {
 			state, fill, room := fullState(t)
-			f := newFront(t, func(c *Config) { c.StateDir = state })
-			ss := f.session(job.SessionSpec{Workspace: job.Overlay, Lasting: lasting, Disk: layer.MinBytes, Inodes: 256})
-			f.must(ss, "echo mine >file")
+			f := newFront(t, func(c *isolate.Config) { c.StateDir = state })
+			ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Lasting: lasting, Disk: layer.MinBytes, Inodes: 256})
+			f.Must(ss, "echo mine >file")
 			fill()
 			for range 2 {
-				refusedAt(t, "closed on a full disk", second(f.c.CloseSession(context.Background(), ss.ID, true)), "changes", unix.ENOSPC)
-				if list, err := f.c.ListSessions(context.Background()); err != nil || len(list) != 1 || list[0].ID != ss.ID || list[0].Kept {
+				refusedAt(t, "closed on a full disk", fronttest.Second(f.C.CloseSession(context.Background(), ss.ID, true)), "changes", unix.ENOSPC)
+				if list, err := f.C.ListSessions(context.Background()); err != nil || len(list) != 1 || list[0].ID != ss.ID || list[0].Kept {
 					t.Fatalf("%+v, %v", list, err)
 				}
 			}
-			g := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.repo}
+			g := f.with(t, f.Connect(host.Peer{UID: owner}), f.Repo)
 			if !lasting {
-				_ = f.c.Close()
+				_ = f.C.Close()
 				// Closing the connection ends its sessions and keeps their changes, because the client had asked for
 				// that.
 				eventually(t, func() string {
-					list, err := g.c.ListSessions(context.Background())
+					list, err := g.C.ListSessions(context.Background())
 					if err == nil && len(list) == 1 {
 						return ""
 					}
@@ -126,44 +128,30 @@ func TestCloseOnFullDisk(t *testing.T) {
 				})
 			}
 			room()
-			if d := g.run(g.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
-				t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+			if d := g.Run(g.Changes(ss)); d.ExitCode != 0 || !strings.Contains(d.Out, "file") {
+				t.Errorf("%+v %s%s", d.Result, d.Out, d.Err)
 			}
-			if kept, err := g.c.CloseSession(context.Background(), ss.ID, true); !kept || err != nil {
+			if kept, err := g.C.CloseSession(context.Background(), ss.ID, true); !kept || err != nil {
 				t.Errorf("%v, %v", kept, err)
 			}
-			if got := g.must(ss, "cat file"); got != "mine\n" {
+			if got := g.Must(ss, "cat file"); got != "mine\n" {
 				t.Errorf("%q", got)
 			}
-			g.close(ss, false)
+			g.CloseSession(ss, false)
 		})
-	}
-}
-
-// TestChangesKeptWhenJailDies: the changes of a session whose jail was killed are kept.
-func TestChangesKeptWhenJailDies(t *testing.T) {
-	f := newFront(t)
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
-	f.must(ss, "echo mine >file")
-	f.killJail(ss) // process 1 exits, as after SIGKILL
-	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
-		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
-	}
-	if list, err := f.c.ListSessions(context.Background()); err != nil || len(list) != 1 {
-		t.Errorf("%+v, %v", list, err)
 	}
 }
 
 // TestCloseLeavesNoEmptyLayer: closing a session while a job runs leaves no named layer if the layer is empty.
 func TestCloseLeavesNoEmptyLayer(t *testing.T) {
 	f := newFront(t)
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
-	spec := f.spec("/bin/sh", "-c", "echo up; read line")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	spec := f.Spec("/bin/sh", "-c", "echo up; read line")
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
-	if _, err := f.start(spec); err != nil {
+	if _, err := f.Start(spec); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := f.c.CloseSession(context.Background(), ss.ID, true); kept || err != nil {
+	if kept, err := f.C.CloseSession(context.Background(), ss.ID, true); kept || err != nil {
 		t.Errorf("%v, %v", kept, err)
 	}
 	entries, err := os.ReadDir(f.layers())
@@ -182,21 +170,21 @@ func TestCloseLeavesNoEmptyLayer(t *testing.T) {
 func TestLostWrites(t *testing.T) {
 	state, fill, room := fullState(t)
 	var log sandboxtest.Output
-	f := newFront(t, func(c *Config) {
+	f := newFront(t, func(c *isolate.Config) {
 		c.StateDir, c.Log = state, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 	})
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Disk: 64 << 20, Inodes: 256})
-	f.must(ss, "echo mine >file")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Disk: 64 << 20, Inodes: 256})
+	f.Must(ss, "echo mine >file")
 	fill()
-	f.must(ss, "dd if=/dev/zero of=big bs=1M count=20 2>&1; sync || true")
+	f.Must(ss, "dd if=/dev/zero of=big bs=1M count=20 2>&1; sync || true")
 	room()
 	check := func(f *front) {
 		t.Helper()
-		if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "big") {
-			t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+		if d := f.Run(f.Changes(ss)); d.ExitCode != 0 || !strings.Contains(d.Out, "big") {
+			t.Errorf("%+v %s%s", d.Result, d.Out, d.Err)
 		}
 		for range 2 {
-			_, err := f.try(f.apply(ss))
+			_, err := f.Try(f.apply(ss))
 			if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "changes" || !strings.Contains(refusal.Message, "has lost data") {
 				t.Errorf("applied with data that was lost: %v", err)
 			}
@@ -204,25 +192,25 @@ func TestLostWrites(t *testing.T) {
 	}
 	check(f)
 	for range 2 {
-		_, err := f.c.CloseSession(context.Background(), ss.ID, true)
+		_, err := f.C.CloseSession(context.Background(), ss.ID, true)
 		if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "changes" || !strings.Contains(refusal.Message, "has lost data") {
 			t.Errorf("closed with data that was lost: %v", err)
 		}
 	}
-	_ = f.c.Close() // ends the session, and keeps its changes
-	g := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.repo}
+	_ = f.C.Close() // ends the session, and keeps its changes
+	g := f.with(t, f.Connect(host.Peer{UID: owner}), f.Repo)
 	eventually(t, func() string {
-		list, err := g.c.ListSessions(context.Background())
+		list, err := g.C.ListSessions(context.Background())
 		if err == nil && len(list) == 1 && list[0].Kept {
 			return ""
 		}
 		return fmt.Sprintf("%+v, %v", list, err)
 	})
 	// What was lost may also be directories of the layer: then it cannot even be looked at.
-	if d, err := g.try(g.apply(ss)); err == nil || !strings.Contains(err.Error(), "has lost data") && !strings.Contains(err.Error(), "the layer is damaged") {
+	if d, err := g.Try(g.apply(ss)); err == nil || !strings.Contains(err.Error(), "has lost data") && !strings.Contains(err.Error(), "the layer is damaged") {
 		t.Errorf("applied after the session: %v, %+v", err, d)
 	}
-	if list, err := os.ReadDir(f.repo); err != nil || len(list) != 0 {
+	if list, err := os.ReadDir(f.Repo); err != nil || len(list) != 0 {
 		t.Errorf("the repository has changed: %v, %v", list, err)
 	}
 	if !strings.Contains(log.String(), "are kept, but the last writes of its jobs may be missing") {
@@ -235,23 +223,23 @@ func TestLostWrites(t *testing.T) {
 func TestApplyAfterPart(t *testing.T) {
 	f := newFront(t)
 	for _, name := range []string{"a", "b"} {
-		put(t, filepath.Join(f.repo, name), name+"\n", 0o644, owner)
+		put(t, filepath.Join(f.Repo, name), name+"\n", 0o644, owner)
 	}
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
-	f.must(ss, "mv a moved && mv b edited && echo more >>edited && echo n >new")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	f.Must(ss, "mv a moved && mv b edited && echo more >>edited && echo n >new")
 	part := f.apply(ss)
 	part.Args = append(part.Args, "new")
 	for _, spec := range []job.Spec{part, f.apply(ss)} {
-		if d := f.run(spec); d.ExitCode != 0 {
-			t.Fatalf("%+v %s%s", d.Result, d.out, d.err)
+		if d := f.Run(spec); d.ExitCode != 0 {
+			t.Fatalf("%+v %s%s", d.Result, d.Out, d.Err)
 		}
 	}
 	for name, want := range map[string]string{"moved": "a\n", "edited": "b\nmore\n", "new": "n\n", "a": "", "b": ""} {
-		if b, _ := os.ReadFile(filepath.Join(f.repo, name)); string(b) != want {
+		if b, _ := os.ReadFile(filepath.Join(f.Repo, name)); string(b) != want {
 			t.Errorf("%s: %q, want %q", name, b, want)
 		}
 	}
-	if out := f.must(ss, "ls"); out != "edited\nmoved\nnew\n" {
+	if out := f.Must(ss, "ls"); out != "edited\nmoved\nnew\n" {
 		t.Errorf("the session sees %q", out)
 	}
 }
