@@ -14,7 +14,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/admit"
-	"corral/isolate/host"
 	"corral/isolate/scan"
 	"corral/job"
 )
@@ -185,7 +184,7 @@ func TestProtectGit(t *testing.T) {
 // TestProtectFloor: a front-end can request more protection than the operator configured, but not less.
 func TestProtectFloor(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
-	for _, tt := range []struct {
+	cases := []struct {
 		operator, asked job.Protection
 		workspace       job.Workspace
 		want            string // the results of writing to the configuration and to the index
@@ -199,11 +198,16 @@ func TestProtectFloor(t *testing.T) {
 		{job.ProtectAll, job.ProtectNone, job.Direct, "refused refused"},
 		{job.ProtectAll, job.ProtectHooks, job.Direct, "refused refused"},
 		{job.ProtectAll, job.ProtectNone, job.ReadOnly, "refused refused"},
-	} {
+	}
+	var entries []admit.Entry
+	for _, tt := range cases {
 		repo := newRepo(t)
 		shell(t, repo, guarded)
-		s := supervise(t, func(c *Config) { c.Repos = []admit.Entry{{Path: repo, Protect: tt.operator}, {Path: repo}} })
-		f := frontOf(t, s, connect(t, s, host.Peer{UID: owner}), repo)
+		entries = append(entries, admit.Entry{Path: repo, Protect: tt.operator}, admit.Entry{Path: repo})
+	}
+	f := newFront(t, func(c *Config) { c.Repos = entries })
+	for i, tt := range cases {
+		f.Repo = entries[2*i].Path
 		spec := f.Spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
 		spec.Protect, spec.Workspace = tt.asked, tt.workspace
 		if d := f.Run(spec); d.Out != tt.want {
@@ -215,7 +219,7 @@ func TestProtectFloor(t *testing.T) {
 // TestProtectTooManyPaths: a job is refused if not all sensitive paths can be protected.
 func TestProtectTooManyPaths(t *testing.T) {
 	f := guardedFront(t)
-	shell(t, f.Repo, fmt.Sprintf("for i in $(seq %d); do mkdir -p many/$i/.git/hooks; done", scan.MaxKept))
+	shell(t, f.Repo, fmt.Sprintf("seq -f many/%%.0f/.git/hooks %d | xargs mkdir -p", scan.MaxKept))
 	spec := f.Spec("true")
 	spec.Protect = job.ProtectHooks
 	_, err := f.Try(spec)

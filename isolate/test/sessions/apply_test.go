@@ -30,7 +30,7 @@ func (f *front) apply(ss job.Session) job.Spec {
 // TestApplyExcludesWriters: changes are not applied while a job of the session could still change them; listing them
 // and a dry run are always possible.
 func TestApplyExcludesWriters(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
 	f.Must(ss, "echo good >file")
 	spec := f.Spec("/bin/sh", "-c", "read line; echo evil >file")
@@ -221,7 +221,7 @@ func TestLostWrites(t *testing.T) {
 // TestApplyAfterPart checks that changes can be applied in parts, although jobs have moved files of the repository into
 // directories that the first part changes.
 func TestApplyAfterPart(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	for _, name := range []string{"a", "b"} {
 		put(t, filepath.Join(f.Repo, name), name+"\n", 0o644, owner)
 	}

@@ -27,7 +27,7 @@ func replacing(path, old, new string) edit.Request {
 
 // TestEditTool checks that an edit changes what the jobs of the same session see, and nothing else.
 func TestEditTool(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	name := filepath.Join(f.Repo, "file")
 	put(t, name, "old\n", 0o640, owner)
 	onHost := func() string {
@@ -70,7 +70,7 @@ func TestEditTool(t *testing.T) {
 // TestEditParallel checks that edits of one file by different jobs at the same time all take effect, with a program that
 // replaces the file meanwhile, behind an overlay and without.
 func TestEditParallel(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	const n = 8
 	var lines strings.Builder
 	for i := range n {
@@ -99,7 +99,7 @@ func TestEditParallel(t *testing.T) {
 
 // TestEditHostile checks that what a job left in the repository leads no edit elsewhere, and stops none for good.
 func TestEditHostile(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.Session(job.SessionSpec{Workspace: job.Direct})
 	f.Must(ss, "mkfifo fifo; ln -s /etc/passwd passwd; ln -s .. up; mkdir d .git; echo old >.git/config; truncate -s 1G huge; echo old >file")
 	for path, want := range map[string]string{

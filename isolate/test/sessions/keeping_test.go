@@ -31,7 +31,7 @@ func TestFullLayerKept(t *testing.T) {
 		"both":  "head -c 200M /dev/zero >big; i=0; while : >f$i; do i=$((i+1)); done",
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t)
+			f := shared(t)
 			ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Disk: layer.MinBytes, Inodes: 256})
 			f.Must(ss, "echo mine >a-file")
 			f.In(ss, "("+fill+") 2>/dev/null")
@@ -202,7 +202,7 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 // TestUnkeepableSessionStaysOpen: a session whose layer cannot be kept stays open without a description, and can be
 // closed without keeping it.
 func TestUnkeepableSessionStaysOpen(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.kept()
 	layerPath := filepath.Join(f.layers(), ss.ID+".layer")
 	put(t, layerPath, "", 0o600, 0)
@@ -225,7 +225,7 @@ func TestUnkeepableSessionStaysOpen(t *testing.T) {
 
 // TestTooSmallLayerRefused: a layer with impossible limits, or too small for a session's initial files, is refused.
 func TestTooSmallLayerRefused(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	for name, spec := range map[string]job.SessionSpec{
 		"files for its size": {Disk: fronttest.Small, Inodes: fronttest.Small/4096 + 1},
 		"no files":           {Disk: fronttest.Small, Inodes: layer.MinInodes - 1},

@@ -46,7 +46,7 @@ func TestSessionFails(t *testing.T) {
 
 // TestResumeConcurrently: concurrent requests for a kept layer resume it once.
 func TestResumeConcurrently(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
 	f.Must(ss, ": >lines")
 	f.CloseSession(ss, true)

@@ -20,7 +20,7 @@ import (
 
 // TestOverlay: what a session's jobs write is visible to the session's next job, and not in the repository.
 func TestOverlay(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	put(t, filepath.Join(f.Repo, "old"), "old\n", 0o644, owner)
 	put(t, filepath.Join(f.Repo, "gone"), "gone\n", 0o644, owner)
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
@@ -79,7 +79,7 @@ func TestKeepAndResume(t *testing.T) {
 
 // TestRootSession: the whole system is writable in the session, and the next session starts with a new one.
 func TestRootSession(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.Session(job.SessionSpec{Root: true})
 	f.Must(ss, `set -e
 id -u >/id; echo a >/etc/mine; echo b >/usr/bin/tool; chmod +x /usr/bin/tool; mkdir /srv/x
@@ -110,7 +110,7 @@ test -e /usr/bin/yes || printf 'gone '; test -d /srv/x; test ! -e /dev/shm/f; ta
 // TestRootSessionHides: host files that are not readable by every user are not visible in a session whose user owns
 // the rest.
 func TestRootSessionHides(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	var hidden host.HiddenPaths
 	list, err := hidden.Find("/usr")
 	if err != nil {
@@ -134,7 +134,7 @@ func TestRootSessionHides(t *testing.T) {
 
 // TestSessionQuota: a full layer affects only its own session.
 func TestSessionQuota(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	for _, spec := range []job.SessionSpec{{Workspace: job.Overlay}, {Root: true}} {
 		ss := f.Session(spec)
 		at := "."
@@ -157,7 +157,7 @@ func TestSessionQuota(t *testing.T) {
 
 // TestSessionsApart: two sessions that write the same paths each see their own files.
 func TestSessionsApart(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	var work sync.WaitGroup
 	for n := range 2 {
 		ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Root: true})
@@ -174,7 +174,7 @@ read a <same; read b </etc/same; test "$a $b" = "%[1]d.$i %[1]d.$i" || exit 9; d
 
 // TestSessionParallel: jobs of one session run concurrently.
 func TestSessionParallel(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Root: true})
 	f.Must(ss, "mkfifo pipe")
 	reader := f.Spec("/bin/sh", "-c", "cat pipe")
@@ -263,7 +263,7 @@ func TestSessionLife(t *testing.T) {
 
 // TestSessionRefusals: invalid sessions, and invalid requests of jobs in a session.
 func TestSessionRefusals(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	for name, tt := range map[string]struct {
 		step   string
 		change func(*job.SessionSpec)
@@ -320,7 +320,7 @@ func TestSessionRefusals(t *testing.T) {
 // TestSharedDirectories: all jobs of a session with Share have one home directory and one /tmp, limited by the
 // session's layer and not by the job's own limit. Other jobs do not see them.
 func TestSharedDirectories(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	f.Repo = filepath.Join(sandboxtest.OpenDirIn(t, "/var/tmp"), "repo")
 	mkdir(t, f.Repo, owner)
 	for _, w := range []job.Workspace{job.Direct, job.ReadOnly, job.Overlay} {
@@ -353,7 +353,7 @@ func TestSharedDirectories(t *testing.T) {
 // TestRepoParentNotShared: /tmp is private to each job if the repository is in it; the home directory is still
 // shared.
 func TestRepoParentNotShared(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	f.Repo = filepath.Join(sandboxtest.OpenDirIn(t, "/tmp"), "repo")
 	mkdir(t, f.Repo, owner)
 	ss := f.Session(job.SessionSpec{Share: true})

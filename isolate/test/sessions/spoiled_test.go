@@ -9,7 +9,7 @@ import (
 // TestSpoiledDirectories: whatever a job does to the directories of its session's root, the next job starts and can
 // write to the same places as before and nowhere else.
 func TestSpoiledDirectories(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	for name, script := range map[string]string{
 		"file":            "rm -rf /var; echo >/var",
 		"pipe":            "rm -rf /home; mkfifo /home",

@@ -31,7 +31,7 @@ func (f *front) tool(ss job.Session, tool job.Tool, ws job.Workspace, input []by
 // TestChangesTool: the tool sees the session's layer and the repository below it, of open sessions and of kept
 // layers, whatever jobs did to the session's own root.
 func TestChangesTool(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	put(t, filepath.Join(f.Repo, "old"), "old\n", 0o644, owner)
 	for _, root := range []bool{false, true} {
 		ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Root: root})
@@ -54,7 +54,7 @@ func TestChangesTool(t *testing.T) {
 
 // TestApplyTool: applied changes are in the repository and belong to its owner.
 func TestApplyTool(t *testing.T) {
-	f := newFront(t)
+	f := shared(t)
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
 	f.Must(ss, "mkdir d && echo new >d/file")
 	opened := ss.Opened.UnixNano()
