@@ -61,7 +61,7 @@ func TestTryAfterClose(t *testing.T) {
 	}
 }
 
-// TestWait: the lock is had when its holder releases it, and not later than until or the end of the context.
+// TestWait: a wait ends when the holder releases the lock, and not later than until or the end of the context.
 func TestWait(t *testing.T) {
 	a, b := twice(t)
 	synctest.Test(t, func(t *testing.T) {
