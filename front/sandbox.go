@@ -3,6 +3,7 @@ package front
 import (
 	"slices"
 
+	"corral/front/settings"
 	"corral/internal/config"
 	"corral/job"
 	"corral/mcp/execute"
@@ -15,13 +16,10 @@ func newSandbox(c config.Config, single bool) *execute.Sandbox {
 		return nil
 	}
 	var ids []string
-	path, workspaces := "", map[string]job.Workspace{}
+	workspaces := map[string]job.Workspace{}
 	for _, r := range c.Repos {
 		if !slices.Contains(c.For(r).Runtimes, "shell") {
 			continue
-		}
-		if single && (r.ID == c.Sandbox.Repo || c.Sandbox.Repo == "" && ids == nil) {
-			path = r.Path
 		}
 		ids = append(ids, r.ID)
 		workspaces[r.ID] = c.SandboxWorkspace(r)
@@ -30,7 +28,7 @@ func newSandbox(c config.Config, single bool) *execute.Sandbox {
 		return nil
 	}
 	return &execute.Sandbox{
-		Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Path: path,
+		Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Paths: settings.PathsByID(c), Named: single,
 		Timeout: c.Sandbox.Timeout, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
 	}
 }

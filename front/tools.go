@@ -88,6 +88,9 @@ func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 	}
 	if s := newSandbox(c, o.Single); s != nil {
 		s.Engine, s.Outputs, s.Secrets = t.engine, t.artifacts, rules.Secrets()
+		if t.knowledge != nil && c.Ctx.Enabled {
+			s.Learn = t.ctx.Learn
+		}
 		tools = append(tools, s)
 	}
 	return slices.Concat(tools, ctxTools(c, t.ctx, rules), starlarkTool(c, t.engine))

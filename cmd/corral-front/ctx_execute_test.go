@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -140,25 +141,30 @@ func TestCtxRows(t *testing.T) {
 		want      string
 		isError   bool
 	}{
-		{"exit 0", object{"code": "echo out; echo err >&2"}, "out\n", false},
-		{"nothing", object{"code": "echo err >&2"}, "(no output)", false},
+		{"exit 0", object{"code": "echo out; echo err >&2"}, "out\n[stderr] err", false},
+		{"nothing", object{"code": "echo err >&2"}, "(no output)\n[stderr] err", false},
 		{"failure", object{"code": "echo out; echo err >&2; exit 3"}, "Exit code: 3\n\nstdout:\nout\n\n\nstderr:\nerr\n", true},
-		{"grep", object{"code": "echo abc | grep -c x"}, "0\n", false},
+		{"grep", object{"code": "echo abc | grep -c x"}, "0\n[exit 1, N ms]", false},
 		{"grep, nothing", object{"code": "echo abc | grep x"}, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true},
 		{"python, exit 1", object{"language": "python", "code": "print(1); exit(1)"}, "Exit code: 1\n\nstdout:\n1\n\n\nstderr:\n", true},
 		{"signal", object{"code": "echo out; kill -TERM $$"}, "Killed by SIGTERM\n\nstdout:\nout\n\n\nstderr:\n", true},
 		{"timeout, partial", object{"code": "echo out; sleep 600", "timeout": "400"}, "out\n\n\n_(timed out after 400ms — partial output shown above)_", false},
 		{"timeout, none", object{"code": "echo err >&2; sleep 600", "timeout": 400}, "Execution timed out after 400ms\n\nstderr:\nerr\n", true},
 		{"cwd", object{"code": "pwd; ls", "cwd": "sub"}, p.repo + "/sub\nfile\n", false},
-		{"cwd outside", object{"code": "pwd", "cwd": "../x"}, `Relative CWD "../x" contains path traversal or absolute path components`, true},
+		{"cwd outside", object{"code": "pwd", "cwd": "../x"}, `cwd: "../x" is outside the repository`, true},
+		{"cwd, absolute", object{"code": "pwd", "cwd": p.repo + "/sub"}, p.repo + "/sub\n", false},
+		{"cwd, absolute, outside", object{"code": "pwd", "cwd": "/etc"}, `cwd: "/etc" is outside the repository, ` + p.repo + ": use a path in it, or a relative one", true},
+		{"other words", object{"language": "bash", "code": "pwd", "working_directory": "sub", "timeoutMs": 60000}, p.repo + "/sub\n", false},
+		{"an unknown word", object{"code": "echo out", "cwdd": "sub"}, "out\n[ignored: unknown argument \"cwdd\": did you mean \"cwd\"?]", false},
 		{"cwd nowhere", object{"code": "pwd", "cwd": "nope"}, "Working directory does not exist: nope", true},
-		{"too long", object{"code": "true", "timeout": 3_600_000}, "Requested timeout (3600000ms) exceeds maximum (60000ms)", true},
-		{"network", object{"code": "cat < /dev/tcp/192.0.2.1/80 2>/dev/null || echo none"}, "none\n", false},
+		{"too long", object{"code": "true", "timeout": 3_600_000}, "(no output)\n[exit 0, N ms, timeout cut to 600000ms, the maximum]", false},
+		{"network", object{"code": "(cat < /dev/tcp/192.0.2.1/80) 2>/dev/null || echo none"}, "none\n", false},
 	} {
 		if tt.arguments["language"] == nil {
 			tt.arguments["language"] = "shell"
 		}
-		if r := h.ctx("ctx_execute", tt.arguments); r.text != tt.want || r.isError != tt.isError {
+		r := h.ctx("ctx_execute", tt.arguments)
+		if text := regexp.MustCompile(`, \d+ ms`).ReplaceAllString(r.text, ", N ms"); text != tt.want || r.isError != tt.isError {
 			t.Errorf("%s: %t, %q", tt.name, r.isError, r.text)
 		}
 	}

@@ -89,7 +89,7 @@ func TestSandbox(t *testing.T) {
 	}
 	begun := time.Now()
 	r := h.sandbox(object{"command": "echo lost; (trap '' TERM; sleep 1000) & sleep 1000", "timeout": 1})
-	if r.ExitCode != 124 || r.Stdout != "" || r.Stderr != "[kilntainers: command timed out after 1s]" {
+	if r.ExitCode != 124 || r.Stdout != "" || r.Stderr != "[command timed out after 1s]" {
 		t.Errorf("%+v", *r)
 	}
 	if took := time.Since(begun); took > sandboxtest.Slow(time.Second)+busy {
@@ -232,7 +232,7 @@ func TestSandboxStreams(t *testing.T) {
 	h.sandbox(object{"command": "cat", "stdin": whole}).want(t, 0, whole)
 	h.sandbox(object{"command": "true", "stdin": whole[:1_000_000]}).want(t, 0, "")
 	h.sh("head -c 2097152 /dev/zero | tr '\\0' x").want(t, 0, strings.Repeat("x", 2<<20))
-	const much = "[kilntainers: output limit exceeded (2097152 bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]"
+	const much = "[ output limit exceeded (2097152 bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]"
 	for _, line := range []string{"yes", "yes >&2", "head -c 2097152 /dev/zero; echo; sleep 1000"} {
 		if r := h.sh(line); r.ExitCode != 1 || r.Stdout != "" || r.Stderr != much {
 			t.Errorf("%s: %d, %d bytes, %.300q", line, r.ExitCode, len(r.Stdout), r.Stderr)
@@ -372,7 +372,7 @@ func TestSandboxHTTP(t *testing.T) {
 func TestSandboxSettings(t *testing.T) {
 	p, d, h := served(t, "sandbox: {timeout: 1s, max_timeout: 3s, output_limit: 1KiB, partial_output: true}\n")
 	r := h.sandbox(object{"command": "echo some; echo more >&2; sleep 1000"})
-	if r.ExitCode != 124 || r.Stdout != "some\n" || r.Stderr != "more\n[kilntainers: command timed out after 1s]" {
+	if r.ExitCode != 124 || r.Stdout != "some\n" || r.Stderr != "more\n[command timed out after 1s]" {
 		t.Errorf("%+v", *r)
 	}
 	if r = h.sandbox(object{"command": "true", "timeout": 4}); r.error != "Requested timeout (4000ms) exceeds maximum (3000ms)" {

@@ -111,7 +111,7 @@ type ExecServer struct {
 type Sandbox struct {
 	// Whether [`sandbox_exec`](../interfaces/sandbox_exec.md) is served, in repositories where the runtime `shell` may be used.
 	Enabled bool `yaml:"enabled" default:"true"`
-	// Id of the repository that its commands see.
+	// Id of the repository that commands see if the call names none.
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`
 	// What its commands may do to the repository: `overlay` (they change a copy, for review with `corral changes`), `direct` (they
 	// change and delete the real files), `readonly`. The `readonly` or `overlay` of a repository is never relaxed.

@@ -446,8 +446,8 @@ var bounds = []bound{
 		reason: "tools know nothing of the protocol",
 	},
 	{
-		from: "mcp/ctxtools/language", only: []string{"std"},
-		reason: "it edits texts, and runs nothing",
+		from: "mcp/ctxtools/language", only: []string{"std", "job"},
+		reason: "it edits texts, and runs nothing: of job it has the names of runtimes",
 	},
 	{
 		from: "mcp/ctxtools/backlog", never: []string{"mcp", "mcp/ctxtools", "mcp/execute", "mcp/run", "mcp/server", "mcp/tool"},

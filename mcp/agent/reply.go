@@ -2,20 +2,16 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"corral/job"
 	"corral/mcp/ctxtools"
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
-
-	safe "corral/internal/text"
 )
 
 // A view is how the reply to one call shows a process.
@@ -159,20 +155,5 @@ func (v *view) stream(ctx context.Context, s *ctxtools.Snapshot, name string) st
 // changes returns what the footer says about files: how many differ from the repository, if that is not what an earlier reply of the
 // session said, and which sensitive ones were changed.
 func (v *view) changes(r *job.Record, repo string) []string {
-	var parts []string
-	if c := r.Changes; c != nil {
-		n := len(c.Entries) + c.More
-		if v.root().seen.news(owner{v.caller.Principal, v.caller.Session}, repo, c) {
-			parts = append(parts, fmt.Sprintf("%s changed, not applied", answer.Counted(n, "file")))
-		}
-	} else if r.ChangesReason != "" {
-		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))
-	}
-	for _, p := range r.Result.Sensitive[:min(len(r.Result.Sensitive), 5)] {
-		parts = append(parts, "sensitive path changed: "+safe.Quote(p))
-	}
-	if n := max(0, len(r.Result.Sensitive)-5) + r.Result.SensitiveMore; n > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", n))
-	}
-	return parts
+	return run.Changed(r, v.root().seen.News(v.caller, repo, r.Changes))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"corral/mcp/ctxtools"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 )
@@ -33,7 +34,7 @@ type Suite struct {
 	Review func(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*Review, error)
 
 	first *Suite // see root; nil is this one
-	seen  seen
+	seen  run.Seen
 	queue time.Duration // replaces queueTime in tests
 }
 
@@ -86,7 +87,7 @@ func (x *Suite) Renew(change func(*Suite)) *Suite {
 }
 
 // End forgets a client session.
-func (x *Suite) End(principal, session string) { x.root().seen.end(owner{principal, session}) }
+func (x *Suite) End(principal, session string) { x.root().seen.End(principal, session) }
 
 // text returns a result of text alone.
 func text(s string) (tool.Result, error) {

@@ -6,24 +6,14 @@ import (
 	"strings"
 	"time"
 
-	safe "corral/internal/text"
+	"corral/mcp/run"
 )
 
 // withFooter returns a text and its footer, on a line of its own.
-func withFooter(s string, parts []string) string {
-	if len(parts) == 0 {
-		return s
-	}
-	return line(s) + footer(parts)
-}
+func withFooter(s string, parts []string) string { return run.WithFooter(s, parts) }
 
 // footer returns the last line of a reply, "" without parts.
-func footer(parts []string) string {
-	if len(parts) == 0 {
-		return ""
-	}
-	return "[" + safe.Lines(strings.Join(parts, ", ")) + "]"
-}
+func footer(parts []string) string { return run.Footer(parts) }
 
 // line returns s with a newline at its end, unless it is empty.
 func line(s string) string {
@@ -34,15 +24,7 @@ func line(s string) string {
 }
 
 // duration returns d as "5 ms", "2.1 s" or "3 min".
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return fmt.Sprintf("%.0f min", d.Minutes())
-}
+func duration(d time.Duration) string { return run.Duration(d) }
 
 // seconds returns d as seconds: "60 s".
 func seconds(d time.Duration) string {

@@ -77,7 +77,7 @@ func (r *baseReply) size() string {
 
 // A statsReply is the structuredContent of ctx_stats.
 type statsReply struct {
-	Text     string      `json:"text"` // the same as the text block
+	said
 	Base     *baseReply  `json:"base"`
 	Indexing int         `json:"indexing,omitempty"` // number of outputs that are still being indexed
 	Session  sessionSums `json:"session"`            // calls of these tools in this session
@@ -151,7 +151,7 @@ func (t *Purge) Definition() tool.Definition {
 
 // A purgeReply is the structuredContent of ctx_purge.
 type purgeReply struct {
-	Text    string     `json:"text"` // the same as the text block
+	said
 	Removed *baseReply `json:"removed"`
 }
 

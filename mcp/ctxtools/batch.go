@@ -16,16 +16,16 @@ import (
 )
 
 // BatchExecute is the tool ctx_batch_execute: it runs shell commands, indexes all their output, and answers queries about
-// it. Its replies are worded as in context-mode.
+// it. Clients compare the words of its replies.
 type BatchExecute struct{ *Suite }
 
 // batchArgs are the arguments of ctx_batch_execute.
 type batchArgs struct {
 	Commands []batchCommand `arg:"commands,required,items=100"`
 	queriesArg
-	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" about:"milliseconds, for each command"`
+	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds, for each command"`
 	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1"`
-	Dir         string `arg:"cwd,max=4096,nonul"`
+	Dir         string `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
 	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"global: search all that is indexed"`
 	repoArg
 }
@@ -70,6 +70,9 @@ func (t *BatchExecute) Call(ctx context.Context, arguments json.RawMessage) (too
 	caller := tool.CallerOf(ctx)
 	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
+		return failed(err)
+	}
+	if a.Dir, err = tool.InRepo(t.Paths[repo], "cwd", a.Dir); err != nil {
 		return failed(err)
 	}
 	reply := &batchReply{Commands: t.runAll(ctx, a, caller, repo)}

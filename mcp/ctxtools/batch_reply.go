@@ -13,7 +13,7 @@ import (
 
 // A batchReply is the structuredContent of ctx_batch_execute.
 type batchReply struct {
-	Text     string           `json:"text"`     // the same as the text block
+	said
 	Commands []*commandReply  `json:"commands"` // in the order of the call
 	Results  []*answer.Answer `json:"results,omitempty"`
 	Reason   string           `json:"message,omitempty"` // error message

@@ -218,7 +218,7 @@ func TestCtxBatchRequest(t *testing.T) {
 	mcptest.CallTool(t, mcptest.AsUser(t.Context()), &BatchExecute{x}, batchCall(t, `,"cwd":"sub","timeout":"1500","repoId":"other"`, "l", "out x"))
 	r := m.requests[0]
 	if r.Tool != "ctx_batch_execute" || r.Runtime != "shell" || *r.Code != "out x" || r.Dir != "sub" || r.Repo != "other" ||
-		r.Limits.Wall != 1500*time.Millisecond || r.Principal != "user:ada" || r.Session != "s1" {
+		r.Usual.Wall != 1500*time.Millisecond || r.Principal != "user:ada" || r.Session != "s1" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"corral/mcp/tool"
 )
 
-// Execute is the tool ctx_execute: it runs code and returns what the code writes to standard output. Its replies are
-// worded as in context-mode.
+// Execute is the tool ctx_execute: it runs code and returns what the code writes to standard output. Clients compare the words of its
+// replies.
 type Execute struct{ *Suite }
 
 // executeArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
 type executeArgs struct {
 	Language   language.Name `arg:"language,required"`
 	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
-	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" about:"milliseconds; with background: until the reply. Default: the policy's maximum"`
+	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; with background: until the reply. Default: the policy's maximum"`
 	Background bool          `arg:"background" about:"let it run on"`
-	Dir        string        `arg:"cwd,max=4096,nonul"`
+	Dir        string        `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
 	intentArg
 	repoArg
 }
@@ -30,7 +30,7 @@ type intentArg struct {
 	Intent string `arg:"intent,max=1KiB" about:"what you look for in long output"`
 }
 
-const executeDescription = `Run code in a sandbox on the repository, without network. Only its stdout (after a failure also exit code and stderr) enters your context: have the code filter and count. Files written in the repository stay.
+const executeDescription = `Run code in a sandbox on the repository, without network. Its output enters your context (of long output what you need): have the code filter and count. Files written in the repository stay.
 
 %s
 
@@ -58,9 +58,13 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return failed(err)
 	}
+	dir, err := tool.InRepo(t.Paths[repo], "cwd", a.Dir)
+	if err != nil {
+		return failed(err)
+	}
 	l := language.Of(a.Language)
 	run := &scriptRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: a.Dir,
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: dir,
 		label: "execute:" + l.Name,
 	}
 	wait := time.Duration(a.Timeout) * time.Millisecond

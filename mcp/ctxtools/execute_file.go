@@ -17,10 +17,10 @@ type ExecuteFile struct{ *Suite }
 
 // fileArgs are the arguments of ctx_execute_file.
 type fileArgs struct {
-	Path     string        `arg:"path,required,min=1,max=4096,nonul" about:"relative to the repository, or absolute in it"`
+	Path     string        `arg:"path,required,min=1,max=4096,nonul" also:"file,file_path" about:"relative to the repository, or absolute in it"`
 	Language language.Name `arg:"language,required"`
 	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
-	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" about:"milliseconds; default: the policy's maximum"`
+	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; default: the policy's maximum"`
 	intentArg
 	repoArg
 }

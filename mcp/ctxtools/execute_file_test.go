@@ -16,7 +16,7 @@ func TestFileRequest(t *testing.T) {
 	const path = `a dir/it's "a" $(file).log`
 	_, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &ExecuteFile{x}, `{"path":"a dir/it's \"a\" $(file).log","language":"shell","code":"echo 1","timeout":"400","intent":"refused","cwd":"ignored"}`)
 	q := f.Request
-	if q.Tool != "ctx_execute_file" || q.Runtime != "shell" || q.Dir != "" || q.Limits.Wall != 400*time.Millisecond || len(q.Env) != 1 || *q.Env["CORRAL_FILE"] != path {
+	if q.Tool != "ctx_execute_file" || q.Runtime != "shell" || q.Dir != "" || q.Usual.Wall != 400*time.Millisecond || len(q.Env) != 1 || *q.Env["CORRAL_FILE"] != path {
 		t.Errorf("request %+v", q)
 	}
 	if strings.Contains(*q.Code, "dir") || !strings.HasSuffix(*q.Code, "; echo 1") {

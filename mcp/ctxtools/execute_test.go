@@ -24,13 +24,13 @@ func TestCtxRequest(t *testing.T) {
 	code := "1"
 	want := &job.Request{
 		Tool: "ctx_execute", Principal: "user:ada", Session: "s1", ID: strings.Repeat("ab", 16), Repo: "app", Runtime: "node",
-		Code: &code, Dir: "sub", Limits: job.Limits{Wall: 2500 * time.Millisecond},
+		Code: &code, Dir: "sub", Usual: job.Limits{Wall: 2500 * time.Millisecond},
 	}
 	if !reflect.DeepEqual(f.Request, want) {
 		t.Errorf("got %+v", f.Request)
 	}
 	mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"go","code":"fmt.Println(1)","repoId":"other"}`)
-	if f.Request.Repo != "other" || *f.Request.Code != "package main; import \"fmt\"; func main() { fmt.Println(1)\n}\n" || f.Request.Limits.Wall != 0 {
+	if f.Request.Repo != "other" || *f.Request.Code != "package main; import \"fmt\"; func main() { fmt.Println(1)\n}\n" || f.Request.Usual.Wall != 0 {
 		t.Errorf("got %+v %q", f.Request, *f.Request.Code)
 	}
 }
@@ -70,11 +70,11 @@ func TestCtxSituations(t *testing.T) {
 		isError        bool
 		status         string
 	}{
-		{"exit 0", "python", func(f *mcptest.FakeRunner) { f.Stdout, f.Stderr = "a\nb\n", "noise" }, "a\nb\n", false, "success"},
-		{"nothing", "python", func(f *mcptest.FakeRunner) { f.Stderr = "noise" }, "(no output)", false, "success"},
+		{"exit 0", "python", func(f *mcptest.FakeRunner) { f.Stdout, f.Stderr = "a\nb\n", "noise" }, "a\nb\n[stderr] noise", false, "success"},
+		{"nothing", "python", func(f *mcptest.FakeRunner) { f.Stderr = "noise" }, "(no output)\n[stderr] noise", false, "success"},
 		{"failure", "python", func(f *mcptest.FakeRunner) { f.ExitsWith(3).Stdout, f.Stderr = "out", "err" }, "Exit code: 3\n\nstdout:\nout\n\nstderr:\nerr", true, "failure"},
 		{"failure, nothing", "python", func(f *mcptest.FakeRunner) { f.ExitsWith(1) }, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true, "failure"},
-		{"shell, exit 1", "shell", func(f *mcptest.FakeRunner) { f.ExitsWith(1).Stdout, f.Stderr = "diff", "err" }, "diff", false, "failure"},
+		{"shell, exit 1", "shell", func(f *mcptest.FakeRunner) { f.ExitsWith(1).Stdout, f.Stderr = "diff", "err" }, "diff\n[stderr] err\n[exit 1, 1.5 s]", false, "failure"},
 		{"shell, exit 1, nothing", "shell", func(f *mcptest.FakeRunner) { f.ExitsWith(1).Stderr = "err" }, "Exit code: 1\n\nstdout:\n\n\nstderr:\nerr", true, "failure"},
 		{"shell, exit 2", "shell", func(f *mcptest.FakeRunner) { f.ExitsWith(2).Stdout = "out" }, "Exit code: 2\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
 		{"python, exit 1", "python", func(f *mcptest.FakeRunner) { f.ExitsWith(1).Stdout = "out" }, "Exit code: 1\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
@@ -104,7 +104,7 @@ func TestCtxSituations(t *testing.T) {
 		{
 			"pids", "shell",
 			func(f *mcptest.FakeRunner) { f.ExitsWith(4).Result.Limit = job.LimitPIDs },
-			"Exit code: 4\n\nstdout:\n\n\nstderr:\n", true, "failure",
+			"Exit code: 4\n\nstdout:\n\n\nstderr:\n[pids limit reached: it could not start more processes]", true, "failure",
 		},
 		{
 			"timeout, partial", "shell",
@@ -112,7 +112,7 @@ func TestCtxSituations(t *testing.T) {
 				f.Decision.Spec.Limits.Wall = 400 * time.Millisecond
 				f.Stdout, f.Stderr, f.Result = "so far\n", "err", job.Result{Status: job.Timeout, ExitCode: -1, Signal: kill}
 			},
-			"so far\n\n\n_(timed out after 400ms — partial output shown above)_", false, "timeout",
+			"so far\n\n\n_(timed out after 400ms — partial output shown above)_\n[stderr] err", false, "timeout",
 		},
 		{
 			"timeout, none", "shell",
@@ -209,7 +209,10 @@ func TestCtxArguments(t *testing.T) {
 		{`{"language":"python","code":null}`, "code: is required"},
 		{`{"language":"python","code":""}`, "code: has 0 bytes, the minimum is 1"},
 		{`{"language":"cobol","code":"x"}`, `language: "cobol" is not one of: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp`},
-		{`{"language":"node","code":"x"}`, `language: "node" is not one of`},
+		{`{"language":"pytest","code":"x"}`, `language: "pytest" is not one of: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp. "pytest" is a program: use language "shell" with code "python3 -m pytest"`},
+		{`{"language":"pyton","code":"x"}`, `language: "pyton" is not one of: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp (did you mean "python"?)`},
+		{`{"language":"python","code":"x","cwd":"../x"}`, `cwd: "../x" is outside the repository`},
+		{`{"language":"python","code":"x","cwd":"/etc"}`, `cwd: "/etc" `},
 		{`{"language":1,"code":"x"}`, "language: must be a string, got a number"},
 		{`{"language":"python","code":"x","timeout":0}`, "timeout: 0 is out of range: 1 to 86400000"},
 		{`{"language":"python","code":"x","timeout":-1}`, "timeout: -1 is out of range"},

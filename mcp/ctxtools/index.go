@@ -49,7 +49,7 @@ func (t *Index) Definition() tool.Definition {
 
 // An indexReply is the structuredContent of ctx_index.
 type indexReply struct {
-	Text     string         `json:"text"`                     // the same as the text block
+	said
 	Indexed  *indexedOutput `json:"indexed"`                  // what was indexed, for ctx_search
 	Artifact string         `json:"artifactHandle,omitempty"` // of a file as it was read: for runtime_query_output
 }

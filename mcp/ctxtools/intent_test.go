@@ -82,8 +82,8 @@ func TestCtxSizes(t *testing.T) {
 		intent          string
 		raw, off, point bool // off: indexed after the reply
 	}{
-		{5000, "", true, false, false},
-		{5000, "well", true, false, false},
+		{5000, "", true, true, false},
+		{5000, "well", true, true, false},
 		{5001, "", true, true, false},
 		{5001, "well", false, false, true},
 		{100 << 10, "", true, true, false},
@@ -133,7 +133,7 @@ func TestIntentOfFailures(t *testing.T) {
 	f.Result = job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}
 	f.Decision.Spec.Limits.Wall = time.Second
 	_, r = mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
-	if r.IsError || !strings.HasPrefix(r.Text, "Indexed 31 sections") || !strings.HasSuffix(r.Text, "\n\n_(timed out after 1000ms — partial output shown above)_") {
+	if r.IsError || !strings.HasPrefix(r.Text, "Indexed 31 sections") || !strings.HasSuffix(r.Text, "\n\n_(timed out after 1000ms — partial output shown above)_\n[stderr] the end") {
 		t.Errorf("timeout: %s", r.Text)
 	}
 	f.Result = job.Result{Status: job.Failure, ExitCode: 1}
@@ -152,7 +152,7 @@ func TestLongErrors(t *testing.T) {
 	if len(r.Text) > 110<<10 || strings.Count(r.Text, " bytes left out) ...\n") != 2 || strings.Contains(r.Text, "\uFFFD") {
 		t.Errorf("%d bytes: %.200q", len(r.Text), r.Text)
 	}
-	if !strings.Contains(r.Text, "\n\nstderr:\nbegin xxx") || !strings.HasSuffix(r.Text, "xxx end") {
+	if !strings.Contains(r.Text, "\n\nstderr:\nbegin xxx") || !strings.Contains(r.Text, "xxx end\n[all of it: runtime_query_output, artifactHandle runtime-app-") {
 		t.Errorf("stderr: …%s", r.Text[len(r.Text)-100:])
 	}
 	x.waitIndexed(t.Context(), testBase)

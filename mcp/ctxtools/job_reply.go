@@ -35,6 +35,8 @@ type jobReply struct {
 	Text           string     `json:"text,omitempty"`           // the same as the text block
 }
 
+func (r *jobReply) say(text string) { r.Text = text }
+
 // status returns the reply without text.
 func (b *background) status() *jobReply {
 	b.mu.Lock()

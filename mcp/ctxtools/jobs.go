@@ -14,7 +14,7 @@ type Jobs struct{ *Suite }
 // A jobsReply is the structuredContent of ctx_jobs.
 type jobsReply struct {
 	Jobs []*jobReply `json:"jobs"`
-	Text string      `json:"text"` // the same as the text block
+	said
 }
 
 // Name implements Tool.

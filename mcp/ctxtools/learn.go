@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
 )
@@ -148,6 +149,20 @@ func (x *Suite) indexLater(ctx context.Context, ran *finishedRun, streams ...str
 		x.logUnindexed(ctx, c, err)
 	}
 	return err
+}
+
+// Learn indexes what a job of another tool wrote, from its artifact, under a label. It does not wait for the end of indexing; a search
+// does.
+func (x *Suite) Learn(ctx context.Context, c tool.Caller, name, repo, label string, out artifact.Captured) {
+	var streams []string
+	if out.Stdout.Bytes > 0 {
+		streams = append(streams, artifact.Stdout)
+	}
+	if out.Stderr.Bytes > 0 {
+		streams = append(streams, artifact.Stderr)
+	}
+	c.Progress = nil                                                                                                                  // it refers to the call
+	_ = x.indexLater(ctx, &finishedRun{scriptRun: &scriptRun{tool: name, caller: c, repo: repo, label: label}, out: out}, streams...) // logged
 }
 
 func (x *Suite) logUnindexed(ctx context.Context, c *indexTask, err error) {

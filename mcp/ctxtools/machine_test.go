@@ -46,7 +46,7 @@ func (m *scriptRunner) Decide(_ context.Context, r *job.Request) (job.Decision, 
 	if code == readFile {
 		code = "file " + *r.Env[language.PathVariable]
 	}
-	return job.Decision{Hash: mcptest.SomeHash, Spec: job.Spec{Args: []string{code}, Limits: r.Limits}}, nil
+	return job.Decision{Hash: mcptest.SomeHash, Spec: job.Spec{Args: []string{code}, Limits: r.Usual}}, nil
 }
 
 // Denied implements job.Auditor.

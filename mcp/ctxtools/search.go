@@ -12,7 +12,7 @@ import (
 	"corral/store/index"
 )
 
-// Search is the tool ctx_search: it searches the knowledge base. Its replies are worded as in context-mode.
+// Search is the tool ctx_search: it searches the knowledge base. Clients compare the words of its replies.
 type Search struct{ *Suite }
 
 // searchArgs are the arguments of ctx_search.
@@ -22,7 +22,7 @@ type searchArgs struct {
 	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"per query"`
 	Source string `arg:"source,max=512" about:"only sources whose name contains this"`
 	Class  string `arg:"contentType" enum:"code,prose"`
-	// Sort has time and timeline as synonyms of newest: callers of context-mode send timeline.
+	// Sort has time and timeline as synonyms of newest, which callers send.
 	Sort string `arg:"sort" enum:"relevance,newest,time,timeline" default:"relevance"`
 	repoArg
 }
@@ -51,7 +51,7 @@ func (t *Search) Definition() tool.Definition {
 
 // A searchReply is the structuredContent of ctx_search.
 type searchReply struct {
-	Text     string           `json:"text"` // the same as the text block
+	said
 	Results  []*answer.Answer `json:"results"`
 	Indexing int              `json:"indexing,omitempty"` // number of outputs that are still being indexed and cannot be found yet
 }

@@ -14,9 +14,8 @@ import (
 	"corral/store/index"
 )
 
-// Suite is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers are written for
-// context-mode: they leave out arguments that only corral has, and arguments that only context-mode has are ignored. Only
-// standard output enters a caller's context; long output is indexed and can be searched.
+// Suite is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers may
+// leave out the repository, and arguments that are not known are ignored and named. Only standard output enters a caller's context; long output is indexed and can be searched.
 //
 // The fields must be set before the first call and not be changed afterwards; see Renew. The owner must call Close.
 type Suite struct {
@@ -52,6 +51,7 @@ type Suite struct {
 	jobs     jobs
 	turns    backlog.Turns // serialize the indexing of one artifact
 	sums     sums
+	seen     run.Seen
 }
 
 // Defaults of Suite.
@@ -99,6 +99,7 @@ func (x *Suite) End(principal, session string) {
 	x.begin()
 	x.root().jobs.end(owner{principal, session})
 	x.root().sums.end(owner{principal, session})
+	x.root().seen.End(principal, session)
 }
 
 // Close ends all background jobs and waits for them, then waits for indexing in progress: less than ten

@@ -26,7 +26,7 @@ type runReply struct {
 	Source      string         `json:"source,omitempty"`      // name under which output of this kind is indexed, for argument source of ctx_search
 	Indexed     *indexedOutput `json:"indexed,omitempty"`     // what was indexed, for ctx_search
 	IndexReason string         `json:"indexReason,omitempty"` // why it is not indexed
-	Text        string         `json:"text"`                  // the same as the text block
+	said
 }
 
 // anyReply describes a runReply, and the jobReply that is sent in its place for a job that continues in the background.
@@ -60,6 +60,7 @@ func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (to
 	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()
+	w.footer()
 	if record.SessionReplaced {
 		w.b.WriteString("\n\n_(" + run.SessionReplaced + ")_")
 	}
@@ -89,12 +90,15 @@ type replyText struct {
 	reply  *runReply
 	b      strings.Builder
 	also   []string // streams to index without waiting
+	hidden bool     // standard error is not in the text yet
+	code   bool     // the exit code is not in the text, and not 0
+	cut    bool     // a part of the output is in neither the text nor the index
 }
 
 // write writes the text and reports whether the reply is an error.
 func (w *replyText) write() (isError bool) {
 	defer func() {
-		if err := w.x.indexLater(w.ctx, w.ran, w.also...); err != nil {
+		if err := w.x.indexLater(w.ctx, w.ran, w.unshown()...); err != nil {
 			w.reply.IndexReason = tool.Clean(err.Error())
 		}
 	}()
@@ -110,15 +114,18 @@ func (w *replyText) write() (isError bool) {
 		return true
 	case record.Status == job.Timeout:
 		w.stdout()
+		w.hidden = true
 		fmt.Fprintf(&w.b, "\n\n_(timed out after %s — partial output shown above)_", limitMs(record))
 		return false
 	case killed(record) != "":
 		w.b.WriteString(killed(record))
 	case code == 0 && empty:
 		w.b.WriteString("(no output)")
+		w.hidden = true
 		return false
 	case code == 0, code == 1 && w.ran.runtime == "shell" && !empty: // exit code 1 of grep: no match; of diff: files differ
 		w.stdout()
+		w.hidden, w.code = true, code != 0
 		return false
 	default:
 		fmt.Fprintf(&w.b, "Exit code: %d", code)
@@ -141,9 +148,10 @@ func (w *replyText) failed() {
 // stream writes a stream with its name, without its middle if it is long.
 func (w *replyText) stream(name string) {
 	c := w.ran.capture(name)
-	if size(c) > smallOutput {
+	if size(c) > 0 {
 		w.also = append(w.also, name)
 	}
+	w.cut = w.cut || size(c) > rawOutput/2
 	fmt.Fprintf(&w.b, "\n\n%s:\n%s", name, middleOut(c, rawOutput/2))
 }
 
@@ -162,9 +170,10 @@ func (w *replyText) stdout() {
 			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", answer.Kilobytes(n), w.ran.label)
 			return
 		}
-	} else if n > smallOutput {
+	} else if n > 0 {
 		w.also = append(w.also, artifact.Stdout)
 	}
+	w.cut = w.cut || n > rawOutput
 	w.b.WriteString(middleOut(stdout, rawOutput))
 	if w.reply.IndexReason != "" {
 		fmt.Fprintf(&w.b, "\n\n_(the output was not indexed: %s)_", w.reply.IndexReason)

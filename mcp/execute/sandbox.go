@@ -14,22 +14,25 @@ import (
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
-
-	safe "corral/internal/text"
 )
 
-// Sandbox is the tool sandbox_exec: it runs a command in a system of the client session's own. Its texts are those of
-// kilntainers, so that its clients work unchanged.
+// Sandbox is the tool sandbox_exec: it runs a command in a system of the client session's own. Clients compare its texts, which must
+// not change.
 type Sandbox struct {
 	Engine  run.Engine
 	Outputs run.Outputs // captures the output without storing it; nil uses a capture of its own
 	Repos   []string    // ids of the served repositories
-	Repo    string      // repository that commands see; "" is the first that the caller may use
+	Repo    string      // repository of calls that name none; "" is the first that the caller may use
 	// Workspaces are the workspace modes by repository, for the description only. The policy decides what a command may do.
 	Workspaces map[string]job.Workspace
-	Path       string        // path of the repository, for the description; "" if it depends on the caller
-	Secrets    []string      // values redacted from replies
-	Timeout    time.Duration // default timeout of a command; 0 is DefaultSandboxTimeout
+	// Paths are the repositories' paths by id, for directories relative to a repository.
+	Paths map[string]string
+	// Named says that the description may name all repositories and their paths: all callers may use them.
+	Named bool
+	// Learn indexes the stored output of a command whose reply does not have it; nil indexes nothing.
+	Learn   func(ctx context.Context, c tool.Caller, tool, repo, label string, out artifact.Captured)
+	Secrets []string      // values redacted from replies
+	Timeout time.Duration // default timeout of a command; 0 is DefaultSandboxTimeout
 	// OutputLimit is the maximum number of bytes of both streams together; 0 is DefaultSandboxOutput.
 	OutputLimit int64
 	Partial     bool // include partial output in the reply to a command that timed out
@@ -58,57 +61,10 @@ type sandboxArgs struct {
 	Command   string   `arg:"command,max=131071,bytes"`
 	Args      []string `arg:"args,items=4096,max=131071,bytes"`
 	Stdin     string   `arg:"stdin,max=2MiB,bytes"`
-	Directory string   `arg:"working_directory,max=4096" about:"absolute path; default /"`
+	Directory string   `arg:"working_directory,max=4096" also:"cwd,relativeCwd" about:"absolute path; default /"`
 	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds"`
-}
-
-const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Files written anywhere (/, /home, /usr/local, /etc, /tmp) last for the session; variables, the working directory and processes do not.
-
-Give command (for bash) or args (without a shell). The result is JSON: stdout, stderr, exit_code (124: timeout, 128+n: signal n), exec_duration_ms.
-
-There is no network, no root and no apt. Of a command that writes more than 2 MiB nothing is returned: use head, tail or grep. Secrets in output become [REDACTED:...].
-
-%s`
-
-// repoDescription returns the part of the description about the repository: its path, and whether commands change it.
-func (t *Sandbox) repoDescription() string {
-	subject := "The repository"
-	if t.Path != "" && len(t.Path) <= maxPathShown {
-		subject += " is at " + safe.Quote(t.Path) + " and"
-	} else {
-		subject += " of the project is at its own absolute path and"
-	}
-	ids := t.Repos
-	switch {
-	case t.Repo != "":
-		ids = []string{t.Repo}
-	case t.Path != "": // all callers see the first repository
-		ids = ids[:1]
-	}
-	seen := map[job.Workspace]bool{}
-	for _, id := range ids {
-		seen[t.workspace(id)] = true
-	}
-	switch {
-	case len(seen) > 1:
-		return subject + " may be the real directory (direct), read-only, or a copy: ask the operator before you change or delete files in it."
-	case seen[job.Direct]:
-		return subject + " is the real directory, not a copy: what you change or delete in it, .git included, is changed or deleted on the machine at once, and is not undone when the session ends."
-	case seen[job.ReadOnly]:
-		return subject + " is read-only."
-	}
-	return subject + " is a copy-on-write copy: only your later calls of this tool see changes in it, and people review and apply them (corral changes)."
-}
-
-// maxPathShown is the maximum length of a path included in the description, because hosts bound a description's length.
-const maxPathShown = 300
-
-// workspace returns the workspace mode of a repository. The default is the policy's, overlay.
-func (t *Sandbox) workspace(id string) job.Workspace {
-	if w, ok := t.Workspaces[id]; ok {
-		return w
-	}
-	return job.Overlay
+	TimeoutMs *int     `arg:"timeoutMs,hidden,min=1,max=2147483647"`
+	Repo      string   `arg:"repoId,hidden,max=128"`
 }
 
 // Name implements Tool.
@@ -116,9 +72,12 @@ func (t *Sandbox) Name() string { return "sandbox_exec" }
 
 // Definition implements Tool.
 func (t *Sandbox) Definition() tool.Definition {
-	usual := int(t.timeout() / time.Second)
+	usual, found := int(t.timeout()/time.Second), ""
+	if t.Learn != nil {
+		found = foundLater
+	}
 	return tool.Definition{
-		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, t.repoDescription()),
+		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, found, t.repoDescription()),
 		Input: tool.InputSchema(sandboxArgs{}, tool.Unchecked, func(s *tool.Schema) { s.Property("timeout").Default = usual }), Destructive: true,
 	}
 }
@@ -155,9 +114,11 @@ func (a *sandboxArgs) check() error {
 		return invalidSandbox("Cannot provide both 'command' and 'args'. Use 'command' for shell commands or 'args' for direct execution.")
 	case a.Command == "" && len(a.Args) == 0:
 		return invalidSandbox("Must provide either 'command' or 'args'.")
-	case a.Directory != "" && !path.IsAbs(a.Directory):
+	case a.Directory != "" && !path.IsAbs(a.Directory) && a.Repo == "":
 		return invalidSandbox("working_directory must be an absolute path, got: %s", a.Directory)
-	case a.Timeout != nil && *a.Timeout < 1:
+	case a.Timeout != nil && a.TimeoutMs != nil:
+		return invalidSandbox("Cannot provide both 'timeout' (seconds) and 'timeoutMs' (milliseconds).")
+	case a.Timeout != nil && *a.Timeout < 1, a.TimeoutMs != nil && *a.TimeoutMs < 1:
 		return invalidSandbox("timeout must be at least 1 second.")
 	case len(a.Stdin) > maxSandboxStdin:
 		return invalidSandbox("stdin content exceeds the 2 MiB limit (%d bytes). Split into smaller chunks or use a different approach.", len(a.Stdin))
@@ -189,11 +150,14 @@ func invalidSandbox(format string, values ...any) error {
 // exec runs the command in the caller's session.
 func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, error) {
 	caller := tool.CallerOf(ctx)
-	repo, err := caller.Repo(t.Repos, t.Repo, ", and a session needs one")
+	repo, err := t.repo(a, caller)
 	if err != nil {
 		return nil, err
 	}
-	request := t.request(a, repo, caller)
+	request, err := t.request(a, repo, caller)
+	if err != nil {
+		return nil, err
+	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	out := t.begin(request, stop)
@@ -205,30 +169,57 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, erro
 	if ctx.Err() != nil && record.Status == job.Cancelled {
 		return nil, ctx.Err()
 	}
+	if t.Learn != nil && (captured.Over || record.Status == job.Timeout) {
+		t.Learn(ctx, caller, t.Name(), repo, t.Name(), captured)
+	}
 	return t.reply(record, &captured)
 }
 
-func (t *Sandbox) request(a *sandboxArgs, repo string, c tool.Caller) *job.Request {
+// repo returns the repository of a call.
+func (t *Sandbox) repo(a *sandboxArgs, c tool.Caller) (string, error) {
+	if a.Repo == "" {
+		return c.Repo(t.Repos, t.Repo, ", and a session needs one")
+	}
+	return a.Repo, c.MayUse(t.Repos, a.Repo)
+}
+
+// limit returns the requested timeout, 0 if there is none.
+func (a *sandboxArgs) limit() time.Duration {
+	switch {
+	case a.TimeoutMs != nil:
+		return time.Duration(*a.TimeoutMs) * time.Millisecond
+	case a.Timeout != nil:
+		return time.Duration(*a.Timeout) * time.Second
+	}
+	return 0
+}
+
+func (t *Sandbox) request(a *sandboxArgs, repo string, c tool.Caller) (*job.Request, error) {
 	r := &job.Request{
 		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Root: true,
 		Command: a.Args, Stdin: a.Stdin, Dir: "/",
-		Usual: job.Limits{Wall: t.timeout()},
-	}
-	if a.Timeout != nil {
-		r.Limits.Wall = time.Duration(*a.Timeout) * time.Second
+		Limits: job.Limits{Wall: a.limit()}, Usual: job.Limits{Wall: t.timeout()},
 	}
 	if a.Command != "" {
 		r.Command = []string{sandboxShell, "-c", a.Command}
 	}
-	if a.Directory != "" {
+	switch {
+	case path.IsAbs(a.Directory):
 		r.Dir = path.Clean(a.Directory)
+	case a.Directory != "":
+		dir, err := tool.InRepo("", "working_directory", a.Directory)
+		if err != nil {
+			return nil, err
+		}
+		r.Dir = path.Join(t.Paths[repo], dir)
 	}
-	return r
+	return r, nil
 }
 
 func (t *Sandbox) begin(r *job.Request, over func()) *artifact.Output {
 	o := artifact.BeginOptions{
-		Repo: r.Repo, Principal: r.Principal, Secrets: t.Secrets, View: artifact.View{Whole: t.limit(), Over: over},
+		Repo: r.Repo, Runtime: "shell", Principal: r.Principal, Secrets: t.Secrets, Persist: t.Learn != nil,
+		View: artifact.View{Whole: t.limit(), Over: over},
 	}
 	return run.Begin(t.Outputs, o)
 }

@@ -28,7 +28,7 @@ func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, err
 		return nil, &tool.Error{Code: tool.CodeDenied, Message: tool.Clean(strings.Join(r.Decision.Reasons, "; "))}
 	case c.Over:
 		reply.ExitCode = exitOutputLimit
-		reply.Stderr = fmt.Sprintf("[kilntainers: output limit exceeded (%d bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]", t.limit())
+		reply.Stderr = fmt.Sprintf("[ output limit exceeded (%d bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]", t.limit())
 		return reply, nil
 	case r.Status == job.Timeout:
 		t.timedOut(reply, r, c)
@@ -46,7 +46,7 @@ func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, err
 
 func (t *Sandbox) timedOut(reply *sandboxReply, r *job.Record, c *artifact.Captured) {
 	seconds := strconv.FormatFloat(r.Decision.Spec.Limits.Wall.Seconds(), 'f', -1, 64)
-	reply.ExitCode, reply.Stderr = exitTimedOut, "[kilntainers: command timed out after "+seconds+"s]"
+	reply.ExitCode, reply.Stderr = exitTimedOut, "[command timed out after "+seconds+"s]"
 	if t.Partial {
 		reply.Stdout = tool.UTF8(c.Stdout.Whole)
 		reply.Stderr = appendLine(tool.UTF8(c.Stderr.Whole), reply.Stderr)

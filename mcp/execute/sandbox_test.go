@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,11 +16,13 @@ import (
 	"corral/job"
 	"corral/mcp/server"
 	"corral/mcp/tool"
+	"corral/store/artifact"
 )
 
 func sandboxTool(f *mcptest.FakeRunner) *Sandbox {
 	return &Sandbox{
 		Engine: &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f}, Repos: []string{"app", "other"},
+		Paths: map[string]string{"app": "/srv/app", "other": "/srv/other"},
 	}
 }
 
@@ -114,6 +117,11 @@ func TestSandboxRequest(t *testing.T) {
 		{`{"args":["cat"],"stdin":"x"}`, job.Request{Command: []string{"cat"}, Dir: "/", Stdin: "x"}},
 		{`{"args":["cat"],"stdin":"` + whole + `"}`, job.Request{Command: []string{"cat"}, Dir: "/", Stdin: whole}},
 		{`{"args":["ls"],"timeout":1}`, job.Request{Command: []string{"ls"}, Dir: "/", Limits: job.Limits{Wall: time.Second}}},
+		{`{"args":["ls"],"timeoutMs":1500}`, job.Request{Command: []string{"ls"}, Dir: "/", Limits: job.Limits{Wall: 1500 * time.Millisecond}}},
+		{`{"args":["ls"],"cwd":"/tmp"}`, job.Request{Command: []string{"ls"}, Dir: "/tmp"}},
+		{`{"args":["ls"],"repoId":"other"}`, job.Request{Command: []string{"ls"}, Dir: "/", Repo: "other"}},
+		{`{"args":["ls"],"repoId":"other","working_directory":"sub/"}`, job.Request{Command: []string{"ls"}, Dir: "/srv/other/sub", Repo: "other"}},
+		{`{"args":["ls"],"repoId":"other","working_directory":"."}`, job.Request{Command: []string{"ls"}, Dir: "/srv/other", Repo: "other"}},
 		{`{"args":["ls"],"timeout":1e300}`, job.Request{Command: []string{"ls"}, Dir: "/", Limits: job.Limits{Wall: (1<<31 - 1) * time.Second}}},
 	} {
 		f := mcptest.NewFakeRunner()
@@ -122,7 +130,8 @@ func TestSandboxRequest(t *testing.T) {
 			continue
 		}
 		want := tt.want
-		want.Tool, want.Principal, want.Session, want.Repo, want.Root, want.Usual = "sandbox_exec", "user:ada", "s1", "app", true, usual
+		want.Tool, want.Principal, want.Session, want.Root, want.Usual = "sandbox_exec", "user:ada", "s1", true, usual
+		want.Repo = cmp.Or(want.Repo, "app")
 		f.Request.ID = ""
 		if !reflect.DeepEqual(*f.Request, want) {
 			t.Errorf("%.100s: %+v", tt.arguments, *f.Request)
@@ -142,8 +151,8 @@ func TestSandboxReplies(t *testing.T) {
 		return string(strictjson.Encode(sandboxReply{stdout, stderr, code, 12}))
 	}
 	const (
-		late = "[kilntainers: command timed out after 1s]"
-		much = "[kilntainers: output limit exceeded (2097152 bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]"
+		late = "[command timed out after 1s]"
+		much = "[ output limit exceeded (2097152 bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]"
 	)
 	exact := strings.Repeat("x", 2<<20-3)
 	for _, tt := range []struct {
@@ -271,5 +280,73 @@ func TestSandboxSchema(t *testing.T) {
 	}
 	if !strings.Contains(string(d.Input), `"default":120`) {
 		t.Errorf("%s", d.Input)
+	}
+}
+
+// TestSandboxRepositories: a call reaches each repository of its caller, no other one, and no path above it.
+func TestSandboxRepositories(t *testing.T) {
+	for _, tt := range []struct{ arguments, want string }{
+		{`{"command":"x","repoId":"nope"}`, "Repository nope not found"},
+		{`{"command":"x","repoId":"other","working_directory":"../app"}`, `working_directory: "../app" is outside the repository`},
+		{`{"command":"x","working_directory":"sub"}`, "working_directory must be an absolute path, got: sub"},
+		{`{"command":"x","repository":"other"}`, `unknown argument "repository"`},
+		{`{"command":"x","timeout":1,"timeoutMs":1000}`, "Cannot provide both 'timeout' (seconds) and 'timeoutMs' (milliseconds)."},
+		{`{"command":"x","timeoutMs":0}`, "timeout must be at least 1 second."},
+	} {
+		f := mcptest.NewFakeRunner()
+		if text, isError := execSandbox(t, sandboxTool(f), tt.arguments); !isError || !strings.HasPrefix(text, tt.want) || f.Request != nil {
+			t.Errorf("%s: %q", tt.arguments, text)
+		}
+	}
+	s := sandboxTool(mcptest.NewFakeRunner())
+	s.Named = true
+	if d := s.Definition(); !strings.Contains(d.Description, "repoId chooses one of the repositories app at /srv/app (default), other at /srv/other; it is a copy-on-write copy") {
+		t.Errorf("two: %q", d.Description)
+	}
+	s.Repo = "other"
+	if d := s.Definition(); !strings.Contains(d.Description, "app at /srv/app, other at /srv/other (default); it") {
+		t.Errorf("a default: %q", d.Description)
+	}
+	s.Repos = []string{"other"}
+	if d := s.Definition(); !strings.Contains(d.Description, "The repository is at /srv/other and is a copy-on-write copy") {
+		t.Errorf("one: %q", d.Description)
+	}
+	s.Named = false
+	if d := s.Definition(); strings.Contains(d.Description, "/srv") {
+		t.Errorf("several callers: %q", d.Description)
+	}
+}
+
+// TestSandboxLearns: output that a reply does not have, because of a timeout or the output limit, is stored and indexed.
+func TestSandboxLearns(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		stage  func(f *mcptest.FakeRunner, s *Sandbox)
+		learns bool
+	}{
+		{"timeout", func(f *mcptest.FakeRunner, _ *Sandbox) {
+			f.Result = job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}
+		}, true},
+		{"too much", func(_ *mcptest.FakeRunner, s *Sandbox) { s.OutputLimit = 4 }, true},
+		{"success", func(*mcptest.FakeRunner, *Sandbox) {}, false},
+	} {
+		f := mcptest.NewFakeRunner()
+		s := sandboxTool(f)
+		f.Stdout = "written before"
+		tt.stage(f, s)
+		store := mcptest.Store(t)
+		var learned string
+		s.Outputs = store
+		s.Learn = func(ctx context.Context, c tool.Caller, name, repo, label string, out artifact.Captured) {
+			var b strings.Builder
+			if err := store.Stream(ctx, artifact.Reader{Principal: c.Principal}, out.Handle, artifact.Stdout, &b); err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			learned = b.String()
+		}
+		_, _ = execSandbox(t, s, `{"command":"x"}`)
+		if want := map[bool]string{true: f.Stdout}[tt.learns]; learned != want {
+			t.Errorf("%s: %q", tt.name, learned)
+		}
 	}
 }

@@ -176,8 +176,7 @@ func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string
 		return stdout, nil
 	}
 	details := f.Details()
-	// If the interpreter died, an unpredictable part of the output is missing.
-	if stdout != "" && !f.Died && (f.Code == starlark.CodeEval || f.Code == starlark.CodeOutput) {
+	if stdout != "" && f.Code != starlark.CodeInternal {
 		details["stdout"] = stdout
 	}
 	return "", &tool.Error{Code: f.Code, Message: f.Message, Details: details}

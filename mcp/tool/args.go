@@ -27,7 +27,8 @@ const (
 	// that the argument is absent, and a string is accepted for a number, a boolean or a list of one: "400", "true", "a query".
 	Lenient
 	// Unchecked rejects unknown keys, but checks no bounds: the tool does, in words of its own. null means that the argument
-	// is absent. A number that is out of range becomes the maximum, or the minimum less one.
+	// is absent. A number that is out of range becomes the maximum, or the minimum less one. Its schemas do not say that there are
+	// no other keys, as those of Tolerant.
 	Unchecked
 	// Tolerant rejects unknown keys, but accepts values as Lenient does. Its schemas do not say that there are no other keys,
 	// so that hosts let through the names that a tool accepts without publishing them, see the option hidden.

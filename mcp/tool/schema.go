@@ -82,7 +82,7 @@ func InputSchema(v any, mode Mode, adjust func(*Schema)) json.RawMessage {
 
 func objectSchema(t reflect.Type, list []argument, mode Mode) *Schema {
 	s := &Schema{Type: "object"}
-	if mode != Lenient && mode != Tolerant {
+	if mode == Strict {
 		s.Additional = new(bool)
 	}
 	for n := range list {

@@ -113,7 +113,7 @@ func TestSignaled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		_, err = io.ReadFull(out, make([]byte, chunk)) // the script is running
+		_, err = io.ReadFull(out, make([]byte, 40_000)) // the script is running
 		if err := errors.Join(err, cmd.Process.Signal(s)); err != nil {
 			t.Error(err)
 		}

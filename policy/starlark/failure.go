@@ -38,8 +38,7 @@ type Failure struct {
 	Message   string // one line, for the author of the script
 	Position  string // position in the script, for example "script.star:3:5"; "" if unknown
 	Backtrace string // calls that led to the failure, outermost first; "" if no code was running
-	// Died reports that the program ended before it could write the failure. Its buffered output is lost, so the length
-	// of the output may vary.
+	// Died reports that the program ended before it could write the failure. What it had emitted was written before.
 	Died bool
 }
 

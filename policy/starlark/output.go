@@ -6,15 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// chunk is the number of bytes of output that are written at once.
-const chunk = 32 << 10
-
-// An outlet buffers what a script emits. One goroutine writes to it. Another one closes it, and must not wait for a
-// reader that does not read.
+// An outlet writes what a script emits, at once: the kernel can end the program at any time, for its memory, and what was emitted before
+// is not lost then. One goroutine writes to it. Another one closes it, and must not wait for a reader that does not read.
 type outlet struct {
 	w    io.Writer
-	turn chan struct{} // holds one token, which is needed to use buf and w
-	buf  []byte
+	turn chan struct{} // holds one token, which is needed to use w
+	err  error         // of the first write that failed
 }
 
 func newOutlet(w io.Writer) *outlet {
@@ -27,36 +24,28 @@ func newOutlet(w io.Writer) *outlet {
 func (o *outlet) Write(p []byte) (int, error) {
 	<-o.turn
 	defer func() { o.turn <- struct{}{} }()
-	o.buf = append(o.buf, p...)
-	if len(o.buf) < chunk {
-		return len(p), nil
+	if len(p) == 0 {
+		return 0, o.err
 	}
-	return len(p), o.flush()
+	n, err := o.w.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
-// Flush writes the buffer.
-func (o *outlet) Flush() error {
+// Failed returns the error of the first write that failed, nil if none did.
+func (o *outlet) Failed() error {
 	<-o.turn
 	defer func() { o.turn <- struct{}{} }()
-	return o.flush()
+	return o.err
 }
 
-// flush writes the buffer. The caller holds the token.
-func (o *outlet) flush() error {
-	if len(o.buf) == 0 {
-		return nil
-	}
-	_, err := o.w.Write(o.buf)
-	o.buf = o.buf[:0]
-	return err
-}
-
-// Close writes the buffer, unless that takes longer than timeout. Nothing is written after it returns.
+// Close waits for a write in progress, unless that takes longer than timeout. Nothing is written after it returns.
 func (o *outlet) Close(timeout time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		<-o.turn // never returned
-		_ = o.flush()
 		close(done)
 	}()
 	select {

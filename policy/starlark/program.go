@@ -75,7 +75,7 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, exit func(int
 	r.watch()
 	f := Exec(context.Background(), source, stdin, r.out, b)
 	// Before end, so that the timeout also covers a reader that does not read.
-	if err := r.out.Flush(); err != nil && f == nil {
+	if err := r.out.Failed(); err != nil && f == nil {
 		f = &Failure{Code: CodeEval, Message: "emit: the output cannot be written"}
 	}
 	r.end(f)

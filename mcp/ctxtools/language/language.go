@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"corral/job"
 )
 
 // A language is one that the ctx tools accept code in.
@@ -39,6 +41,24 @@ func (Name) Choices() []string {
 		names = append(names, l.Name)
 	}
 	return names
+}
+
+// Named implements tool.Named: it knows the words that job.RuntimeNamed does.
+func (Name) Named(name string) string {
+	runtime := job.RuntimeNamed(name)
+	if n := slices.IndexFunc(languages, func(l language) bool { return l.Runtime == runtime }); n >= 0 {
+		return languages[n].Name
+	}
+	return name
+}
+
+// Hint implements tool.Named.
+func (Name) Hint(name string) string {
+	command, _ := job.ProgramNamed(name)
+	if command == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q is a program: use language \"shell\" with code %q", name, command)
 }
 
 // Of returns the language with this name, which must exist.

@@ -1,0 +1,65 @@
+package ctxtools
+
+import (
+	"fmt"
+	"strings"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/store/artifact"
+)
+
+// maxFooter is the maximum number of bytes of standard error that a footer shows.
+const maxFooter = 4 << 10
+
+// footer ends the text with what it does not say yet: standard error, how the run ended, and what the caller has to know. The reply
+// to a run that wrote nothing there, succeeded and changed nothing has none.
+func (w *replyText) footer() {
+	text := w.b.String()
+	if c := &w.ran.out.Stderr; w.hidden && size(c) > 0 {
+		w.cut = w.cut || size(c) > maxFooter
+		text = line(text) + "[stderr] " + strings.TrimSuffix(middleOut(c, maxFooter), "\n")
+	}
+	parts := w.notes()
+	if exit := w.ran.record.Result.ExitCode; w.code || len(parts) > 0 && exit == 0 && w.reply.ExitCode != nil {
+		parts = append([]string{fmt.Sprintf("exit %d", exit), run.Duration(w.ran.record.Result.Usage.Wall)}, parts...)
+	}
+	w.b.Reset()
+	w.b.WriteString(run.WithFooter(text, parts))
+}
+
+// notes returns what a caller has to know about a run beyond its output and its end.
+func (w *replyText) notes() []string {
+	r := w.ran.record
+	parts := run.Changed(r, w.x.root().seen.News(w.ran.caller, w.ran.repo, r.Changes))
+	if wall := r.Decision.Spec.Limits.Wall; w.ran.timeout > wall && wall > 0 {
+		parts = append(parts, fmt.Sprintf("timeout cut to %dms, the maximum", wall.Milliseconds()))
+	}
+	if r.Result.Limit == job.LimitPIDs {
+		parts = append(parts, "pids limit reached: it could not start more processes")
+	}
+	out := &w.ran.out
+	if out.Stdout.Truncated || out.Stderr.Truncated {
+		parts = append(parts, "output limit reached: the rest is not stored")
+	}
+	if w.cut && out.Handle != "" {
+		parts = append(parts, "all of it: runtime_query_output, artifactHandle "+out.Handle)
+	}
+	return parts
+}
+
+// line returns s with a newline at its end, unless it is empty.
+func line(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+// unshown returns the streams that are indexed although the text does not need it: what a search finds later.
+func (w *replyText) unshown() []string {
+	if w.hidden && size(&w.ran.out.Stderr) > 0 {
+		return append(w.also, artifact.Stderr)
+	}
+	return w.also
+}

@@ -1,0 +1,68 @@
+package run
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"corral/job"
+	"corral/mcp/tool"
+
+	safe "corral/internal/text"
+)
+
+// WithFooter returns the text of a reply and its footer, on a line of its own.
+func WithFooter(s string, parts []string) string {
+	if len(parts) == 0 {
+		return s
+	}
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	return s + Footer(parts)
+}
+
+// Footer returns the last line of a reply, such as "[exit 1, 5 ms]"; "" without parts.
+func Footer(parts []string) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	return "[" + safe.Lines(strings.Join(parts, ", ")) + "]"
+}
+
+// Duration returns d as "5 ms", "2.1 s" or "3 min".
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
+
+// maxSensitive is the maximum number of sensitive paths that a footer names.
+const maxSensitive = 5
+
+// Changed returns what a footer says about files: how many of the session's overlay differ from the repository, unless news is false,
+// and which sensitive ones the job changed.
+func Changed(r *job.Record, news bool) []string {
+	var parts []string
+	if c := r.Changes; c != nil && news {
+		n, word := len(c.Entries)+c.More, "files"
+		if n == 1 {
+			word = "file"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s changed, not applied", n, word))
+	} else if c == nil && r.ChangesReason != "" {
+		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))
+	}
+	shown := r.Result.Sensitive[:min(len(r.Result.Sensitive), maxSensitive)]
+	for _, p := range shown {
+		parts = append(parts, "sensitive path changed: "+safe.Quote(p))
+	}
+	if n := len(r.Result.Sensitive) - len(shown) + r.Result.SensitiveMore; n > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", n))
+	}
+	return parts
+}
