@@ -5,7 +5,8 @@
 // The changes are the difference between two trees: the overlay as jobs see it, and the repository. A file with the
 // content and permissions of the repository's is not a change, however often it was written. Times, owners, set-id
 // bits, extended attributes and access control lists are not compared and not copied, except that applied files keep
-// the layer's modification time.
+// the layer's modification time. A file that replaces one of the repository gets that one's group and access control list. If
+// these cannot be kept, the file's group gets at most the permissions of all others.
 //
 // Both trees are hostile and may change at any time:
 //

@@ -57,7 +57,7 @@ func (a *applier) fill(c *change, tmp *temp, src int, st *unix.Stat_t) error {
 	if after.Ctim != st.Ctim || after.Size != st.Size {
 		return a.refuse(c.path, stream.Moving)
 	}
-	return errors.Join(unix.Fchmod(tmp.fd, st.Mode&permissions), tmp.setTime(st.Mtim))
+	return errors.Join(access(c, tmp.fd, st.Mode&permissions), tmp.setTime(st.Mtim))
 }
 
 // symlink copies a link of the layer to the repository, with any target.
