@@ -186,7 +186,7 @@ func (m *meta) read(raw json.RawMessage) *jsonrpc.Error {
 		case "corral/session":
 			m.session = jsonrpc.String(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
-				return jsonrpc.Errorf(jsonrpc.CodeParams, "_meta corral/workspace/session must be a string of 1 to %d bytes", maxLabel)
+				return jsonrpc.Errorf(jsonrpc.CodeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)
 			}
 		case "traceparent":
 			m.trace = jsonrpc.String(e.Value)
