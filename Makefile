@@ -156,6 +156,9 @@ install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $
 	install -m 0644 bin/share/completions/corral.bash '$(SHAREDIR)/bash-completion/completions/corral'
 	install -m 0644 bin/share/completions/_corral '$(SHAREDIR)/zsh/site-functions/_corral'
 	install -m 0644 bin/share/completions/corral.fish '$(SHAREDIR)/fish/vendor_completions.d/corral.fish'
+	install -d -m 0755 '$(SHAREDIR)/corral/ci/github'
+	install -m 0755 scripts/ci/buildkite-command '$(SHAREDIR)/corral/ci/'
+	install -m 0644 scripts/ci/github/action.yml '$(SHAREDIR)/corral/ci/github/'
 	install -m 0644 scripts/package/files/sysusers.conf '$(SYSUSERSDIR)/corral.conf'
 	install -m 0644 scripts/package/files/tmpfiles.conf '$(TMPFILESDIR)/corral.conf'
 	@for unit in $(UNITS); do \
@@ -170,7 +173,10 @@ uninstall: ## what install has put there
 	rm -f '$(SYSUSERSDIR)/corral.conf' '$(TMPFILESDIR)/corral.conf'
 	rm -f '$(SHAREDIR)/man/man1/corral.1' '$(SHAREDIR)'/man/man1/corral-*.1 '$(SHAREDIR)/man/man8/corrald.8' \
 		'$(SHAREDIR)/bash-completion/completions/corral' '$(SHAREDIR)/zsh/site-functions/_corral' \
-		'$(SHAREDIR)/fish/vendor_completions.d/corral.fish'
+		'$(SHAREDIR)/fish/vendor_completions.d/corral.fish' '$(SHAREDIR)/corral/ci/buildkite-command' \
+		'$(SHAREDIR)/corral/ci/github/action.yml'
+	for dir in '$(SHAREDIR)'/corral/ci/github '$(SHAREDIR)'/corral/ci '$(SHAREDIR)'/corral; do \
+		[ ! -d "$$dir" ] || rmdir --ignore-fail-on-non-empty "$$dir"; done
 	[ ! -d '$(LIBDIR)' ] || rmdir --ignore-fail-on-non-empty '$(LIBDIR)'
 	@[ -n '$(DESTDIR)' ] || echo 'left: /etc/corral, /var/lib/corral with the audit log, group corral, and what users have in ~/.config/corral and ~/.local/state/corral'
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
+	"corral/front/cli/ci"
 	"corral/front/cli/edit"
 	"corral/front/commands"
 	"corral/front/privilege"
@@ -41,6 +42,7 @@ Usage:
   corral rootfs import|list|remove  root file systems for sessions
   corral token create|rotate|revoke tokens of clients of corral serve
   corral audit tail|show|verify     audit log
+  corral ci gitlab ...              jobs of GitLab pipelines
   corral completion bash|zsh|fish   completion of the command line
   corral version                    print the version
 
@@ -60,6 +62,7 @@ func typed() map[string]cli.Command {
 func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
 		edit.Editor: edit.Command, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
+		ci.Relay: ci.RelayCommand,
 	}
 }
 

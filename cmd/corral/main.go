@@ -104,8 +104,8 @@ func errorCode(err error) int {
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "ps", "kill", "reload", "drain", "session", "version", "help",
-	"audit", "changes", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "output", "policy", "repo", "rootfs",
-	"serve", "token",
+	"audit", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "output", "policy", "repo",
+	"rootfs", "serve", "token",
 }
 
 // frontSlack is the timer slack of corral-front in nanoseconds: how late its timers may fire (prctl(2),

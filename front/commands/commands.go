@@ -5,6 +5,7 @@ import (
 	"corral/front/cli"
 	"corral/front/cli/audit"
 	"corral/front/cli/changes"
+	"corral/front/cli/ci"
 	"corral/front/cli/config"
 	"corral/front/cli/doctor"
 	"corral/front/cli/index"
@@ -31,6 +32,7 @@ func Table() []Row {
 	return []Row{
 		{"audit", audit.Help, audit.Command},
 		{"changes", changes.Help, changes.Command},
+		{"ci", ci.Help, ci.Command},
 		{"completion", completionHelp, completion},
 		{"config", config.Help, config.Command},
 		{"doctor", doctor.Help, doctor.Command},

@@ -56,7 +56,7 @@ var placeholders = map[string]Kind{
 	"PROGRAM": CommandLine,
 	"MODE":    Fixed, "WHAT": Fixed, "WORD": Fixed, "LEVEL": Fixed, "PROFILE": Fixed,
 	"ID": Free, "ID,...": Free, "NAME": Free, "NAME,...": Free, "NAME=VALUE": Free, "HANDLE": Free, "SIZE": Free, "TIME": Free, "N": Free,
-	"USER": Free, "ADDRESS": Free, "HOST:PORT": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
+	"USER": Free, "URL": Free, "ADDRESS": Free, "HOST:PORT": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
 	"JOB|SEQ": Free,
 	// Examples in place of a name.
 	"30s": Free, "30m": Free, "1GiB": Free, "1.5": Free, "256": Free,
@@ -70,6 +70,7 @@ var words = map[string][]string{
 	"session --workspace":     {"direct", "readonly", "overlay"},
 	"session --profile":       {"default", "strict"},
 	"repo --profile":          {"default", "strict"},
+	"ci --profile":            {"default", "strict"},
 	"mcp --tool-names":        {"plain", "dotted"},
 	"mcp --log-level":         {"debug", "info", "warn", "error"},
 	"serve --tool-names":      {"plain", "dotted"},

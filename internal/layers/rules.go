@@ -369,6 +369,10 @@ var bounds = []bound{
 		reason: "a command for operators serves no clients",
 	},
 	{
+		from: "front/cli/ci", never: []string{"front/settings", "mcp/...", "store/...", "workspace/..."},
+		reason: "it runs what a CI system describes, by the supervisor alone",
+	},
+	{
 		from: "front/cli/edit", never: []string{"front/settings", "mcp/...", "store/...", "workspace/...", "net/http"},
 		reason: "it writes as root what a helper process parsed",
 	},

@@ -27,6 +27,7 @@ Usage:
   corral config check|show|init|token        the configuration
   corral rootfs import|list|remove           root file systems for sessions
   corral token create|rotate|revoke|list     tokens of clients of corral serve
+  corral ci gitlab ...                       run the jobs of GitLab pipelines in jails
   corral doctor                              check what this host can enforce
   corral version                             print the version
   corral completion bash|zsh|fish            print a script that completes the command line

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/directory"
 )
 
 // An Identity is the user and group of a process.
@@ -43,8 +45,23 @@ func (i Identity) root() bool { return i.UID <= 0 || i.GID <= 0 }
 
 // Become permanently switches the whole process to i, without supplementary groups or capabilities; programs that it
 // executes cannot gain any. The process must be root.
-func (i Identity) Become() error {
-	if err := syscall.Setgroups(nil); err != nil {
+func (i Identity) Become() error { return i.become(nil) }
+
+// BecomeAccount is Become for an account, whose supplementary groups the process keeps. The account must not be root.
+func BecomeAccount(a directory.Account) error {
+	groups := make([]int, len(a.Groups))
+	for i, g := range a.Groups {
+		groups[i] = int(g)
+	}
+	i := Identity{int(a.UID), int(a.GID)}
+	if i.root() {
+		return fmt.Errorf("user %d, group %d to switch to from root: must not be root", i.UID, i.GID)
+	}
+	return i.become(groups)
+}
+
+func (i Identity) become(groups []int) error {
+	if err := syscall.Setgroups(groups); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}
 	if err := syscall.Setresgid(i.GID, i.GID, i.GID); err != nil {

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"corral/internal/test/sandboxtest"
+)
+
+// hooked returns a place whose PATH has a corral that uses the test's supervisor.
+func hooked(t *testing.T) (p *place, path string) {
+	t.Helper()
+	sandboxtest.RequireJails(t, sandboxtest.Program("bash"))
+	p = newPlace(t)
+	d := daemon(t)
+	bin := filepath.Join(p.dir, "bin")
+	wrapper := fmt.Sprintf("#!/bin/sh\ncommand=$1\nshift\nexec %s/corral-program \"$command\" --supervisor %s \"$@\"\n", bin, d.Socket)
+	if err := errors.Join(
+		os.Mkdir(bin, 0o755), sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral"), filepath.Join(bin, "corral-program")),
+		os.WriteFile(filepath.Join(bin, "corral"), []byte(wrapper), 0o755), //nolint:gosec // a program
+	); err != nil {
+		t.Fatal(err)
+	}
+	p.file(t, "README", "the checkout\n", 0o644)
+	return p, bin + ":/usr/local/bin:/usr/bin:/bin"
+}
+
+// as runs a command as the place's user, and returns its exit code and all output.
+func (p *place) as(t *testing.T, env []string, name string, args ...string) (code int, out string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env, cmd.Dir = env, p.repo
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitCode(), string(b)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return 0, string(b)
+}
+
+// attempts are scripts of a pipeline, with the exit code and the output.
+var attempts = []struct {
+	script string
+	code   int
+	out    string
+}{
+	{"cat README; echo $CI; exit 3", 3, "the checkout\ntrue\n"},
+	{"false | true; echo not reached", 1, ""},
+	{"echo ${SECRET_TOKEN:-none} ${GITHUB_TOKEN:-none} ${BUILDKITE_AGENT_ACCESS_TOKEN:-none}", 0, "none none none\n"},
+	{"ls /root /home/* 2>/dev/null || echo hidden", 0, "hidden\n"},
+	{"timeout 5 bash -c '</dev/tcp/192.0.2.1/80' 2>/dev/null || echo no network", 0, "no network\n"},
+	{"test $(ulimit -n) -eq 300 && echo limited", 0, "limited\n"},
+}
+
+// TestBuildkiteHook runs the command hook with the variables that the agent sets.
+func TestBuildkiteHook(t *testing.T) {
+	p, path := hooked(t)
+	hook := filepath.Join(p.dir, "command")
+	text, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "scripts", "ci", "buildkite-command"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The operator's file, at a path of the test.
+	own := strings.Replace(string(text), "/etc/buildkite-agent/corral.env", filepath.Join(p.dir, "corral.env"), 2)
+	if err := errors.Join(
+		os.WriteFile(hook, []byte(own), 0o755), //nolint:gosec // a program
+		os.WriteFile(filepath.Join(p.dir, "corral.env"), []byte("CORRAL_ARGS='--nofile 300'\nCORRAL_ENV=WANTED\n"), 0o644),
+	); err != nil {
+		t.Fatal(err)
+	}
+	env := append([]string{
+		"PATH=" + path, "BUILDKITE_BUILD_CHECKOUT_PATH=" + p.repo, "CI=true", "BUILDKITE_AGENT_ACCESS_TOKEN=hunter2", "WANTED=yes",
+		"CORRAL_ARGS=--nofile 5000", "CORRAL_ENV=SECRET_TOKEN", // a pipeline's
+	}, secrets...)
+	for _, a := range attempts {
+		if code, out := p.as(t, append(env, "BUILDKITE_COMMAND="+a.script), hook); code != a.code || out != a.out {
+			t.Errorf("%s: %d, %q; want %d, %q", a.script, code, out, a.code, a.out)
+		}
+	}
+	if _, out := p.as(t, append(env, "BUILDKITE_COMMAND=echo $WANTED"), hook); out != "yes\n" {
+		t.Errorf("a variable that the operator names: %q", out)
+	}
+}
+
+// actionStep returns the script of the composite action's one step.
+func actionStep(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "scripts", "ci", "github", "action.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, script, ok := strings.Cut(string(text), "      run: |\n")
+	if !ok || strings.Contains(script, "${{") || strings.Count(head, "- shell:") != 1 {
+		t.Fatalf("the action has another form:\n%s", text)
+	}
+	return strings.ReplaceAll(script, "\n        ", "\n")
+}
+
+// TestGitHubAction runs the step of the composite action as GitHub's runner does: bash, with the inputs as variables.
+func TestGitHubAction(t *testing.T) {
+	p, path := hooked(t)
+	env := append([]string{
+		"PATH=" + path, "CORRAL_OPTIONS=--nofile 300", "CORRAL_ENV=WANTED", "CORRAL_DIR=" + p.repo,
+		"CI=true", "WANTED=yes", "GITHUB_TOKEN=hunter2",
+	}, secrets...)
+	for _, a := range attempts {
+		code, out := p.as(t, append(env, "CORRAL_RUN="+a.script), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", actionStep(t))
+		if code != a.code || out != a.out {
+			t.Errorf("%s: %d, %q; want %d, %q", a.script, code, out, a.code, a.out)
+		}
+	}
+}
+
+// TestActionByAct runs a workflow with the action by act (https://github.com/nektos/act), where CORRAL_ACT names it. The
+// workflow has a hostile step, which fails.
+func TestActionByAct(t *testing.T) {
+	act := os.Getenv("CORRAL_ACT")
+	if act == "" {
+		t.Skip("act is not here: CORRAL_ACT names it")
+	}
+	p, path := hooked(t)
+	action, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "scripts", "ci", "github", "action.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.file(t, "jail/action.yml", string(action), 0o644)
+	const workflow = "on: push\njobs:\n  test:\n    runs-on: self-hosted\n    steps:\n%s"
+	step := func(script string) string {
+		return fmt.Sprintf("      - uses: ./jail\n        with: {run: '%s', options: --nofile 300, working-directory: %s}\n", script, p.repo)
+	}
+	home := filepath.Join(p.dir, "home")
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chown(home, p.uid, p.uid)); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(p.dir, "act")
+	if err := sandboxtest.CopyProgram(act, program); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + path, "HOME=" + home, "XDG_CACHE_HOME=" + home}
+	if code, out := p.as(t, env, "git", "init", "-q", "."); code != 0 {
+		t.Fatal(out)
+	}
+	for _, tt := range []struct {
+		steps string
+		code  int
+		says  string
+	}{
+		{step("cat README; ulimit -n"), 0, "the checkout"},
+		{step("cat README") + step("cat /root/.ssh/id_rsa || exit 9"), 1, "exitcode '9'"},
+	} {
+		p.file(t, ".github/workflows/w.yml", fmt.Sprintf(workflow, tt.steps), 0o644)
+		code, out := p.as(t, env, program, "push", "-P", "self-hosted=-self-hosted", "--action-offline-mode")
+		if code != tt.code || !strings.Contains(out, tt.says) {
+			t.Errorf("%s: %d, %s", tt.steps, code, out)
+		}
+	}
+}

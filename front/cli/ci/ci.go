@@ -1,0 +1,155 @@
+// Package ci is the command `corral ci`: it is what a CI system's runner calls to have jobs of its pipelines run in jails.
+package ci
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/internal/directory"
+	"corral/job"
+)
+
+// Help is the help text of the command.
+const Help = `corral ci runs the jobs of a CI system in jails. GitLab's runner calls it as its custom executor.
+
+Usage:
+  corral ci gitlab config [OPTIONS]               name the directories of a job
+  corral ci gitlab prepare [OPTIONS]              make them, and open a session
+  corral ci gitlab run [OPTIONS] SCRIPT STAGE     run one stage of the job in the session
+  corral ci gitlab cleanup [OPTIONS]              end the session, and remove the directories
+
+All four take the same options, and need the same ones:
+
+  --dir DIR             where jobs have their directories (default: corral-ci in the home directory of the user)
+  --account USER        for a runner that is root: the user that owns what jobs write
+  --server URL          the GitLab server, such as https://gitlab.example.com (default: that of the job's repository)
+  --offline             no stage reaches the server: no sources, artifacts or submodules are transferred
+  --layer SIZE          size of the layer with the home directory and /tmp of the job (default 1GiB)
+  --cache SIZE          maximum size of the caches of a project (default 2GiB)
+  --profile PROFILE     system call profile: default or strict
+  --supervisor SOCKET   use the supervisor on this socket
+  --timeout 30s         maximum time of one stage
+  --memory 1GiB         memory of all processes of a stage
+  --cpus 1.5            CPUs of a stage
+  --pids 256            processes and threads of a stage
+  --disk SIZE           bytes that a stage may add to the job's directory
+  --inodes N            files that a stage may add to it
+  --file-size SIZE      size of the largest file
+  --nofile N            open files of one process
+  --tmp SIZE            size of each private directory
+
+Stages of a job share the build directory, the home directory and /tmp. No process outlives its stage. Stages that transfer
+sources and artifacts reach the GitLab server and nothing else; scripts of the pipeline reach no network.
+
+Example, in config.toml of the runner:
+  [runners.custom]
+    config_exec = "/usr/bin/corral"
+    config_args = ["ci", "gitlab", "config", "--memory", "4GiB"]
+    prepare_exec = "/usr/bin/corral"
+    prepare_args = ["ci", "gitlab", "prepare", "--memory", "4GiB"]
+    run_exec = "/usr/bin/corral"
+    run_args = ["ci", "gitlab", "run", "--memory", "4GiB"]
+    cleanup_exec = "/usr/bin/corral"
+    cleanup_args = ["ci", "gitlab", "cleanup", "--memory", "4GiB"]
+`
+
+// options is the command line.
+type options struct {
+	dir, account, server, supervisor, profile string
+	offline                                   bool
+	cache, layer                              int64 // bytes
+	limits                                    job.Limits
+}
+
+// Defaults in bytes.
+const (
+	defaultCache = 2 << 30
+	defaultLayer = 1 << 30
+)
+
+// verbs are the calls of GitLab's custom executor, with the number of arguments that follow the options.
+var verbs = map[string]struct {
+	args int
+	call func(o *options, g *gitlab, args []string) error
+}{
+	"config": {0, (*options).config}, "prepare": {0, (*options).prepare},
+	"run": {2, (*options).run}, "cleanup": {0, (*options).cleanup},
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	o := options{cache: defaultCache, layer: defaultLayer}
+	words, ended, code, err := cli.ParseMixed(o.flags(), args, Help)
+	if ended {
+		return code, err
+	}
+	if err = o.check(words); err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	g, err := enter(&o, words)
+	if err == nil {
+		defer g.close()
+		err = verbs[words[1]].call(&o, g, words[2:])
+	}
+	return exitCode(err), silent(err)
+}
+
+func (o *options) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("ci", flag.ContinueOnError)
+	for name, to := range map[string]*string{
+		"dir": &o.dir, "account": &o.account, "server": &o.server, "supervisor": &o.supervisor, "profile": &o.profile,
+	} {
+		f.Func(name, "", func(s string) error {
+			if s == "" {
+				return errors.New("must not be empty")
+			}
+			*to = s
+			return nil
+		})
+	}
+	f.BoolVar(&o.offline, "offline", false, "")
+	f.Func("cache", "", func(s string) (err error) { o.cache, err = job.ParseSize(s); return err })
+	f.Func("layer", "", func(s string) (err error) { o.layer, err = job.ParseSize(s); return err })
+	for _, limit := range o.limits.Fields() {
+		if limit.Option != "" {
+			f.Func(limit.Option, "", func(s string) (err error) { *limit.Value, err = limit.Unit.Parse(s); return err })
+		}
+	}
+	return f
+}
+
+func (o *options) check(words []string) error {
+	if len(words) == 0 || words[0] != "gitlab" {
+		given := strings.Join(words[:min(1, len(words))], "")
+		return fmt.Errorf("%.80q is not a CI system that calls corral: must be gitlab\nhint: corral ci --help", given)
+	}
+	if len(words) < 2 || verbs[words[1]].call == nil {
+		return errors.New("must be config, prepare, run or cleanup\nhint: corral ci --help")
+	}
+	if want := verbs[words[1]].args; len(words)-2 != want {
+		return fmt.Errorf("corral ci gitlab %s: got %d arguments, want %d\nhint: corral ci --help", words[1], len(words)-2, want)
+	}
+	if o.server != "" {
+		if _, err := originOf(o.server); err != nil {
+			return fmt.Errorf("--server: %w", err)
+		}
+	}
+	return o.limits.Check()
+}
+
+// root returns the directory of all jobs and caches, which must have been named if the user's home directory is unknown.
+func (o *options) root(home string) (string, error) {
+	dir := o.dir
+	if dir == "" {
+		if !filepath.IsAbs(home) {
+			return "", errors.New("the home directory is unknown\nhint: --dir names a directory for jobs")
+		}
+		dir = filepath.Join(home, "corral-ci")
+	}
+	return directory.Absolute(dir)
+}
