@@ -190,7 +190,7 @@ func (d *digest) end() string {
 	if !d.dropped {
 		rest = all[len(head):]
 	}
-	tail := lastOf(rest, d.room/4)
+	tail := lastOf(rest, d.room/8)
 	from, to := head[len(head)-1].to+1, tail[0].from-1
 	var b strings.Builder
 	b.WriteString(join(head))

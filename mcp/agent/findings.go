@@ -119,6 +119,15 @@ func (f *findings) keep(m finding) {
 	}
 }
 
+// best returns the matches of the highest score, in the order of their lines.
+func (f *findings) best() []finding {
+	most := 0
+	for _, m := range f.match {
+		most = max(most, m.score)
+	}
+	return slices.DeleteFunc(slices.Clone(f.match), func(m finding) bool { return m.score < most })
+}
+
 // write writes what was found in lines from to to, in at most room bytes.
 func (f *findings) write(b *strings.Builder, from, to int64, room int) {
 	list := func(title string, all []finding, total int) {

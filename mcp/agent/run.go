@@ -37,7 +37,7 @@ const (
 
 const runDescription = `Run a shell command, or code, in a sandbox on the repository. You get its output as it is and, unless all went well, a last line such as [exit 1, 2.1 s].
 
-Calls share files: the repository, HOME and /tmp with build caches. Each call is a new shell in cwd: no variables or processes of earlier calls. No network.
+Calls share the repository, HOME and /tmp with build caches, and 127.0.0.1: start a server with background, then query it. Each call is a new shell in cwd, without variables of earlier ones. No other network: what is not installed, ask the user for.
 
 After timeout it goes on as a background job; nothing is lost. Output over 16 KB is shown in parts, with a handle for tool output.`
 

@@ -12,7 +12,7 @@ import (
 // Bounds of a reply to a search.
 const (
 	maxHits    = 5
-	maxHitText = 1200
+	maxHitText = 500 // of one hit; the reply is read by a model, and output reads more of what it chooses
 )
 
 // hits returns what a search found as text. pending is the number of outputs that were not searched.
@@ -51,14 +51,13 @@ func excerpt(h index.Hit, query string) string {
 	}
 	f := newFindings(query)
 	for n, text := range strings.Split(all, "\n") {
-		f.see(h.LineStart+int64(n), tool.CutText(text, maxLine))
+		f.see(h.LineStart+int64(n), tool.CutText(text, maxHitText))
 	}
 	var b strings.Builder
-	for _, m := range f.match {
-		if b.Len() > maxHitText {
-			break
+	for n, m := range f.best() {
+		if line := fmt.Sprintf("%d: %s\n", m.line, m.text); n == 0 || b.Len()+len(line) <= maxHitText {
+			b.WriteString(line)
 		}
-		fmt.Fprintf(&b, "%d: %s\n", m.line, m.text)
 	}
 	if b.Len() == 0 {
 		return tool.CutText(all, maxHitText)
