@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,5 +96,32 @@ func TestAgentEditParallel(t *testing.T) {
 	all.Wait()
 	if got := h.run("cat f; ls -A | grep -c corral"); !strings.HasPrefix(got, "a1\nb1\nc1\nd1\ne1\nf1\ng1\nh1\n0\n") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestAgentEditServers checks that agents of two servers that edit the same file at the same time lose nothing of each other, and that
+// a file without a final newline stays one.
+func TestAgentEditServers(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	p.file(t, "f", "a0\nb0\nc0\nd0\ne0\nf0\ng0\nlast", 0o644)
+	hosts := []*host{p.agentHost(t, ""), p.agentHost(t, "")}
+	var all sync.WaitGroup
+	for n, name := range strings.Split("abcdefg", "") {
+		all.Go(func() {
+			if got := hosts[n%2].agentCall("edit", object{"path": "f", "old": name + "0", "new": name + "1"}); !strings.HasPrefix(got, "edited f") {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	all.Wait()
+	if got := hosts[0].agentCall("edit", object{"path": "f", "old": "last", "new": "end"}); !strings.HasPrefix(got, "edited f") {
+		t.Errorf("%q", got)
+	}
+	if got, err := os.ReadFile(p.repo + "/f"); string(got) != "a1\nb1\nc1\nd1\ne1\nf1\ng1\nend" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if names, err := os.ReadDir(p.repo); err != nil || slices.ContainsFunc(names, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "corral") }) {
+		t.Errorf("left over: %v, %v", names, err)
 	}
 }

@@ -63,6 +63,39 @@ func TestAgentShares(t *testing.T) {
 	}
 }
 
+// TestAgentNetwork checks that a server in the background answers later calls of its session, and nobody else.
+func TestAgentNetwork(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
+	p := newPlace(t)
+	p.file(t, "page", "served\n", 0o644)
+	h := p.agentHost(t, "")
+	if got := h.agentCall("run", object{"code": "exec python3 -m http.server --bind 127.0.0.1 8077", "background": true}); !strings.Contains(got, " runs, ") {
+		t.Fatalf("%q", got)
+	}
+	const ask = `import time, urllib.request
+for _ in range(100):
+    try:
+        print(urllib.request.urlopen("http://127.0.0.1:8077/page").read().decode(), end="")
+        break
+    except OSError as e:
+        if not WAIT: print(e); break
+        time.sleep(0.1)
+`
+	in := func(h *host, wait string) string {
+		return h.agentCall("run", object{"language": "python", "code": strings.Replace(ask, "WAIT", wait, 1)})
+	}
+	if got := in(h, "True"); got != "served\n" {
+		t.Errorf("%q", got)
+	}
+	if got := in(p.agentHost(t, ""), "False"); !strings.Contains(got, "refused") {
+		t.Errorf("another session: %q", got)
+	}
+	h.agentCall("run", object{"code": "true", "reset": true})
+	if got := in(h, "False"); !strings.Contains(got, "refused") {
+		t.Errorf("after a reset: %q", got)
+	}
+}
+
 // TestAgentSharesWithOthers checks that the other tools of the session work in the same HOME, where they are listed as well.
 func TestAgentSharesWithOthers(t *testing.T) {
 	sandboxtest.RequireJails(t)
