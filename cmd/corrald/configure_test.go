@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,5 +140,40 @@ func TestConfigure(t *testing.T) {
 	}
 	if s, err := configure(); err == nil || !strings.Contains(err.Error(), "app.yaml belongs to user 1000") || s.Repos != nil {
 		t.Errorf("with another user's entry file: %+v, %v", s.Repos, err)
+	}
+}
+
+// TestConfigureAgain: a reload reads the files anew, with the command line of the start, and keeps what belongs to the running
+// supervisor. A file that is wrong by now is an error.
+func TestConfigureAgain(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root) // the file must be root's
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	to := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("version: 1\n"+content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to("max_jobs: 3\ntoolchains: [/opt/old]\nwarm_slots: 0\n")
+	args := []string{"--config", path, "--repo", "/srv/named", "--toolchain", "/opt/mine", "--instance", "second"}
+	o, err := parse(args)
+	if err == nil {
+		err = o.configure()
+	}
+	if err != nil || o.supervisor.MaxJobs != 3 || o.supervisor.Slots != -1 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	o.args, o.supervisor.Programs, o.supervisor.Log = args, "/usr/lib/corral", slog.New(slog.DiscardHandler)
+	to("max_jobs: 4\ntoolchains: [/opt/new]\nwarm_slots: 2\n")
+	s, err := o.again()
+	if err != nil || s.MaxJobs != 4 || s.Slots != 2 || !slices.Equal(s.Toolchains, []string{"/opt/new", "/opt/mine"}) {
+		t.Errorf("the file was not read again: %+v, %v", s, err)
+	}
+	if s.Instance != "second" || len(s.Repos) != 1 || s.Repos[0].Path != "/srv/named" || s.Programs != "/usr/lib/corral" || s.Log != o.supervisor.Log {
+		t.Errorf("not that of the running supervisor: %+v", s)
+	}
+	to("max_jobs: none\n")
+	if s, err := o.again(); err == nil || !strings.Contains(err.Error(), "max_jobs") || s.MaxJobs != 0 {
+		t.Errorf("a wrong file: %+v, %v", s, err)
 	}
 }

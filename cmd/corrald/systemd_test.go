@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +187,68 @@ func TestSocketActivationRefused(t *testing.T) {
 	code, said := sandboxtest.DaemonFailsIn(t, sandboxtest.DaemonOptions{Wrapper: []string{"/usr/bin/python3", "-c", activate, "SOCK_STREAM", path}})
 	if code != failure || !strings.Contains(said, "SOCK_SEQPACKET\nhint: use ListenSequentialPacket=") {
 		t.Errorf("exit code %d: %s", code, said)
+	}
+}
+
+// TestSocketOf: a socket that was meant for another process is not taken, more than one is refused, and no child of this process
+// finds the variables.
+func TestSocketOf(t *testing.T) {
+	for name, tt := range map[string]struct{ pid, count, want string }{
+		"another process": {"1", "1", ""},
+		"none":            {"", "", ""},
+		"two":             {strconv.Itoa(os.Getpid()), "2", `systemd passed "2" sockets`},
+		"no number":       {strconv.Itoa(os.Getpid()), "", `systemd passed "" sockets`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			variables := map[string]string{"LISTEN_PID": tt.pid, "LISTEN_FDS": tt.count, "LISTEN_FDNAMES": "corrald.socket"}
+			for name, value := range variables {
+				t.Setenv(name, value)
+			}
+			path := filepath.Join(t.TempDir(), "socket")
+			l, err := socketOf(path)
+			if tt.want != "" {
+				if l != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "hint: ") {
+					t.Errorf("%v, %v, want %q", l, err, tt.want)
+				}
+			} else if err != nil {
+				t.Error(err)
+			} else if l.Close(); l.Addr().String() != path {
+				t.Errorf("it listens at %s", l.Addr())
+			}
+			for name := range variables {
+				if value, there := os.LookupEnv(name); there {
+					t.Errorf("%s=%s is left", name, value)
+				}
+			}
+		})
+	}
+}
+
+// TestNotifyStates: a reload is reported with its time and its end, and a stop ends the answers to the watchdog.
+func TestNotifyStates(t *testing.T) {
+	m := newManager(t)
+	t.Setenv("NOTIFY_SOCKET", m.path)
+	var log sandboxtest.Output
+	stopped := false
+	n := &notifier{log: slog.New(slog.NewTextHandler(&log, nil)), stop: func() { stopped = true }}
+	done := n.reloading()
+	if got := m.next(t, sandboxtest.Slow(time.Minute)); !strings.HasPrefix(got, "RELOADING=1\nMONOTONIC_USEC=") || strings.HasSuffix(got, "=0") {
+		t.Errorf("%q", got)
+	}
+	done()
+	if got := m.next(t, sandboxtest.Slow(time.Minute)); got != "READY=1" {
+		t.Errorf("%q", got)
+	}
+	n.stopping()
+	if got := m.next(t, sandboxtest.Slow(time.Minute)); got != "STOPPING=1" || !stopped {
+		t.Errorf("%q, stopped %v", got, stopped)
+	}
+	if log.String() != "" {
+		t.Errorf("logged: %s", log.String())
+	}
+	m.Close()
+	n.stopping()
+	if !strings.Contains(log.String(), "systemd was not notified") {
+		t.Errorf("logged: %q", log.String())
 	}
 }
