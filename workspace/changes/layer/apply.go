@@ -23,7 +23,8 @@ var errConflict = errors.New("conflict")
 // differently, and that has a later time in the repository, is a conflict. With dry, nothing is written.
 //
 // If expect is not zero, nothing is applied unless the changes have that digest. The caller must make sure that
-// nobody writes to the layer meanwhile.
+// nobody writes to the layer meanwhile. Somebody can all the same, if a job has passed on a descriptor of a file: each file is
+// then compared with what has that digest after it was copied, and before it gets its name.
 //
 // Changes that are not begun when ctx ends are not applied. The stream reports the changes that were applied.
 func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Digest, dry bool, w *stream.Writer) error {
@@ -55,12 +56,14 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 // An applier applies the changes of the layer to the repository, in several walks.
 type applier struct {
 	checker
-	w       *stream.Writer
-	temps   *temps
-	phase   class
-	pending []pendingFile
-	left    int // entries that may still be written to the stream
-	total   stream.Sum
+	w     *stream.Writer
+	temps *temps
+	// reviewed has the files and links that the expected digest is of, by path; nil if any changes may be applied.
+	reviewed map[string]reviewed
+	phase    class
+	pending  []pendingFile
+	left     int // entries that may still be written to the stream
+	total    stream.Sum
 }
 
 func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect stream.Digest, dry bool) error {
@@ -68,6 +71,10 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 	check.compare, a.walk = true, check
 	if o.Digest || expect != (stream.Digest{}) {
 		check.sum = newDigest()
+	}
+	if expect != (stream.Digest{}) {
+		a.reviewed = map[string]reviewed{}
+		check.sum.each = a.reviewed
 	}
 	if err := errors.Join(check.run(t), a.search(ctx, b, t), a.vanished()); err != nil {
 		return err

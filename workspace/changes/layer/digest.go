@@ -17,13 +17,24 @@ import (
 // SHA-256 of a file's content. The contents of a deleted directory are not included, whether they are listed or not.
 //
 // All methods of a nil *digest do nothing.
-type digest struct{ sum hash.Hash }
+type digest struct {
+	sum hash.Hash
+	// each has what an apply copies, by path: it checks its copy against that. nil for a list.
+	each map[string]reviewed
+}
+
+// A reviewed is a file or link whose digest was calculated.
+type reviewed struct {
+	mode    uint32 // of a file
+	link    string // target of a link
+	content [sha256.Size]byte
+}
 
 // digestFormat is hashed first, so that digests of another format differ.
 const digestFormat = "corral changes 1\n"
 
 func newDigest() *digest {
-	d := &digest{sha256.New()}
+	d := &digest{sum: sha256.New()}
 	d.sum.Write([]byte(digestFormat)) // a hash never returns an error
 	return d
 }
@@ -70,15 +81,20 @@ func (w *walk) digest(c *change) {
 		d.number(uint64(c.u.Mode & permissions))
 	}
 	d.text(c.link)
-	if !isFile(c.u) || c.kind == job.ChangeMode {
-		return
+	r := reviewed{mode: c.u.Mode & permissions, link: c.link}
+	if isFile(c.u) && (c.kind != job.ChangeMode || d.each != nil) {
+		var ok bool
+		if r.content, ok = w.hashContent(c); !ok {
+			w.incomplete = true
+		}
 	}
-	d.number(uint64(c.u.Size))
-	content, ok := w.hashContent(c)
-	if !ok {
-		w.incomplete = true
+	if d.each != nil {
+		d.each[c.path] = r
 	}
-	d.sum.Write(content[:])
+	if isFile(c.u) && c.kind != job.ChangeMode {
+		d.number(uint64(c.u.Size))
+		d.sum.Write(r.content[:])
+	}
 }
 
 // digestBlock is the unit in bytes in which contents are hashed. Blocks of zeros are omitted: the file system may
@@ -92,6 +108,11 @@ func (w *walk) hashContent(c *change) (sum [sha256.Size]byte, ok bool) {
 		return sum, false
 	}
 	defer unix.Close(fd)
+	sum, ok = w.hashFile(fd, st)
+	return sum, ok && st.Size == c.u.Size
+}
+
+func (w *walk) hashFile(fd int, st *unix.Stat_t) (sum [sha256.Size]byte, ok bool) {
 	h := sha256.New()
 	buf, zeros := make([]byte, digestBlock+8), make([]byte, digestBlock)
 	for at := nextData(fd, 0, st.Size); at < st.Size; at = nextData(fd, at, st.Size) {
@@ -107,5 +128,5 @@ func (w *walk) hashContent(c *change) (sum [sha256.Size]byte, ok bool) {
 		at += digestBlock
 	}
 	h.Sum(sum[:0])
-	return sum, st.Size == c.u.Size
+	return sum, true
 }

@@ -3,6 +3,7 @@ package layer
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,6 +126,41 @@ func TestExpect(t *testing.T) {
 		if err := Run(t.Context(), w.args([]string{"apply", "-expect=" + bad}), os.Stderr); err == nil {
 			t.Errorf("digest %q was accepted", bad)
 		}
+	}
+}
+
+// TestExpectCopied checks that nothing else is copied than what has the expected digest, if somebody writes to the layer
+// after the digest was compared: a job can have passed on a descriptor of a file.
+func TestExpectCopied(t *testing.T) {
+	w := newWorld(t, project(t))
+	m := at{t, w.merged}
+	m.write("aa", "first\n")
+	m.write("b", "GOOD\n")
+	for n := range 2000 { // these are applied before b, which is altered
+		m.write(fmt.Sprintf("z%d", n), "x")
+	}
+	held, err := os.OpenFile(m.path("b"), os.O_WRONLY, 0)
+	check(t, err)
+	defer held.Close()
+	reviewed := w.digest("diff", "-digest")
+	done := make(chan error)
+	go func() {
+		var err error
+		for err = os.ErrNotExist; err != nil; _, err = os.Lstat(filepath.Join(w.repo, "aa")) {
+			if t.Context().Err() != nil {
+				break
+			}
+		}
+		_, err = held.WriteAt([]byte("EVIL\n"), 0)
+		done <- err
+	}()
+	all := w.run("apply", "-expect="+reviewed.String())
+	check(t, <-done)
+	if b, err := os.ReadFile(filepath.Join(w.repo, "b")); string(b) == "EVIL\n" || err != nil {
+		t.Errorf("%q, %v: %+v %q", b, err, all.sum, conflicts(all))
+	}
+	if got := conflicts(all); len(got) > 0 && !slices.Equal(got, []string{"b: moving"}) {
+		t.Errorf("%q", got)
 	}
 }
 

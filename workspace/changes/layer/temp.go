@@ -54,7 +54,7 @@ func (t *temps) name() string {
 
 func (t *temps) file(d *dir) (*temp, error) {
 	name := t.name()
-	fd, err := d.openat(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	fd, err := d.openat(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary file beside it: %w", err)
 	}

@@ -54,10 +54,25 @@ func (a *applier) fill(c *change, tmp *temp, src int, st *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	if after.Ctim != st.Ctim || after.Size != st.Size {
+	if after.Ctim != st.Ctim || after.Size != st.Size || !a.asReviewed(c, tmp, st) {
 		return a.refuse(c.path, stream.Moving)
 	}
 	return errors.Join(access(c, tmp.fd, st.Mode&permissions), tmp.setTime(st.Mtim))
+}
+
+// asReviewed reports whether a copy of a file of the layer is what was reviewed. A store through mapped memory need not change
+// the file's times.
+func (a *applier) asReviewed(c *change, tmp *temp, st *unix.Stat_t) bool {
+	if a.reviewed == nil {
+		return true
+	}
+	want, ok := a.reviewed[c.path]
+	now, err := fstat(tmp.fd)
+	if !ok || err != nil || st.Mode&permissions != want.mode {
+		return false
+	}
+	sum, ok := a.walk.hashFile(tmp.fd, now)
+	return ok && sum == want.content
 }
 
 // symlink copies a link of the layer to the repository, with any target.
@@ -65,6 +80,9 @@ func (a *applier) symlink(c *change) error {
 	to, err := c.at.upper.readlink(c.name)
 	if err != nil {
 		return err
+	}
+	if want, ok := a.reviewed[c.path]; a.reviewed != nil && (!ok || want.link != to) {
+		return a.refuse(c.path, stream.Moving)
 	}
 	tmp, err := a.temps.link(c.at.lower, to)
 	if err != nil {
