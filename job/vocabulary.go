@@ -35,7 +35,7 @@ var programs = map[string]program{
 	"tsc": {"npx tsc", nil}, "npm": {"npm …", nil}, "npx": {"npx …", nil}, "yarn": {"yarn …", nil}, "pnpm": {"pnpm …", nil},
 	"cargo": {"cargo …", nil}, "make": {"make …", nil}, "git": {"git …", nil}, "grep": {"grep …", nil}, "mvn": {"mvn …", nil},
 	"gradle": {"gradle …", nil}, "rspec": {"rspec …", nil}, "bundle": {"bundle …", nil}, "composer": {"composer …", nil},
-	"cmake": {"cmake …", nil}, "gofmt": {"gofmt …", nil},
+	"cmake": {"cmake …", nil}, "gofmt": {"gofmt …", nil}, "gcc": {"gcc …", nil},
 }
 
 // ProgramNamed returns what a caller can do who passed a program as the name of a runtime or as its executable: command runs it in a

@@ -30,7 +30,7 @@ type intentArg struct {
 	Intent string `arg:"intent,max=1KiB" about:"what you look for in long output"`
 }
 
-const executeDescription = `Run code in a sandbox on the repository, without network. Its output enters your context (of long output what you need): have the code filter and count. Files written in the repository stay.
+const executeDescription = `Run code in a sandbox on the repository, without network. Its output enters your context: have the code filter and count. Files written in the repository stay.
 
 %s
 

@@ -86,7 +86,7 @@ const executeDescription = `Run code or a program in a sandbox on one repository
 
 Give code, or only args for the runtime's executable. Shell commands: runtime "shell" with code.
 
-outputMode minimal: status, exit code, counts, and up to 4 KB of output (of more, the first and last lines). summary: maxResponseLines lines. intent: excerpts around queryTerms. runtime_query_output reads the rest.
+outputMode minimal: counts, and 4 KB of output (of more, both ends). summary: maxResponseLines lines. intent: excerpts around queryTerms. runtime_query_output reads the rest.
 
 status: success, failure (see exitCode, signal, limit, message), timeout, cancelled, denied (see policyDecision.deniedReasons; only "Concurrency limit reached" is worth repeating). Secrets in output become [REDACTED:...].`
 

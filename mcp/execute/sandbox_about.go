@@ -9,11 +9,11 @@ import (
 	safe "corral/internal/text"
 )
 
-const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Files written anywhere (/, /home, /usr/local, /etc, /tmp) last for the session; variables, the working directory and processes do not.
+const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Files written anywhere, /etc too, last for the session; variables, the working directory and processes do not.
 
 Give command (for bash) or args (without a shell). The result is JSON: stdout, stderr, exit_code (124: timeout, 128+n: signal n), exec_duration_ms.
 
-There is no network, no root and no apt. Of a command that times out or writes more than 2 MiB nothing is returned%s: use head, tail or grep. Secrets in output become [REDACTED:...].
+There is no network, no root and no apt. A command that times out or writes over 2 MiB returns no output%s: use head, tail or grep. Secrets in output become [REDACTED:...].
 
 %s`
 
