@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"corral/internal/config"
+	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -33,22 +33,9 @@ func TestServeMetrics(t *testing.T) {
 	}
 	scrape := func(token string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(w.url, "/mcp")+"/metrics", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		b, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(b)
+		return mcptest.Fetch(t, http.MethodGet, strings.TrimSuffix(w.url, "/mcp")+"/metrics", token)
 	}
+
 	if code, _ := scrape(user); code != http.StatusForbidden {
 		t.Errorf("a principal that may use all tools: %d", code)
 	}

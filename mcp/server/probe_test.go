@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/test/mcptest"
 	"corral/mcp/tool"
 )
 
@@ -43,21 +43,9 @@ func TestProbes(t *testing.T) {
 	}()
 	ask := func(method, path string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		b, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(b)
+		return mcptest.Fetch(t, method, "http://"+l.Addr().String()+path, "")
 	}
+
 	for _, tt := range []struct {
 		method, path string
 		down         bool
