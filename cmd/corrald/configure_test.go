@@ -143,7 +143,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// TestConfigureAgain: a reload reads the files anew, with the command line of the start, and keeps what belongs to the running
+// TestConfigureAgain: a reload reads the files again, with the command line of the start, and keeps what belongs to the running
 // supervisor. A file that is wrong by now is an error.
 func TestConfigureAgain(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root) // the file must be root's
