@@ -12,7 +12,7 @@ import (
 // Bounds of a reply to a search.
 const (
 	maxHits    = 5
-	maxHitText = 500 // of one hit; the reply is read by a model, and output reads more of what it chooses
+	maxHitText = 320 // of one hit; the reply is read by a model, and output reads more of what it chooses
 )
 
 // hits returns what a search found as text. pending is the number of outputs that were not searched.
