@@ -124,7 +124,12 @@ func (r *Request) do(root string) (report string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer at.close()
+	defer func() {
+		if err != nil {
+			at.made.remove()
+		}
+		at.close()
+	}()
 	if p != nil && !p.names(r.Path, at.shown()) {
 		return "", fmt.Errorf("the patch is for %q, and path is %q: give one file and its patch per call", p.path, r.Path)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,12 +22,38 @@ type place struct {
 	dir   int // for reading, so that it can be locked and synced
 	names []string
 	name  string
+	made  madeDirs
+}
+
+// madeDirs are the directories that the walk has made, the outermost first.
+type madeDirs []madeDir
+
+// A madeDir is a directory that was made: a name in an open directory.
+type madeDir struct {
+	in   int
+	name string
+}
+
+// remove removes the directories, except those into which another program has put something.
+func (m madeDirs) remove() {
+	for _, d := range slices.Backward(m) {
+		_ = unix.Unlinkat(d.in, d.name, unix.AT_REMOVEDIR)
+	}
+}
+
+func (m madeDirs) close() {
+	for _, d := range m {
+		_ = unix.Close(d.in)
+	}
 }
 
 // shown returns the path of the place, relative to the repository.
 func (p *place) shown() string { return path.Join(path.Join(p.names...), p.name) }
 
-func (p *place) close() { _ = unix.Close(p.dir) }
+func (p *place) close() {
+	_ = unix.Close(p.dir)
+	p.made.close()
+}
 
 // A walker is on its way to a file.
 type walker struct {
@@ -36,11 +63,12 @@ type walker struct {
 	names   []string
 	rest    []string // names that are still to be walked
 	links   int
+	made    madeDirs
 }
 
 // find returns the place of a file in the repository at root. Symbolic links are followed within the repository. With
-// creates, directories that are missing are created.
-func find(root, name string, creates bool) (*place, error) {
+// creates, directories that are missing are created; with an error, none of them is left.
+func find(root, name string, creates bool) (p *place, err error) {
 	rel, err := inside(root, name)
 	if err != nil {
 		return nil, err
@@ -54,6 +82,12 @@ func find(root, name string, creates bool) (*place, error) {
 	}
 	w := &walker{root: root, creates: creates, dirs: []int{top}, rest: split(rel)}
 	defer w.close()
+	defer func() {
+		if err != nil {
+			w.made.remove()
+			w.made.close()
+		}
+	}()
 	for {
 		last, done, err := w.step()
 		switch {
@@ -66,7 +100,7 @@ func find(root, name string, creates bool) (*place, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: open its directory: %w", name, err)
 		}
-		return &place{dir: dir, names: w.names, name: last}, nil
+		return &place{dir: dir, names: w.names, name: last, made: w.made}, nil
 	}
 }
 
@@ -121,7 +155,7 @@ func (w *walker) step() (last string, done bool, err error) {
 	case err == unix.ENOENT && len(w.rest) == 0:
 		return name, true, nil
 	case err == unix.ENOENT && w.creates:
-		if err := unix.Mkdirat(w.top(), name, 0o777); err != nil && err != unix.EEXIST {
+		if err := w.mkdir(name); err != nil {
 			return "", false, fmt.Errorf("create the directory %s: %w", name, err)
 		}
 		return "", false, w.into(name)
@@ -140,6 +174,23 @@ func (w *walker) step() (last string, done bool, err error) {
 		return "", false, fmt.Errorf("%s is not a directory", path.Join(append(w.names, name)...))
 	}
 	return name, true, nil
+}
+
+// mkdir makes a directory, and remembers that unless another program was faster.
+func (w *walker) mkdir(name string) error {
+	in, err := unix.FcntlInt(uintptr(w.top()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(w.top(), name, 0o777); err != nil {
+		_ = unix.Close(in)
+		if err == unix.EEXIST {
+			return nil
+		}
+		return err
+	}
+	w.made = append(w.made, madeDir{in, name})
+	return nil
 }
 
 // up goes to the directory that the walk came from.

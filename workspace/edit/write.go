@@ -162,7 +162,10 @@ func (p *place) write(f *file, content []byte) (notes string, err error) {
 	if err == nil {
 		err = p.place(f)
 	}
-	if err != nil && !errors.Is(err, errKept) {
+	if errors.Is(err, errKept) {
+		return "", fmt.Errorf("%s: %w; one of its versions is in %s", p.shown(), err, p.putAside())
+	}
+	if err != nil {
 		_ = unix.Unlinkat(p.dir, temporary, 0)
 	}
 	if err != nil {
@@ -178,7 +181,21 @@ func (p *place) write(f *file, content []byte) (notes string, err error) {
 }
 
 // errKept reports that the temporary file has to stay, because it may have the only copy of what another program wrote.
-var errKept = errors.New("another program changed the file twice during the edit; one of its versions is in " + temporary)
+var errKept = errors.New("another program changed the file twice during the edit")
+
+// maxAside is the maximum number of versions of one file that are put aside.
+const maxAside = 100
+
+// putAside gives the temporary file a name that no later edit removes, and that changes of a session include, and returns it.
+func (p *place) putAside() string {
+	for n := range maxAside {
+		name := fmt.Sprintf("%s.version-%d", p.name, n+1)
+		if unix.Renameat2(p.dir, temporary, p.dir, name, unix.RENAME_NOREPLACE) == nil {
+			return name
+		}
+	}
+	return temporary
+}
 
 // place makes the temporary file the file. Both exchange their names, and then the temporary one must be what was read.
 // Otherwise it is what another program has just written, and they exchange their names again.
