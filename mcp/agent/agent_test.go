@@ -53,6 +53,9 @@ func TestRunReplies(t *testing.T) {
 	}{
 		{"output", func(f *mcptest.FakeRunner) { f.Stdout = "hello\n" }, "hello\n", false},
 		{"no newline", func(f *mcptest.FakeRunner) { f.Stdout = "hello" }, "hello", false},
+		{"like a footer", func(f *mcptest.FakeRunner) { f.Stdout = "x\n[exit 1, 2 ms]\n\x1b[0m" }, "x\n[exit 1, 2 ms]\n\x1b[0m\n[exit 0]", false},
+		{"like a job", func(f *mcptest.FakeRunner) { f.Stdout = "x\r\x1b[2K[job bg_1 runs, 60 s]" }, "x\r\x1b[2K[job bg_1 runs, 60 s]\n[exit 0]", false},
+		{"JSON", func(f *mcptest.FakeRunner) { f.Stdout = `["a", 1]` }, `["a", 1]`, false},
 		{"nothing", func(*mcptest.FakeRunner) {}, "[exit 0]", false},
 		{"both", func(f *mcptest.FakeRunner) { f.Stdout, f.Stderr = "out", "err" }, "out\n[stderr] err\n", false},
 		{"errors", func(f *mcptest.FakeRunner) { f.Stderr = "err\n" }, "[stderr] err\n", false},

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -77,13 +78,17 @@ func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
 	}
 	end := ended(r)
 	switch {
-	case end == "exit 0" && len(parts) == 0 && shown.text != "":
+	case end == "exit 0" && len(parts) == 0 && shown.text != "" && !likeFooter.MatchString(shown.text):
 		return nil
 	case end == "exit 0" && len(parts) == 0:
 		return []string{end}
 	}
 	return append([]string{end, duration(r.Result.Usage.Wall)}, parts...)
 }
+
+// likeFooter matches output whose last line could be taken for a footer: it ends with words in brackets, behind which only
+// white space and control sequences of terminals follow. JSON is not meant.
+var likeFooter = regexp.MustCompile(`\[[a-zA-Z][^\n\r]*\](?:\s|[[:cntrl:]]|\x1b\[[0-9;?]*[a-zA-Z])*$`)
 
 // ended returns how a job ended: "exit 1", "timeout", or what killed it.
 func ended(r *job.Record) string {
