@@ -2,6 +2,7 @@
 package logs
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -113,7 +114,7 @@ func show(e *wire.Entry, follow bool, w *os.File) error {
 		if n > 0 {
 			time.Sleep(20 * time.Millisecond)
 		}
-		err = live.Follow(e.Artifact, e.UID, follow, flushed{out}, skipped)
+		err = live.Follow(context.Background(), e.Artifact, e.UID, follow, flushed{out}, skipped)
 	}
 	if errors.Is(err, live.ErrNone) {
 		return fmt.Errorf("%s shows no output: it may just have ended\nhint: corral output %s", e.Job, text.Quote(e.Artifact))

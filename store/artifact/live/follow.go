@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ const connectTimeout = 10 * time.Second
 
 // Follow writes the output with this handle to w: what its feed has, and with more also what the job writes from then on, until the
 // job ends. skipped is called first, with the number of bytes that the feed does not have any more. uid is the job's user: the
-// output is not taken from anybody else. The caller is that user or root.
-func Follow(handle string, uid uint32, more bool, w io.Writer, skipped func(bytes int64)) error {
+// output is not taken from anybody else. The caller is that user or root. If ctx ends, its error is returned.
+func Follow(ctx context.Context, handle string, uid uint32, more bool, w io.Writer, skipped func(bytes int64)) error {
 	c, err := net.DialUnix("unix", nil, address(handle))
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -51,6 +52,10 @@ func Follow(handle string, uid uint32, more bool, w io.Writer, skipped func(byte
 		return err
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	_, err = io.Copy(w, c)
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err = io.Copy(w, c); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return err
 }

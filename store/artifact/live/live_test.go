@@ -70,12 +70,12 @@ func TestFollow(t *testing.T) {
 	f, handle := begun(t)
 	f.Write([]byte("before\n"))
 	var now bytes.Buffer
-	if err := Follow(handle, me(), false, &now, func(int64) {}); err != nil || now.String() != "before\n" {
+	if err := Follow(t.Context(), handle, me(), false, &now, func(int64) {}); err != nil || now.String() != "before\n" {
 		t.Fatalf("%q, %v", now.String(), err)
 	}
 	var out sandboxtest.Output
 	done := make(chan error, 1)
-	go func() { done <- Follow(handle, me(), true, &out, func(int64) {}) }()
+	go func() { done <- Follow(t.Context(), handle, me(), true, &out, func(int64) {}) }()
 	sandboxtest.Eventually(t, 10*time.Second, "what there is", func() bool { return out.String() == "before\n" })
 	f.Write([]byte("after\n"))
 	sandboxtest.Eventually(t, 10*time.Second, "what comes", func() bool { return out.String() == "before\nafter\n" })
@@ -84,7 +84,7 @@ func TestFollow(t *testing.T) {
 	if err := <-done; err != nil || out.String() != "before\nafter\nlast" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
-	if err := Follow(handle, me(), true, &out, func(int64) {}); !errors.Is(err, ErrNone) {
+	if err := Follow(t.Context(), handle, me(), true, &out, func(int64) {}); !errors.Is(err, ErrNone) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -124,13 +124,13 @@ func TestFollowers(t *testing.T) {
 	var admitted [MaxFollowers]sandboxtest.Output
 	for n := range admitted {
 		all.Go(func() {
-			if err := Follow(handle, me(), true, &admitted[n], func(int64) {}); err != nil {
+			if err := Follow(t.Context(), handle, me(), true, &admitted[n], func(int64) {}); err != nil {
 				t.Error(err)
 			}
 		})
 		sandboxtest.Eventually(t, 10*time.Second, "a follower", func() bool { return admitted[n].String() == "x" })
 	}
-	if err := Follow(handle, me(), true, &bytes.Buffer{}, func(int64) {}); err == nil || !strings.Contains(err.Error(), "followers at most") {
+	if err := Follow(t.Context(), handle, me(), true, &bytes.Buffer{}, func(int64) {}); err == nil || !strings.Contains(err.Error(), "followers at most") {
 		t.Errorf("one too many: %v", err)
 	}
 	f.End()
@@ -162,7 +162,7 @@ func TestUsers(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	f, handle := begun(t)
 	f.Write([]byte("secret"))
-	if err := Follow(handle, me()+1, true, &bytes.Buffer{}, func(int64) {}); err == nil || !strings.Contains(err.Error(), "is offered by user 0") {
+	if err := Follow(t.Context(), handle, me()+1, true, &bytes.Buffer{}, func(int64) {}); err == nil || !strings.Contains(err.Error(), "is offered by user 0") {
 		t.Errorf("a feed of another user: %v", err)
 	}
 	var out bytes.Buffer
@@ -173,7 +173,7 @@ func TestUsers(t *testing.T) {
 			failed <- errno
 			return
 		}
-		failed <- Follow(handle, me(), true, &out, func(int64) {})
+		failed <- Follow(t.Context(), handle, me(), true, &out, func(int64) {})
 	}()
 	if err := <-failed; err == nil || out.Len() > 0 {
 		t.Errorf("another user: %q, %v", out.String(), err)
