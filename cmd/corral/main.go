@@ -1,6 +1,6 @@
 // Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, kill, reload, drain,
-// session and version, and executes corral-front for every other command. corral-front is installed beside it or in the library
-// directory of the same release.
+// session and version, and executes corral-top for top and corral-front for every other command. They are installed beside it or
+// in the library directory of the same release.
 package main
 
 import (
@@ -46,6 +46,8 @@ func dispatch(args []string) int {
 		code, err = drainCommand(args[1:])
 	case "session":
 		code, err = sessionCommand(args[1:])
+	case "top":
+		err = execProgram("corral-top", args[1:])
 	case "version", "--version", "-v":
 		err = printText("corral " + version.Version + "\n")
 	case embed.FindCommon:
@@ -82,6 +84,8 @@ func help(args []string) error {
 		return printText(usage.Drain)
 	case args[0] == "session":
 		return printText(usage.Session)
+	case args[0] == "top":
+		return printText(usage.Top)
 	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
 		return printText(usage.Corral)
 	}
@@ -103,7 +107,7 @@ func errorCode(err error) int {
 
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
-	"run", "ps", "kill", "reload", "drain", "session", "version", "help",
+	"run", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
 	"audit", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "output", "policy", "repo",
 	"rootfs", "serve", "token",
 }
@@ -118,15 +122,23 @@ func execFront(args []string) error {
 	if !slices.Contains(commands, args[0]) {
 		return unknownCommand(args[0], nearest.Of(args[0], commands))
 	}
-	path, err := sibling("corral-front")
-	if err != nil {
+	if err := execProgram("corral-front", args); err != nil {
 		return fmt.Errorf("command %q: %w", args[0], err)
+	}
+	return nil
+}
+
+// execProgram replaces this process with a program that is installed beside it.
+func execProgram(name string, args []string) error {
+	path, err := sibling(name)
+	if err != nil {
+		return err
 	}
 	// As the supervisor does for itself (see package isolate), so that the Go runtime's monitor thread wakes less often.
 	// The new program inherits the slack of the thread that executes it.
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, frontSlack, 0, 0, 0)
-	return syscall.Exec(path, append([]string{"corral-front"}, args...), os.Environ())
+	return syscall.Exec(path, append([]string{name}, args...), os.Environ())
 }
 
 func unknownCommand(name, near string) error {

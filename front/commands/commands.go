@@ -54,6 +54,7 @@ func Corral() *commandline.Program {
 	p := &commandline.Program{Name: "corral", Help: usage.Corral, Commands: []commandline.Command{
 		commandline.Parse("run", usage.Run), commandline.Parse("session", usage.Session), commandline.Parse("ps", usage.Ps),
 		commandline.Parse("kill", usage.Kill), commandline.Parse("drain", usage.Drain), commandline.Parse("reload", usage.Reload),
+		commandline.Parse("top", usage.Top),
 	}}
 	for _, row := range Table() {
 		p.Commands = append(p.Commands, commandline.Parse(row.Name, row.Help))

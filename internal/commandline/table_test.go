@@ -59,7 +59,7 @@ func TestFlags(t *testing.T) {
 	root := sandboxtest.ModuleRoot(t)
 	sources := map[string][]string{ // command → source
 		"run": {"cmd/corral/flags.go"}, "session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/ps.go"},
-		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "drain": {"cmd/corral/drain.go"},
+		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "top": {"front/cli/top/top.go"}, "drain": {"cmd/corral/drain.go"},
 		"mcp": {"front/server/mcp.go"}, "serve": {"front/server/http.go", "front/server/options.go"}, "exec-server": {"front/server/exec.go"},
 		"completion": {"front/commands/completion.go"},
 	}

@@ -91,6 +91,11 @@ var owners = []owner{
 		"metrics are made in one place, which bounds their labels",
 	},
 	{
+		"charm.land",
+		[]string{"front/cli/top"},
+		"one command draws on the terminal, and no other depends on how",
+	},
+	{
 		"google.golang.org/protobuf",
 		[]string{"front/telemetry"},
 		"only the protocol of a trace collector needs it",
@@ -315,6 +320,10 @@ var bounds = []bound{
 			"isolate/scan", "internal/flock", "internal/text", "job", "internal/version",
 		},
 		reason: "it runs inside a session's jail, on files of jobs and archives of others: small, static, easy to audit",
+	},
+	{
+		from: "cmd/corral-top", never: append([]string{"mcp/...", "rpc/...", "net/http"}, supervisor...),
+		reason: "it draws what the supervisor lists, and serves nobody",
 	},
 	{
 		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "policy/starlark"},

@@ -12,6 +12,7 @@ Usage:
   corral session open|exec|list|close        jails that stay open, with a layer of their own
   corral ps                                  list running jobs and open sessions
   corral kill JOB                            end a running job
+  corral top                                 watch, follow and end jobs on a terminal
   corral logs [-f] JOB                       show the output of a running job
   corral drain [--timeout TIME | --undo]     take no new jobs, and wait for those that run
   corral reload                              make the supervisor read its configuration again
@@ -65,6 +66,25 @@ Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FI
 
 It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host. SIGHUP reads the
 configuration again, as corral reload does.
+`
+
+// Top is the help text of corral top.
+const Top = `corral top shows running jobs and open sessions, yours or all of them for root, and follows or ends a job.
+
+Usage: corral top [--interval TIME] [--supervisor SOCKET]
+
+  --interval TIME       time between two lists, 200ms to 1m (default 1s)
+  --supervisor SOCKET   ask the supervisor on this socket (default: that of the service)
+
+Keys:
+  up, down, k, j        choose a job
+  enter, f              follow its output; escape or q returns to the list
+  x                     end it, after y as confirmation
+  s                     sort by age, CPU time or memory
+  q, ctrl+c             quit
+
+It needs a terminal: in a script, use corral ps --json. Root is dropped once it is connected: it follows the output of the jobs
+of the user who called sudo, and corral logs that of others.
 `
 
 // Kill is the help text of corral kill.

@@ -1,0 +1,19 @@
+// Corral-top is `corral top`: it shows running jobs on a terminal. It is a program of its own, because its library for terminals
+// would be a tenth of corral-front, which starts for every other command.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"corral/front/cli/top"
+	"corral/internal/text"
+)
+
+func main() {
+	code, err := top.Command(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
+	}
+	os.Exit(code)
+}

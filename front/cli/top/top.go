@@ -1,0 +1,89 @@
+// Package top is the command `corral top`, which shows running jobs and sessions on a terminal until it is closed.
+//
+// It uses charm's bubbletea in version 2: version 1 asks the terminal for its colors whenever a program that is linked with it
+// starts, before root is dropped.
+package top
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"golang.org/x/sys/unix"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/supervisor"
+	"corral/internal/usage"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// Bounds and default of --interval.
+const (
+	defaultInterval = time.Second
+	minInterval     = 200 * time.Millisecond
+	maxInterval     = time.Minute
+)
+
+// A supervision lists and ends jobs. *client.Client implements it.
+type supervision interface {
+	List() ([]wire.Entry, error)
+	Kill(id string) error
+}
+
+// A source is what the command reads from.
+type source struct {
+	supervision
+	sessions func() ([]job.Session, error)
+	// uid is the user of this process: it follows the output of that user's jobs.
+	uid uint32
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	f := flag.NewFlagSet("top", flag.ContinueOnError)
+	interval := f.Duration("interval", defaultInterval, "")
+	socket := f.String("supervisor", "", "")
+	rest, ended, code, err := cli.ParseMixed(f, args, usage.Top)
+	if ended {
+		return code, err
+	}
+	switch {
+	case len(rest) > 0:
+		err = fmt.Errorf("unexpected argument %q\nhint: corral top --help", rest[0])
+	case *interval < minInterval || *interval > maxInterval:
+		err = fmt.Errorf("--interval %v: must be %v to %v", *interval, minInterval, maxInterval)
+	case !terminal(os.Stdin) || !terminal(os.Stdout):
+		err = errors.New("corral top needs a terminal\nhint: corral ps --json prints the same for programs")
+	}
+	if err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	c, err := supervisor.Dial(*socket)
+	if dropped := privilege.Drop(); dropped != nil { // the connection keeps the rights with which it was made
+		return cli.Failure, dropped
+	}
+	if err != nil {
+		return cli.Failure, err
+	}
+	defer c.Close()
+	from := source{supervision: c, sessions: func() ([]job.Session, error) { return c.ListSessions(context.Background()) }, uid: uint32(os.Geteuid())}
+	last, err := tea.NewProgram(newModel(from, *interval)).Run()
+	if err != nil {
+		return cli.Failure, err
+	}
+	if m, ok := last.(model); ok && m.fatal != nil {
+		return cli.Failure, m.fatal
+	}
+	return 0, nil
+}
+
+func terminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
