@@ -38,7 +38,15 @@ func makeJob(root, name string) error {
 
 // openJob opens the directory of a job. What jobs put into it leads to nothing outside.
 func openJob(root, name string) (*os.Root, error) {
-	return os.OpenRoot(filepath.Join(root, "jobs", name))
+	jobs, err := os.OpenRoot(filepath.Join(root, "jobs"))
+	if err != nil {
+		return nil, err
+	}
+	defer jobs.Close()
+	if err := jobs.Chmod(name, 0o700); err != nil { // an earlier stage can have taken the permissions away
+		return nil, err
+	}
+	return jobs.OpenRoot(name)
 }
 
 // write writes a new file.
@@ -67,6 +75,10 @@ func (g *gitlab) removeJob(name string) error {
 	defer jobs.Close()
 	if err = jobs.RemoveAll(name); err == nil {
 		return nil
+	}
+	// Nobody can enter the directory, not even that job, if a stage took its own permissions away.
+	if err := jobs.Chmod(name, 0o700); err != nil {
+		return err
 	}
 	if tried := g.empty(filepath.Join(g.root, "jobs", name)); tried != nil {
 		return errors.Join(err, tried)
