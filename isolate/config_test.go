@@ -22,7 +22,7 @@ func TestInstanceNameUnique(t *testing.T) {
 		}
 		t.Errorf("a second one: %v", err)
 	}
-	(frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t))).Sh("true") // the first one still works
+	frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)).Sh("true") // the first one still works
 }
 
 func TestConfig(t *testing.T) {

@@ -51,7 +51,7 @@ func TestIdleJailDropped(t *testing.T) {
 	}
 	l.Until("up")
 	j := f.s.standing()[0]
-	(frontOf(t, f.s, f.C, f.Repo)).Sh("sleep 0.1") // longer than the idle timeout
+	frontOf(t, f.s, f.C, f.Repo).Sh("sleep 0.1") // longer than the idle timeout
 	if _, err := l.In.WriteString("well\n"); err != nil {
 		t.Error(err)
 	}
@@ -191,7 +191,7 @@ func TestMainThread(t *testing.T) {
 	}
 	f := newFront(t)
 	for range 5 {
-		(frontOf(t, f.s, f.C, newRepo(t))).Sh("true")
+		frontOf(t, f.s, f.C, newRepo(t)).Sh("true")
 	}
 	if after, err := os.Readlink("/proc/self/ns/mnt"); err != nil || after != before {
 		t.Errorf("%s, was %s: %v", after, before, err)

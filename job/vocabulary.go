@@ -39,7 +39,7 @@ var programs = map[string]program{
 }
 
 // ProgramNamed returns what a caller can do who passed a program as the name of a runtime or as its executable: command runs it in a
-// shell; args, if not nil, make the runtime's own program run it. command is "" if name is no program that is known.
+// shell; args, if not nil, make the runtime's own program run it. command is "" if the program is unknown.
 func ProgramNamed(name string) (command string, args []string) {
 	word := strings.ToLower(strings.TrimSpace(name))
 	p := programs[word[strings.LastIndexByte(word, '/')+1:]]

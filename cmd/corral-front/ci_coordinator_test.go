@@ -129,8 +129,10 @@ func (c *coordinator) response(t *testing.T, replace map[string]any) map[string]
 		},
 		"runner_info": map[string]any{"timeout": 600},
 		"variables": []map[string]any{
-			{"key": "CI_PROJECT_PATH", "value": "group/app", "public": true}, {"key": "CI_PROJECT_ID", "value": "4", "public": true},
-			{"key": "CI_PROJECT_DIR", "value": "", "public": true}, {"key": "CI_JOB_ID", "value": fmt.Sprint(id), "public": true},
+			{"key": "CI_PROJECT_PATH", "value": "group/app", "public": true},
+			{"key": "CI_PROJECT_ID", "value": "4", "public": true},
+			{"key": "CI_PROJECT_DIR", "value": "", "public": true},
+			{"key": "CI_JOB_ID", "value": fmt.Sprint(id), "public": true},
 			{"key": "SECRET", "value": "hunter2-masked", "public": false, "masked": true},
 		},
 		"steps":    steps("true"),

@@ -43,7 +43,7 @@ func TestStartChangesNothing(t *testing.T) {
 	}
 }
 
-// definitions returns the names of the tools whose definitions are published, but for those for agents, sorted.
+// definitions returns the names of the tools whose definitions are published, except those for agents, sorted.
 func definitions(t *testing.T) []string {
 	t.Helper()
 	dir := filepath.Join(sandboxtest.ModuleRoot(t), "mcp", "testdata", "definitions")

@@ -44,10 +44,17 @@ func TestSudoFiles(t *testing.T) {
 	secret := write("secret", "hunter2\n", 0o600)
 	request := write("request.json", `{"hunter2": 1}`, 0o600)
 	for _, args := range [][]string{
-		{"serve", "--config", secret}, {"mcp", "--config", secret}, {"mcp", "--repo", dir, "--config", secret},
-		{"exec-server", "--config", secret}, {"policy", "test", "/dev/null", "--config", secret}, {"policy", "test", request},
-		{"token", "list", "--config", secret}, {"repo", "list", "--config", secret}, {"index", "stats", "--config", secret},
-		{"config", "check", secret}, {"config", "show", secret},
+		{"serve", "--config", secret},
+		{"mcp", "--config", secret},
+		{"mcp", "--repo", dir, "--config", secret},
+		{"exec-server", "--config", secret},
+		{"policy", "test", "/dev/null", "--config", secret},
+		{"policy", "test", request},
+		{"token", "list", "--config", secret},
+		{"repo", "list", "--config", secret},
+		{"index", "stats", "--config", secret},
+		{"config", "check", secret},
+		{"config", "show", secret},
 	} {
 		said, code := runAsRoot(t, sudoer, args...)
 		if code == 0 || strings.Contains(said, "hunter2") || !strings.Contains(said, "permission denied") || !strings.Contains(said, "user 61236") {

@@ -43,11 +43,13 @@ func TestRotate(t *testing.T) {
 	}{
 		{"at once", oldEntry, Rotation{}, "created: \"2026-01-01T00:00:00Z\"\n"},
 		{
-			"with grace", oldEntry, Rotation{Grace: time.Hour},
+			"with grace", oldEntry,
+			Rotation{Grace: time.Hour},
 			"created: \"2026-01-01T00:00:00Z\"\nprevious_sha256: \"" + hash1 + "\"\nprevious_expires: \"2026-01-01T01:00:00Z\"\n",
 		},
 		{
-			"as long as before", oldEntry + dates, Rotation{Grace: time.Hour},
+			"as long as before", oldEntry + dates,
+			Rotation{Grace: time.Hour},
 			"created: \"2026-01-01T00:00:00Z\"\nexpires: \"2026-01-02T00:30:00Z\"\nprevious_sha256: \"" + hash1 +
 				"\"\nprevious_expires: \"2026-01-01T00:30:00Z\"\n",
 		},

@@ -11,9 +11,15 @@ import (
 func (x *Suite) Tools() []tool.Tool {
 	var tools []tool.Tool
 	for _, one := range []countedTool{
-		{&Execute{x}, x, executeArgs{}}, {&ExecuteFile{x}, x, fileArgs{}}, {&BatchExecute{x}, x, batchArgs{}},
-		{&Search{x}, x, searchArgs{}}, {&Index{x}, x, indexArgs{}}, {&Job{x}, x, jobArgs{}}, {&Jobs{x}, x, struct{}{}},
-		{&Stats{x}, x, repoArg{}}, {&Purge{x}, x, purgeArgs{}},
+		{&Execute{x}, x, executeArgs{}},
+		{&ExecuteFile{x}, x, fileArgs{}},
+		{&BatchExecute{x}, x, batchArgs{}},
+		{&Search{x}, x, searchArgs{}},
+		{&Index{x}, x, indexArgs{}},
+		{&Job{x}, x, jobArgs{}},
+		{&Jobs{x}, x, struct{}{}},
+		{&Stats{x}, x, repoArg{}},
+		{&Purge{x}, x, purgeArgs{}},
 	} {
 		tools = append(tools, &one)
 	}
