@@ -71,7 +71,7 @@ func TestServeHangUp(t *testing.T) {
 
 	write(string(before) + "http:\n  session_idle: soon\n")
 	hangUp()
-	logs(t, w.Command, `"ERROR"`, "could not be read again", file+":6:17", "`session_idle`")
+	logs(t, w.Command, `"ERROR"`, "configuration not reloaded", file+":6:17", "`session_idle`")
 	if status, _, _ := w.post(first, "", hello); status != http.StatusOK {
 		t.Errorf("a token after a faulty file: %d", status)
 	}
@@ -81,7 +81,7 @@ func TestServeHangUp(t *testing.T) {
 		"runtime:\n  queue_length: 7\nmax_jobs: 9\n")
 	hangUp()
 	logs(t, w.Command, `"WARN"`, "needs a restart", `"runtime.queue_length"`)
-	logs(t, w.Command, "was read again", `"principals":2`, `"need_restart":1`)
+	logs(t, w.Command, "configuration reloaded", `"principals":2`, `"needs_restart":["runtime.queue_length"]`)
 	for _, token := range []string{first, second} {
 		if status, _, _ := w.post(token, "", hello); status != http.StatusOK {
 			t.Errorf("a token: %d", status)
@@ -103,5 +103,5 @@ func TestExecServerHangUp(t *testing.T) {
 	if err := s.server.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	logs(t, s.server, "was read again", `"need_restart":0`)
+	logs(t, s.server, "configuration reloaded", `"needs_restart":null`)
 }

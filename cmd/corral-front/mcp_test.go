@@ -136,7 +136,7 @@ func still(t *testing.T, path string) {
 
 // TestDenied checks the order and the messages of governance.
 func TestDenied(t *testing.T) {
-	p, _, h := served(t, "runtime: {runtimes: [python, shell], executables: [python3, sh]}\n")
+	p, _, h := served(t, "runtime: {runtimes: [python, shell], executables: [python3, sh], max_duration: 1m}\n")
 	if err := os.Symlink("/etc", filepath.Join(p.repo, "out")); err != nil {
 		t.Fatal(err)
 	}

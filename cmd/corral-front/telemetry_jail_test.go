@@ -71,7 +71,7 @@ func (h *host) end() string {
 // jobs, with their times; that the diagnostic log and the audit log have the same trace and job; and that none of them
 // contains code.
 func TestSpansOfJobs(t *testing.T) {
-	_, d, h := served(t, "telemetry: {traces: stderr}\n")
+	_, d, h := served(t, "telemetry: {traces: stderr}\nruntime: {max_duration: 1m}\n")
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	call := func(name string, arguments, meta object) {
 		h.must("tools/call", object{"name": name, "arguments": arguments, "_meta": meta})
