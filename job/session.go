@@ -17,8 +17,8 @@ type SessionSpec struct {
 	// Root puts a whole writable root file system on the layer; without it, only the repository is on it.
 	Root bool
 	// Share puts the home directory and /tmp on the layer, shared by the session's jobs; without it, each job has its
-	// own. The jobs share a loopback interface, too. Root implies both. A directory of these that contains the repository or a toolchain is private to each job
-	// in any case.
+	// own. The jobs share a loopback interface, too. Root implies both. A directory of these that contains the repository or a
+	// toolchain is private to each job in any case.
 	Share  bool
 	Image  string        // name of the root file system to start from; "" is the host's system directories. Requires Root
 	Import string        // the session fills the root file system of this name, which is mounted as its repository; root only

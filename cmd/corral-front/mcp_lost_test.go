@@ -81,7 +81,7 @@ func TestSandboxRepositories(t *testing.T) {
 	}
 	config := p.config(t, "  - {id: other, path: "+other+"}\n")
 	h := connect(t, p.front("mcp", "--config", config, "--supervisor", daemon(t).Socket))
-	if text := h.description("sandbox_exec"); !strings.Contains(text, "app at "+p.repo+" (default), other at "+other+"; it is a copy-on-write copy") {
+	if text := h.sandboxDescription(); !strings.Contains(text, "app at "+p.repo+" (default), other at "+other+"; it is a copy-on-write copy") {
 		t.Errorf("%q", text)
 	}
 	for _, at := range []string{".", other} {

@@ -141,7 +141,7 @@ func TestSandboxDeletes(t *testing.T) {
 	if got := p.real(t); got != ".git README" {
 		t.Errorf("the repository has %q", got)
 	}
-	if text := h.description("sandbox_exec"); !strings.Contains(text, p.repo+" and is a copy-on-write copy") {
+	if text := h.sandboxDescription(); !strings.Contains(text, p.repo+" and is a copy-on-write copy") {
 		t.Errorf("%q", text)
 	}
 	h.to.Close()
@@ -200,27 +200,27 @@ func TestSandboxWorkspaces(t *testing.T) {
 	if got := p.real(t); got != "new" {
 		t.Errorf("the repository has %q", got)
 	}
-	if text := h.description("sandbox_exec"); !strings.Contains(text, "is the real directory") || !strings.Contains(text, p.repo) {
+	if text := h.sandboxDescription(); !strings.Contains(text, "is the real directory") || !strings.Contains(text, p.repo) {
 		t.Errorf("%q", text)
 	}
 	reads := connect(t, p.front("mcp", "--config", p.config(t, "sandbox: {workspace: readonly}\n"), "--supervisor", d.Socket))
 	if r := reads.sh("rm " + p.repo + "/new"); r.ExitCode != 1 || !strings.Contains(r.Stderr, "Read-only file system") {
 		t.Errorf("%+v", *r)
 	}
-	if text := reads.description("sandbox_exec"); !strings.Contains(text, "is read-only") {
+	if text := reads.sandboxDescription(); !strings.Contains(text, "is read-only") {
 		t.Errorf("%q", text)
 	}
 }
 
-// description returns the description of a tool.
-func (h *host) description(name string) string {
+// sandboxDescription returns the description of sandbox_exec.
+func (h *host) sandboxDescription() string {
 	h.t.Helper()
 	for _, tool := range h.must("tools/list", object{}).Result.Tools {
-		if tool.Name == name {
+		if tool.Name == "sandbox_exec" {
 			return tool.Description
 		}
 	}
-	h.t.Fatalf("no tool %s", name)
+	h.t.Fatal("no tool sandbox_exec")
 	return ""
 }
 

@@ -187,7 +187,8 @@ var bounds = []bound{
 		reason: "it is a function of a stream of bytes that anybody wrote, so it must be easy to audit",
 	},
 	{
-		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/...", "internal/text"},
+		from:   "store/index",
+		only:   []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/...", "internal/text"},
 		reason: "it searches output for any front-end: it starts no process and opens no connection",
 	},
 	{
@@ -243,7 +244,8 @@ var bounds = []bound{
 		reason: "it opens, locks and reads files of root's, so it must be easy to audit",
 	},
 	{
-		from: "store/audit/reader", only: []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
+		from:   "store/audit/reader",
+		only:   []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
 		reason: "it only reads, and cannot reach what writes records",
 	},
 	{
@@ -413,7 +415,8 @@ var bounds = []bound{
 	{
 		from: "internal/config",
 		only: []string{
-			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/flock", "internal/nearest", "internal/text",
+			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/flock",
+			"internal/nearest", "internal/text",
 		},
 		reason: "it reads and validates files; the programs apply the values",
 	},

@@ -31,7 +31,8 @@ func (sl *Slot) preparation() inside.Prepare {
 }
 
 // operation returns the init's operation that starts the slot's stub. The jobs of a session that share their files share the network
-// namespace of its jail as well, so that one of them can connect to a server that another one runs. The scanner, and corral's own programs in a session with a root of its own, have others.
+// namespace of its jail as well, so that one of them can connect to a server that another one runs. The scanner, and corral's
+// own programs in a session with a root of its own, have others.
 func (sl *Slot) operation() uint32 {
 	if ss := sl.jail.session; ss != nil && ss.sharesNetwork() && sl.user == 0 && !sl.plain {
 		return inside.AskNetSlot

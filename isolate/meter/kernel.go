@@ -56,8 +56,8 @@ type kernelHolder struct {
 
 // Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
 // job's other processes; end kills the job. Jobs can share
-// the namespace: then each of them is judged by all that it holds. After stop returns, pidfd and group are not used any more; over reports whether the job
-// was ended.
+// the namespace: then each of them is judged by all that it holds. After stop returns, pidfd and group are not used any more;
+// over reports whether the job was ended.
 func (w *KernelWatch) Watch(pidfd *os.File, group Group, maxTasks int64, end func()) (stop func() (over bool)) {
 	h := &kernelHolder{target: target{end: end}, pidfd: pidfd, group: group, maxTasks: maxTasks}
 	w.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A netlink socket with 5,000 bytes, a listening socket, one connection that has been accepted with as much data as a job may have, one that is not accepted with 0x1000 bytes, one in TIME_WAIT;
-// UDP sockets with 0x2000 and 0x100 bytes.
+// A netlink socket with 5,000 bytes, a listening socket, one connection that has been accepted with as much data as a job may
+// have, one that is not accepted with 0x1000 bytes, one in TIME_WAIT; UDP sockets with 0x2000 and 0x100 bytes.
 var socketTables = map[string]string{
 	"sockstat":  "sockets: used 109\nTCP: inuse 3 orphan 0 tw 10 alloc 1 mem 100000\nUDP: inuse 1 mem 0\nUDPLITE: inuse 0\n",
 	"sockstat6": "TCP6: inuse 0\nUDP6: inuse 1\n",
@@ -112,8 +112,8 @@ func TestKernelOrder(t *testing.T) {
 	}
 }
 
-// TestKernelWatch: a job of which more tasks are found than its limit is ended at the first look, a small one is not, and a process that has
-// ended is not judged by its number.
+// TestKernelWatch: a job of which more tasks are found than its limit is ended at the first look, a small one is not, and a
+// process that has ended is not judged by its number.
 func TestKernelWatch(t *testing.T) {
 	pid, pidfd, end := sleeper(t)
 	ended := make(chan struct{})

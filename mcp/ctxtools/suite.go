@@ -15,7 +15,8 @@ import (
 )
 
 // Suite is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers may
-// leave out the repository, and arguments that are not known are ignored and named. Only standard output enters a caller's context; long output is indexed and can be searched.
+// leave out the repository, and arguments that are not known are ignored and named. Only standard output enters a caller's
+// context; long output is indexed and can be searched.
 //
 // The fields must be set before the first call and not be changed afterwards; see Renew. The owner must call Close.
 type Suite struct {

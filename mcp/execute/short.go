@@ -23,8 +23,8 @@ func short(stdout, stderr *artifact.StreamCapture) (out, err string) {
 		return ends(stdout, maxShort), ends(stderr, maxShort)
 	}
 	// A stream that needs less than half leaves the rest to the other.
-	room := func(mine, other int64) int { return int(max(maxShort/2, maxShort-other)) }
-	return ends(stdout, room(o, e)), ends(stderr, room(e, o))
+	room := func(other int64) int { return int(max(maxShort/2, maxShort-other)) }
+	return ends(stdout, room(e)), ends(stderr, room(o))
 }
 
 // captured returns the size of a stream after redaction.

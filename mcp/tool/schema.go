@@ -128,7 +128,8 @@ func (a *argument) schema(t reflect.Type, mode Mode) *Schema {
 }
 
 // ReplySchema returns the schema of a tool's results, which are of type T: the fields with a json tag, and their values if they have
-// a tag enum. It has no descriptions, which every client would pay for with each session. It requires no field, because clients validate errors with it, too: it has the fields of an Error.
+// a tag enum. It has no descriptions, which every client would pay for with each session. It requires no field, because clients
+// validate errors with it, too: it has the fields of an Error.
 func ReplySchema[T any]() json.RawMessage {
 	return withError(resultSchema(reflect.TypeFor[T]()))
 }

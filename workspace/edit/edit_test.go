@@ -37,7 +37,8 @@ func content(t *testing.T, name string) string {
 	return string(b)
 }
 
-// TestReplace checks the content of the file after an edit, and the text of the report or error. An edit that fails leaves the file unchanged.
+// TestReplace checks the content of the file after an edit, and the text of the report or error. An edit that fails leaves the
+// file unchanged.
 func TestReplace(t *testing.T) {
 	for _, tt := range []struct{ name, file, old, new, want, says string }{
 		{"one line", "a\nb\nc\n", "b", "x", "a\nx\nc\n", "edited f: +1 -1 lines\n@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"},

@@ -43,12 +43,12 @@ func restoreCache(store string, dir *os.Root, limit int64) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	to, err := dir.OpenRoot("cache")
 	if err != nil {
 		return err
 	}
-	defer to.Close()
+	defer func() { _ = to.Close() }()
 	return copyCaches(from, to, limit)
 }
 
@@ -62,12 +62,12 @@ func keepCache(dir *os.Root, store string, limit int64) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	to, err := os.OpenRoot(store)
 	if err != nil {
 		return err
 	}
-	defer to.Close()
+	defer func() { _ = to.Close() }()
 	if err := copyCaches(from, to, limit); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func openJob(root, name string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer jobs.Close()
+	defer func() { _ = jobs.Close() }()
 	if err := jobs.Chmod(name, 0o700); err != nil { // an earlier stage can have taken the permissions away
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (g *gitlab) removeJob(name string) error {
 	if err != nil {
 		return err
 	}
-	defer jobs.Close()
+	defer func() { _ = jobs.Close() }()
 	if err = jobs.RemoveAll(name); err == nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (o *options) run(g *gitlab, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	store := g.cacheStore()
 	if stage == "restore_cache" {
 		if err := restoreCache(store, dir, o.cache); err != nil {

@@ -126,7 +126,7 @@ func (o *one) get(t testing.TB) *isolate.Supervisor {
 	if o.s != nil {
 		return o.s
 	}
-	dir, err := os.MkdirTemp("", "corral-shared-")
+	dir, err := os.MkdirTemp("", "corral-shared-") //nolint:usetesting // tests share it: it outlives the one that makes it
 	if err != nil {
 		t.Fatal(err)
 	}
