@@ -76,21 +76,7 @@ func TestWorkingDirectorySwapped(t *testing.T) {
 	if err := os.Symlink("/tmp", link); err != nil {
 		t.Fatal(err)
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		}
-	}()
+	stop := exchange(dir, link)
 	found, refused := 0, 0
 	for range sandboxtest.Scale(200) {
 		spec := f.Spec("pwd", "-P")
@@ -106,8 +92,9 @@ func TestWorkingDirectorySwapped(t *testing.T) {
 			t.Errorf("%q, %v", d.Out, err)
 		}
 	}
-	close(stop)
-	<-stopped
+	if stop() == 0 {
+		t.Error("nothing was swapped")
+	}
 	t.Logf("%d found, %d refused", found, refused)
 }
 
@@ -119,24 +106,14 @@ func TestRepoSwapped(t *testing.T) {
 	mkdir(t, trap, 0)
 	put(t, f.Repo+"/which", "mine", 0o644, owner)
 	put(t, trap+"/which", "trap", 0o644, 0)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, f.Repo, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE)
-			}
-		}
-	}()
+	stop := exchange(f.Repo, trap)
 	for range sandboxtest.Scale(60) {
 		d, err := f.Try(f.Spec("cat", "which"))
 		if err == nil && d.Out != "mine" {
 			t.Errorf("a job ran in another user's directory: %q", d.Out)
 		}
 	}
-	close(stop)
-	<-stopped
+	if stop() == 0 {
+		t.Error("nothing was swapped")
+	}
 }

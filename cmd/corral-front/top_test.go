@@ -28,22 +28,7 @@ func (t tty) Resize(rows, cols uint16) error {
 // onTerminal starts cmd on a terminal of its own.
 func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) (*screentest.Screen, *sandboxtest.Command) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	master, slave := sandboxtest.Terminal(t)
 	d := tty{master}
 	if err := d.Resize(rows, cols); err != nil {
 		t.Fatal(err)

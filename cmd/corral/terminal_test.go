@@ -41,23 +41,7 @@ func newConsole(t *testing.T, rows, cols uint16) *console {
 // openConsole returns a console that the test reads itself.
 func openConsole(t testing.TB, rows, cols uint16) *console {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { slave.Close() })
+	master, slave := sandboxtest.Terminal(t)
 	term := &console{master: master, slave: slave}
 	term.resize(t, rows, cols)
 	term.before = term.state(t)

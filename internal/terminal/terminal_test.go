@@ -2,38 +2,15 @@ package terminal
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
-
-// pair returns both ends of a terminal.
-func pair(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { slave.Close() })
-	return master, slave
-}
 
 func modes(t *testing.T, f *os.File) unix.Termios {
 	t.Helper()
@@ -54,14 +31,14 @@ func TestOpen(t *testing.T) {
 	if _, err := Open(read, write); !errors.Is(err, ErrNone) {
 		t.Errorf("a pipe: %v", err)
 	}
-	_, slave := pair(t)
+	_, slave := sandboxtest.Terminal(t)
 	if _, err := Open(slave, write); err != nil {
 		t.Errorf("a terminal: %v", err)
 	}
 }
 
 func TestSize(t *testing.T) {
-	master, slave := pair(t)
+	master, slave := sandboxtest.Terminal(t)
 	term, err := Open(slave, slave)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +57,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestRestore(t *testing.T) {
-	_, slave := pair(t)
+	_, slave := sandboxtest.Terminal(t)
 	before := modes(t, slave)
 	for _, tt := range []struct {
 		name    string
@@ -138,7 +115,7 @@ func (f far) Resize(s job.Size) error     { f.sizes <- s; return nil }
 
 // TestJoin: Join copies bytes and sizes, and returns when the job's output ends or cannot be written.
 func TestJoin(t *testing.T) {
-	master, slave := pair(t)
+	master, slave := sandboxtest.Terminal(t)
 	show, shown, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -203,9 +203,10 @@ var gitEnvironment = []string{
 	"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 }
 
-// Exchange swaps two names repeatedly until the returned function is called.
-func Exchange(a, b string) (end func()) {
+// Exchange swaps two names repeatedly until the returned function is called, which returns how often that succeeded.
+func Exchange(a, b string) (end func() (swaps int)) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
+	swaps := 0
 	go func() {
 		defer close(stopped)
 		for {
@@ -213,12 +214,15 @@ func Exchange(a, b string) (end func()) {
 			case <-stop:
 				return
 			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+				if unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE) == nil {
+					swaps++
+				}
 			}
 		}
 	}()
-	return func() {
+	return func() int {
 		close(stop)
 		<-stopped
+		return swaps
 	}
 }
