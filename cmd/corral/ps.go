@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/user"
-	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"corral/internal/text"
 	"corral/internal/usage"
+	"corral/internal/users"
 	"corral/isolate/client"
 	"corral/isolate/wire"
 )
@@ -54,25 +53,11 @@ func psCommand(args []string) error {
 	}
 }
 
-// userNames has the names of users that were looked up.
-type userNames map[uint32]string
-
-// of returns the name of a user, or the number of one without a name.
-func (n userNames) of(uid uint32) string {
-	name, known := n[uid]
-	if known {
-		return name
-	}
-	name = strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(name); err == nil {
-		name = u.Username
-	}
-	n[uid] = name
-	return name
-}
+// userNames prints lists with the names of users.
+type userNames struct{ users.Names }
 
 // show prints a table of jobs and one of sessions.
-func (n userNames) show(c *client.Client) error {
+func (n *userNames) show(c *client.Client) error {
 	list, err := c.List()
 	if err != nil {
 		return err
@@ -90,7 +75,7 @@ func (n userNames) show(c *client.Client) error {
 	return printSessions(sessions)
 }
 
-func (n userNames) printJobs(list []wire.Entry) error {
+func (n *userNames) printJobs(list []wire.Entry) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tUSER\tFOR\tCPU\tMEMORY\tWHAT\tREPOSITORY")
 	for _, e := range list {
@@ -109,7 +94,7 @@ func (n userNames) printJobs(list []wire.Entry) error {
 		if what == "" {
 			what = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%s\t%s\t%s\n", e.Job, text.Escape(n.of(e.UID)), age, cpu, memory, text.Escape(what), text.Escape(e.Repo))
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%s\t%s\t%s\n", e.Job, text.Escape(n.Of(e.UID)), age, cpu, memory, text.Escape(what), text.Escape(e.Repo))
 	}
 	return w.Flush()
 }
@@ -130,14 +115,14 @@ type jobJSON struct {
 }
 
 // showJSON prints one object per running job, each on a line.
-func (n userNames) showJSON(c *client.Client) error {
+func (n *userNames) showJSON(c *client.Client) error {
 	list, err := c.List()
 	if err != nil {
 		return err
 	}
 	for _, e := range list {
 		o := jobJSON{
-			Job: e.Job, UID: e.UID, User: n.of(e.UID), Started: time.Unix(0, e.Started).UTC().Format(time.RFC3339Nano),
+			Job: e.Job, UID: e.UID, User: n.Of(e.UID), Started: time.Unix(0, e.Started).UTC().Format(time.RFC3339Nano),
 			PeakMemory: orNull(e.Memory), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Principal: e.Principal,
 			Artifact: e.Artifact,
 		}

@@ -67,15 +67,15 @@ func (e *Escaper) Flush() error {
 	return e.w.Flush()
 }
 
-// isTerminal reports whether f is a terminal, which output could control.
-func isTerminal(f *os.File) bool {
+// IsTerminal reports whether f is a terminal, which output could control.
+func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
 // NewEscaper returns a buffered writer to f that escapes control characters if f is a terminal.
 func NewEscaper(f *os.File) *Escaper {
-	return &Escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !isTerminal(f)}
+	return &Escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !IsTerminal(f)}
 }
 
 // WriteJSON writes v as indented JSON.

@@ -91,6 +91,11 @@ var owners = []owner{
 		"metrics are made in one place, which bounds their labels",
 	},
 	{
+		"golang.org/x/net",
+		[]string{"front/cli/ci"},
+		"one package bounds connections with it; others count theirs by principal",
+	},
+	{
 		"charm.land",
 		[]string{"front/cli/top"},
 		"one command draws on the terminal, and no other depends on how",
@@ -157,13 +162,13 @@ var bounds = []bound{
 	{
 		from: "store/artifact",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/redact", "job", "store/artifact/...",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/peer", "internal/redact", "job", "store/artifact/...",
 			"store/at",
 		},
 		reason: "it stores output for any front-end: it starts no process and connects to nobody",
 	},
 	{
-		from: "store/artifact/live", only: []string{"std", sys},
+		from: "store/artifact/live", only: []string{"std", sys, "internal/peer"},
 		reason: "it shows output to the user whose it is, whatever wrote it",
 	},
 	{
@@ -296,6 +301,14 @@ var bounds = []bound{
 		reason: "it knows processes and limits, and neither jails nor repositories",
 	},
 	{
+		from: "internal/peer", only: []string{"std", sys},
+		reason: "who may connect depends on its answer, so it must be easy to audit",
+	},
+	{
+		from: "internal/users", only: []string{"std"},
+		reason: "it is linked with the program that is started for each job",
+	},
+	{
 		from: "isolate/host", never: []string{"isolate", "isolate/probe", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
 		reason: "what the supervisor has of the machine depends on no jail, repository or request",
 	},
@@ -303,7 +316,7 @@ var bounds = []bound{
 		from: "cmd/corral",
 		only: []string{
 			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/terminal",
-			"internal/text", "internal/usage", "internal/version",
+			"internal/text", "internal/usage", "internal/users", "internal/version",
 		},
 		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, longer than " +
 			"bubblewrap takes to run a job",
@@ -482,7 +495,7 @@ var bounds = []bound{
 		from: "rpc/transport",
 		only: []string{
 			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls",
-			"internal/flock", "internal/gate", "internal/jsonrpc", "internal/strictjson",
+			"internal/flock", "internal/gate", "internal/jsonrpc", "internal/peer", "internal/strictjson",
 			"internal/text", "job", "rpc",
 		},
 		reason: "it carries messages and identifies their senders; package rpc interprets them",

@@ -9,7 +9,7 @@ import (
 // moves a session to another repository unnoticed. The zero value remembers nothing. A nil *Defaults does nothing.
 type Defaults struct {
 	mu    sync.Mutex
-	repos map[string]string // guarded by mu: ids by purpose, of which the tools have a fixed number
+	repos map[string]string // guarded by mu: repository ids by purpose; the number of purposes is fixed
 }
 
 // get returns the repository for a purpose, "" before the first call of set.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/peer"
 	"corral/rpc"
 )
 
@@ -57,7 +58,7 @@ type unixServer struct {
 
 // start serves a client in a new goroutine, or returns why it is refused.
 func (u *unixServer) start(ctx context.Context, conn *net.UnixConn) error {
-	uid, err := peer(conn)
+	uid, err := peer.User(conn)
 	if err != nil {
 		return err
 	}
@@ -88,24 +89,6 @@ func logEnd(log *slog.Logger, who string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		log.Info("connection ended", "principal", who, "error", err)
 	}
-}
-
-// peer returns the user that connected, as of connect(2).
-func peer(conn *net.UnixConn) (uid uint32, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	if controlled := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); controlled != nil {
-		return 0, controlled
-	}
-	if err != nil {
-		return 0, fmt.Errorf("SO_PEERCRED: %w", err)
-	}
-	return cred.Uid, nil
 }
 
 // accept retries while descriptors or memory are short: other connections will end and release some.

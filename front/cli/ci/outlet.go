@@ -14,8 +14,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // An outlet is how a stage that transfers files reaches the GitLab server, and nothing else: an HTTP proxy on a unix socket
@@ -70,7 +71,7 @@ func listen(dir, name string, to *origin) (end func(), err error) {
 		Handler: newOutlet(to), ReadHeaderTimeout: headTimeout, MaxHeaderBytes: maxHead, IdleTimeout: headTimeout,
 		ErrorLog: log.New(io.Discard, "", 0), // the job's bytes are in these messages
 	}
-	go func() { _ = s.Serve(&bounded{Listener: l, slots: make(chan struct{}, maxConnections)}) }()
+	go func() { _ = s.Serve(netutil.LimitListener(l, maxConnections)) }()
 	return func() { _ = s.Close() }, nil
 }
 
@@ -137,30 +138,4 @@ func copyBoth(a, b io.ReadWriter) {
 		}()
 	}
 	<-done
-}
-
-// A bounded listener accepts a connection only while fewer than its slots are open.
-type bounded struct {
-	net.Listener
-	slots chan struct{}
-}
-
-func (b *bounded) Accept() (net.Conn, error) {
-	b.slots <- struct{}{}
-	c, err := b.Listener.Accept()
-	if err != nil {
-		<-b.slots
-		return nil, err
-	}
-	return &boundedConn{Conn: c, free: sync.OnceFunc(func() { <-b.slots })}, nil
-}
-
-type boundedConn struct {
-	net.Conn
-	free func()
-}
-
-func (c *boundedConn) Close() error {
-	defer c.free()
-	return c.Conn.Close()
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"corral/front/cli"
 	"corral/front/privilege"
@@ -95,9 +94,6 @@ func become(uid uint32) error {
 	return embed.Identity{UID: int(uid), GID: privilege.Nobody().GID}.Become()
 }
 
-// attempts is how often show connects: a job has run for a moment before its output can be followed.
-const attempts = 20
-
 // show writes the output of a job to w.
 func show(e *wire.Entry, follow bool, w *os.File) error {
 	if e.Artifact == "" {
@@ -109,13 +105,7 @@ func show(e *wire.Entry, follow bool, w *os.File) error {
 			cli.Note(fmt.Sprintf("%s before this are not shown", cli.FormatBytes(n)))
 		}
 	}
-	err := live.ErrNone
-	for n := 0; n < attempts && errors.Is(err, live.ErrNone); n++ {
-		if n > 0 {
-			time.Sleep(20 * time.Millisecond)
-		}
-		err = live.Follow(context.Background(), e.Artifact, e.UID, follow, flushed{out}, skipped)
-	}
+	err := live.Follow(context.Background(), e.Artifact, e.UID, follow, flushed{out}, skipped)
 	if errors.Is(err, live.ErrNone) {
 		return fmt.Errorf("%s shows no output: it may just have ended\nhint: corral output %s", e.Job, text.Quote(e.Artifact))
 	}

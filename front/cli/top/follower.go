@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"time"
 
 	"corral/isolate/wire"
 	"corral/store/artifact/live"
@@ -28,13 +27,7 @@ func startFollower(e wire.Entry) *follower {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &follower{job: e.Job, stop: stop}
 	go func() {
-		err := live.ErrNone
-		for n := 0; n < 20 && errors.Is(err, live.ErrNone) && ctx.Err() == nil; n++ { // a job has run for a moment before it can be followed
-			if n > 0 {
-				time.Sleep(20 * time.Millisecond)
-			}
-			err = live.Follow(ctx, e.Artifact, e.UID, true, f, func(int64) {})
-		}
+		err := live.Follow(ctx, e.Artifact, e.UID, true, f, func(int64) {})
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.done, f.err = true, err

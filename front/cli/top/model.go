@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"corral/internal/users"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -31,6 +32,7 @@ type model struct {
 	width, height int
 	now           time.Time
 
+	users    *users.Names
 	jobs     []wire.Entry
 	sessions []job.Session
 	share    map[string]float64       // CPUs in use by each job between the last two lists
@@ -44,7 +46,7 @@ type model struct {
 }
 
 func newModel(from source, interval time.Duration) model {
-	return model{from: from, interval: interval, width: 80, height: 24, now: time.Now()}
+	return model{from: from, users: &users.Names{}, interval: interval, width: 80, height: 24, now: time.Now()}
 }
 
 // listed is the result of asking the supervisor.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
 	"corral/front/privilege"
@@ -58,7 +57,7 @@ func Command(args []string) (int, error) {
 		err = fmt.Errorf("unexpected argument %q\nhint: corral top --help", rest[0])
 	case *interval < minInterval || *interval > maxInterval:
 		err = fmt.Errorf("--interval %v: must be %v to %v", *interval, minInterval, maxInterval)
-	case !terminal(os.Stdin) || !terminal(os.Stdout):
+	case !cli.IsTerminal(os.Stdin) || !cli.IsTerminal(os.Stdout):
 		err = errors.New("corral top needs a terminal\nhint: corral ps --json prints the same for programs")
 	}
 	if err != nil {
@@ -81,9 +80,4 @@ func Command(args []string) (int, error) {
 		return cli.Failure, m.fatal
 	}
 	return 0, nil
-}
-
-func terminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }

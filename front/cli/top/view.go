@@ -2,7 +2,6 @@ package top
 
 import (
 	"fmt"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -103,7 +102,7 @@ func (m *model) jobLine(e *wire.Entry) string {
 		what = "corral run"
 	}
 	age := m.now.Sub(time.Unix(0, e.Started)).Truncate(time.Second)
-	return row(e.Job, text.Escape(userName(e.UID)), age.String(), share, cpu, memory, text.Escape(what), text.Escape(e.Repo))
+	return row(e.Job, text.Escape(m.users.Of(e.UID)), age.String(), share, cpu, memory, text.Escape(what), text.Escape(e.Repo))
 }
 
 func (m *model) sessionLines() []string {
@@ -119,18 +118,9 @@ func (m *model) sessionLines() []string {
 		if s.Kept {
 			jobs = "kept"
 		}
-		lines = append(lines, fmt.Sprintf("%-33s %-10s %5s %10s  %s", s.ID, text.Escape(userName(s.UID)), jobs, cli.FormatBytes(s.DiskUsed), text.Escape(s.Repo)))
+		lines = append(lines, fmt.Sprintf("%-33s %-10s %5s %10s  %s", s.ID, text.Escape(m.users.Of(s.UID)), jobs, cli.FormatBytes(s.DiskUsed), text.Escape(s.Repo)))
 	}
 	return lines
-}
-
-// userName returns the name of a user, or the number of one without a name.
-func userName(uid uint32) string {
-	number := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
-	}
-	return number
 }
 
 // output shows the end of the output of a job.

@@ -10,10 +10,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/peer"
 )
 
-// ErrNone is returned by Follow if nobody serves the output: its job has ended, or has just begun.
+// ErrNone is returned by Follow if nobody serves the output: its job has ended.
 var ErrNone = errors.New("no live output")
+
+// Follow connects this often, and pauses in between: a job runs for a moment before its feed listens.
+const (
+	attempts = 20
+	pause    = 20 * time.Millisecond
+)
 
 // connectTimeout bounds connecting and reading the header.
 const connectTimeout = 10 * time.Second
@@ -22,15 +30,12 @@ const connectTimeout = 10 * time.Second
 // job ends. skipped is called first, with the number of bytes that the feed does not have any more. uid is the job's user: the
 // output is not taken from anybody else. The caller is that user or root. If ctx ends, its error is returned.
 func Follow(ctx context.Context, handle string, uid uint32, more bool, w io.Writer, skipped func(bytes int64)) error {
-	c, err := net.DialUnix("unix", nil, address(handle))
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		return ErrNone
-	case err != nil:
+	c, err := dial(ctx, handle)
+	if err != nil {
 		return err
 	}
 	defer c.Close()
-	got, err := peer(c)
+	got, err := peer.User(c)
 	if err == nil && got != uid {
 		err = fmt.Errorf("the output is offered by user %d, but the job is user %d's", got, uid)
 	}
@@ -58,4 +63,22 @@ func Follow(ctx context.Context, handle string, uid uint32, more bool, w io.Writ
 		return ctx.Err()
 	}
 	return err
+}
+
+// dial connects to the feed of a handle. It returns ErrNone if there is none.
+func dial(ctx context.Context, handle string) (*net.UnixConn, error) {
+	for n := 1; ; n++ {
+		c, err := net.DialUnix("unix", nil, address(handle))
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return c, err
+		}
+		if n == attempts {
+			return nil, ErrNone
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }

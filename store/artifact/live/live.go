@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"corral/internal/peer"
 )
 
 const (
@@ -88,7 +88,7 @@ func (f *Feed) listen(handle string) {
 
 // admit reports whether a follower may follow: it is this process's user or root, and there are not too many.
 func (f *Feed) admit(c *net.UnixConn) bool {
-	uid, err := peer(c)
+	uid, err := peer.User(c)
 	if err != nil || uid != 0 && uid != uint32(os.Geteuid()) {
 		return false
 	}
@@ -99,23 +99,6 @@ func (f *Feed) admit(c *net.UnixConn) bool {
 	}
 	f.followers[c] = true
 	return true
-}
-
-// peer returns the user at the other end of a connection.
-func peer(c *net.UnixConn) (uint32, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
-	}
-	if failed != nil {
-		return 0, failed
-	}
-	return cred.Uid, nil
 }
 
 // Write adds output. It never fails and never waits for a follower.
