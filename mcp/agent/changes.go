@@ -10,6 +10,7 @@ import (
 	"corral/job"
 	"corral/mcp/ctxtools"
 	"corral/mcp/ctxtools/answer"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 
@@ -109,7 +110,7 @@ func list(c *job.Changes) string {
 	if c.Incomplete {
 		parts = append(parts, "not all paths were examined")
 	}
-	return b.String() + footer(parts)
+	return b.String() + run.Footer(parts)
 }
 
 // diff returns the difference between the repository and what the session's jobs see. A long one is stored, like the output of
@@ -143,7 +144,7 @@ func (t *Changes) diff(ctx context.Context, c tool.Caller, repo string, paths []
 	if shown.handle != "" {
 		parts = append(parts, shown.handle)
 	}
-	return text(withFooter(shown.text, parts))
+	return text(run.WithFooter(shown.text, parts))
 }
 
 // A counter counts the bytes written through it.

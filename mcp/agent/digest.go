@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 
@@ -53,7 +54,7 @@ func (s *stream) ends(room int, v *view) string {
 	head, tail := newDigest(room/2, v.intent), newDigest(room/2, v.intent)
 	_, _ = io.WriteString(head, s.c.Head)
 	_, _ = io.WriteString(tail, s.c.Tail)
-	return line(head.end()) + fmt.Sprintf("… %s not shown\n", kilobytes(s.c.Between)) + tail.end()
+	return run.Line(head.end()) + fmt.Sprintf("… %s not shown\n", kilobytes(s.c.Between)) + tail.end()
 }
 
 // lastLines returns the last n lines of text, in at most room bytes.

@@ -90,7 +90,7 @@ func (t *Edit) reply(c tool.Caller, r *job.Record, out artifact.Captured) (tool.
 		if r.SessionReplaced {
 			parts = append(parts, run.SessionReplaced)
 		}
-		return text(withFooter(tool.Clean(out.Stdout.Whole), parts))
+		return text(run.WithFooter(tool.Clean(out.Stdout.Whole), parts))
 	case r.Result.ExitCode == 1:
 		message := strings.TrimSpace(strings.TrimPrefix(out.Stderr.Whole, "corral-layer: "))
 		return failed(&tool.Error{Code: tool.CodeInvalid, Message: tool.Clean(message)})

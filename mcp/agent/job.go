@@ -9,6 +9,7 @@ import (
 
 	"corral/internal/calls"
 	"corral/mcp/ctxtools"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -121,7 +122,7 @@ func (t *Job) list(c tool.Caller) (tool.Result, error) {
 		case !s.Running:
 			state = ended(s.Record)
 		}
-		fmt.Fprintf(&b, "%s: %s, %s, %s of output\n", s.ID, state, duration(s.Elapsed), kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes))
+		fmt.Fprintf(&b, "%s: %s, %s, %s of output\n", s.ID, state, run.Duration(s.Elapsed), kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes))
 	}
 	if b.Len() == 0 {
 		return text("no background jobs")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"corral/mcp/ctxtools/answer"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -166,7 +167,7 @@ func lineRange(s string) (from, to int64, err error) {
 // show returns what was read as text.
 func show(found *artifact.Answer, a *outputArgs) string {
 	if found.Match == artifact.NoMatch || len(found.Excerpts) == 0 {
-		return footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, answer.Counted(int(found.Lines), "line"))})
+		return run.Footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, answer.Counted(int(found.Lines), "line"))})
 	}
 	var b strings.Builder
 	var from, to int64
@@ -180,7 +181,7 @@ func show(found *artifact.Answer, a *outputArgs) string {
 			b.WriteString("…\n")
 		}
 		kept, lines := fit(content, maxOutputRead-b.Len())
-		b.WriteString(line(kept))
+		b.WriteString(run.Line(kept))
 		if n == 0 {
 			from, to = e.LineStart, e.LineStart+lines-1
 		}
@@ -199,7 +200,7 @@ func show(found *artifact.Answer, a *outputArgs) string {
 	case cut || len(found.Excerpts) == maxExcerpts:
 		parts = append(parts, fmt.Sprintf("the first matches of %d lines: use lines or rarer terms", found.Lines))
 	}
-	return b.String() + footer(parts)
+	return b.String() + run.Footer(parts)
 }
 
 // fit returns the first lines of s with at most room bytes, at least one, and their number.

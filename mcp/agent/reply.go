@@ -34,7 +34,7 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 	r := s.Record
 	switch {
 	case s.Running:
-		return text(withFooter(v.output(ctx, &s).text, append([]string{"job " + s.ID + " runs, " + duration(s.Elapsed)}, v.notes...)))
+		return text(run.WithFooter(v.output(ctx, &s).text, append([]string{"job " + s.ID + " runs, " + run.Duration(s.Elapsed)}, v.notes...)))
 	case r.Status == job.Denied:
 		return failed(denied(r))
 	case r.Decision.Missing != "" && v.language != "":
@@ -46,7 +46,7 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "not run: " + end.Message})
 	}
 	shown := v.output(ctx, &s)
-	reply, err := text(withFooter(shown.text, v.ending(&s, shown)))
+	reply, err := text(run.WithFooter(shown.text, v.ending(&s, shown)))
 	reply.IsError = r.Status == job.Lost // corral failed, not the program
 	return reply, err
 }
@@ -61,7 +61,7 @@ func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
 	r := s.Record
 	parts := append(v.changes(r, s.Repo), v.notes...)
 	if limit := r.Result.Limit; limit == job.LimitPIDs {
-		parts = append(parts, "pids limit reached: it could not start more processes")
+		parts = append(parts, run.PIDsReached)
 	}
 	if r.SessionReplaced {
 		parts = append(parts, run.SessionReplaced)
@@ -83,7 +83,7 @@ func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
 	case end == "exit 0" && len(parts) == 0:
 		return []string{end}
 	}
-	return append([]string{end, duration(r.Result.Usage.Wall)}, parts...)
+	return append([]string{end, run.Duration(r.Result.Usage.Wall)}, parts...)
 }
 
 // likeFooter matches output whose last line could be taken for a footer: it ends with words in brackets, behind which only
@@ -125,11 +125,11 @@ func (v *view) output(ctx context.Context, s *ctxtools.Snapshot) shown {
 	stdout, stderr := both[0].show(room[0], v), both[1].show(room[1], v)
 	text := stdout
 	if stderr != "" {
-		text = line(text) + "[stderr] " + stderr
+		text = run.Line(text) + "[stderr] " + stderr
 	}
-	out := shown{text: line(text)}
+	out := shown{text: run.Line(text)}
 	if s.Output.Stdout.Truncated || s.Output.Stderr.Truncated {
-		out.handle = "output limit reached: the rest is not stored, "
+		out.handle = run.OutputCut + ", "
 	}
 	switch {
 	case !cut && out.handle == "":

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"corral/mcp/ctxtools/answer"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -20,7 +21,7 @@ func hits(found *index.Found, query string, pending int) string {
 	var b strings.Builder
 	for _, h := range found.Hits {
 		fmt.Fprintf(&b, "%s, lines %d-%d of %s:\n", where(h), h.LineStart, h.LineEnd, h.Stream)
-		b.WriteString(line(excerpt(h, query)))
+		b.WriteString(run.Line(excerpt(h, query)))
 	}
 	var parts []string
 	if more := found.Matched - len(found.Hits); more > 0 {
@@ -32,7 +33,7 @@ func hits(found *index.Found, query string, pending int) string {
 	if pending > 0 {
 		parts = append(parts, answer.Counted(pending, "output")+" not searched: still being indexed")
 	}
-	return b.String() + footer(parts)
+	return b.String() + run.Footer(parts)
 }
 
 // where names the output of a hit.

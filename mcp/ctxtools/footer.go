@@ -18,7 +18,7 @@ func (w *replyText) footer() {
 	text := w.b.String()
 	if c := &w.ran.out.Stderr; w.hidden && size(c) > 0 {
 		w.cut = w.cut || size(c) > maxFooter
-		text = line(text) + "[stderr] " + strings.TrimSuffix(middleOut(c, maxFooter), "\n")
+		text = run.Line(text) + "[stderr] " + strings.TrimSuffix(middleOut(c, maxFooter), "\n")
 	}
 	parts := w.notes()
 	if exit := w.ran.record.Result.ExitCode; w.code || len(parts) > 0 && exit == 0 && w.reply.ExitCode != nil {
@@ -36,24 +36,16 @@ func (w *replyText) notes() []string {
 		parts = append(parts, fmt.Sprintf("timeout cut to %dms, the maximum", wall.Milliseconds()))
 	}
 	if r.Result.Limit == job.LimitPIDs {
-		parts = append(parts, "pids limit reached: it could not start more processes")
+		parts = append(parts, run.PIDsReached)
 	}
 	out := &w.ran.out
 	if out.Stdout.Truncated || out.Stderr.Truncated {
-		parts = append(parts, "output limit reached: the rest is not stored")
+		parts = append(parts, run.OutputCut)
 	}
 	if w.cut && out.Handle != "" {
 		parts = append(parts, "all of it: runtime_query_output, artifactHandle "+out.Handle)
 	}
 	return parts
-}
-
-// line returns s with a newline at its end, unless it is empty.
-func line(s string) string {
-	if s == "" || strings.HasSuffix(s, "\n") {
-		return s
-	}
-	return s + "\n"
 }
 
 // unshown returns the streams that are indexed although the text does not need it: what a search finds later.

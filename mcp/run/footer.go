@@ -16,11 +16,22 @@ func WithFooter(s string, parts []string) string {
 	if len(parts) == 0 {
 		return s
 	}
-	if s != "" && !strings.HasSuffix(s, "\n") {
-		s += "\n"
-	}
-	return s + Footer(parts)
+	return Line(s) + Footer(parts)
 }
+
+// Line returns s with a newline at its end, unless it is empty.
+func Line(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+// Parts of footers.
+const (
+	PIDsReached = "pids limit reached: it could not start more processes"
+	OutputCut   = "output limit reached: the rest is not stored"
+)
 
 // Footer returns the last line of a reply, such as "[exit 1, 5 ms]"; "" without parts.
 func Footer(parts []string) string {
