@@ -51,8 +51,7 @@ type Repo struct {
 
 // A Server serves clients. It must not be copied, and its fields must not be changed after the first call of Serve; see Replace.
 type Server struct {
-	Engine Engine
-	Repos  []Repo
+	Access // at the start
 	// Dir is the default directory of a command, and the base of relative ones. It must be absolute and clean.
 	Dir string
 	// Home is reported to clients as codexHome. It must be absolute; "" means Dir. Nothing is read from it.
@@ -64,9 +63,6 @@ type Server struct {
 	// Shared is set if clients can be of several principals. Then one of them holds at most as much of Budget as it leaves
 	// free, so that there is always some left for the others.
 	Shared bool
-	// FullAccess runs requests with the sandbox policy dangerFullAccess, External those with externalSandbox, under the
-	// rules that the operator maps them to. nil refuses such requests.
-	FullAccess, External Engine
 	// Ended, if not nil, is called after a connection has ended, with the Principal and Session of its requests.
 	Ended func(principal, session string)
 	// Log receives one line per request to start a process; nil disables it.
@@ -85,13 +81,15 @@ type Server struct {
 
 // An Access is what requests may use. It is replaced as a whole.
 type Access struct {
-	Engine               Engine
-	Repos                []Repo
-	Removed              []Repo // served earlier, for errors
+	Engine  Engine
+	Repos   []Repo
+	Removed []Repo // served earlier, for errors
+	// FullAccess runs requests with the sandbox policy dangerFullAccess, External those with externalSandbox, under the
+	// rules that the operator maps them to. nil refuses such requests.
 	FullAccess, External Engine
 }
 
-// Replace replaces the fields of s with the names of those in a for the requests that come from now on. Processes keep running.
+// Replace replaces the Access of s for the requests that come from now on. Processes keep running.
 func (s *Server) Replace(a Access) { s.now.Store(&a) }
 
 // access returns what a request may use now.
@@ -99,7 +97,7 @@ func (s *Server) access() *Access {
 	if a := s.now.Load(); a != nil {
 		return a
 	}
-	return &Access{Engine: s.Engine, Repos: s.Repos, FullAccess: s.FullAccess, External: s.External}
+	return &s.Access
 }
 
 // locate returns the innermost repository that contains dir, and dir relative to it. It compares names only; the

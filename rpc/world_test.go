@@ -74,8 +74,11 @@ const served = "/srv/app"
 
 func (w *world) server() *Server {
 	return &Server{
-		Engine: &job.Engine{Policy: w, Runner: w, Auditor: w},
-		Repos:  []Repo{{"app", served}, {"inner", served + "/inner"}, {"other", "/srv/other"}}, Dir: served, Version: "1.2.3",
+		Access: Access{
+			Engine: &job.Engine{Policy: w, Runner: w, Auditor: w},
+			Repos:  []Repo{{"app", served}, {"inner", served + "/inner"}, {"other", "/srv/other"}},
+		},
+		Dir: served, Version: "1.2.3",
 	}
 }
 

@@ -20,7 +20,7 @@ func newExecServer(b *front.Backend, started string) (*rpc.Server, error) {
 	}
 	return &rpc.Server{
 		Version: version.Version, Log: b.Log, Tracer: b.Tracer(), Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
-		Ended: b.Sessions.End, Engine: a.Engine, Repos: a.Repos, FullAccess: a.FullAccess, External: a.External,
+		Ended: b.Sessions.End, Access: a,
 	}, nil
 }
 
