@@ -16,7 +16,9 @@ const (
 	denialPause = 10 * time.Second
 )
 
-// denialLimiter is a token bucket (Turner, New Directions in Communications, 1986) per user. The zero value is ready
+var denialLimit = host.Rate{Burst: denialBurst, PerSecond: denialRate}
+
+// denialLimiter is a token bucket per user. The zero value is ready
 // to use.
 type denialLimiter struct {
 	mu      sync.Mutex
@@ -24,8 +26,7 @@ type denialLimiter struct {
 }
 
 type bucket struct {
-	tokens  float64
-	at      time.Time // when tokens was computed
+	tokens  host.Tokens
 	dropped uint64
 	since   time.Time // when the first of dropped was counted
 }
@@ -41,12 +42,10 @@ func (d *denialLimiter) allow(peer host.Peer, now time.Time) (allowed, first boo
 	b := d.buckets[peer]
 	if b == nil {
 		d.forgetFull(now)
-		b = &bucket{tokens: denialBurst, at: now}
+		b = &bucket{}
 		d.buckets[peer] = b
 	}
-	b.refill(now)
-	if b.tokens >= 1 {
-		b.tokens--
+	if b.tokens.Take(denialLimit, now) {
 		return true, false
 	}
 	return false, b.drop(now)
@@ -58,7 +57,7 @@ func (d *denialLimiter) drop(peer host.Peer, now time.Time) (first bool) {
 	defer d.mu.Unlock()
 	b := d.buckets[peer]
 	if b == nil { // the bucket was full again and removed
-		b = &bucket{tokens: denialBurst, at: now}
+		b = &bucket{}
 		d.buckets[peer] = b
 	}
 	return b.drop(now)
@@ -72,18 +71,13 @@ func (b *bucket) drop(now time.Time) (first bool) {
 	return true
 }
 
-func (b *bucket) refill(now time.Time) {
-	b.tokens = min(denialBurst, b.tokens+max(0, now.Sub(b.at).Seconds())*denialRate)
-	b.at = now
-}
-
 // forgetFull removes full buckets, so that the number of buckets is bounded by the number of recently active users.
 func (d *denialLimiter) forgetFull(now time.Time) {
 	if d.buckets == nil {
 		d.buckets = map[host.Peer]*bucket{}
 	}
 	for peer, b := range d.buckets {
-		if b.refill(now); b.tokens == denialBurst && b.dropped == 0 {
+		if b.tokens.Full(denialLimit, now) && b.dropped == 0 {
 			delete(d.buckets, peer)
 		}
 	}

@@ -12,6 +12,8 @@ const (
 	lineRate  = 2 // per second
 )
 
+var lineLimit = Rate{lineBurst, lineRate}
+
 // A LogLimit decides which of those lines are written: a token bucket for each user. The zero value is ready to use. It is
 // safe for concurrent use.
 type LogLimit struct {
@@ -21,9 +23,8 @@ type LogLimit struct {
 
 // lines are those about one user.
 type lines struct {
-	tokens  float64
-	at      time.Time // when tokens was computed
-	omitted int       // since the last line that was written
+	tokens  Tokens
+	omitted int // since the last line that was written
 }
 
 // Allow reports whether a line about a user may be written now, and how many were omitted since the last one that was.
@@ -33,22 +34,15 @@ func (l *LogLimit) Allow(uid uint32, now time.Time) (ok bool, omitted int) {
 	u := l.users[uid]
 	if u == nil {
 		l.forgetFull(now)
-		u = &lines{tokens: lineBurst, at: now}
+		u = &lines{}
 		l.users[uid] = u
 	}
-	u.refill(now)
-	if u.tokens < 1 {
+	if !u.tokens.Take(lineLimit, now) {
 		u.omitted++
 		return false, 0
 	}
-	u.tokens--
 	omitted, u.omitted = u.omitted, 0
 	return true, omitted
-}
-
-func (u *lines) refill(now time.Time) {
-	u.tokens = min(lineBurst, u.tokens+max(0, now.Sub(u.at).Seconds())*lineRate)
-	u.at = now
 }
 
 // forgetFull removes users with full buckets, so that the number of users is bounded by that of those who were active in the last
@@ -58,7 +52,7 @@ func (l *LogLimit) forgetFull(now time.Time) {
 		l.users = map[uint32]*lines{}
 	}
 	for uid, u := range l.users {
-		if u.refill(now); u.tokens == lineBurst && u.omitted == 0 {
+		if u.tokens.Full(lineLimit, now) && u.omitted == 0 {
 			delete(l.users, uid)
 		}
 	}
