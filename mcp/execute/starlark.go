@@ -58,7 +58,7 @@ read_input() returns input; emit(s) writes s to the result, without a newline. T
 
 Example: {"source": "for w in sorted(read_input().split()):\n    emit(w + \"\\n\")", "input": "b a"} returns {"stdout": "a\nb\n"}.
 
-Errors: EVAL_ERROR (details.position, details.backtrace), TIMEOUT, OUTPUT_LIMIT, MEMORY_LIMIT; details.stdout has what was emitted.`
+Errors: EVAL_ERROR (details.position, details.backtrace) and OUTPUT_LIMIT, with details.stdout; TIMEOUT, MEMORY_LIMIT.`
 
 // Name implements Tool.
 func (t *Starlark) Name() string { return "starlark_run" }
@@ -176,7 +176,8 @@ func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string
 		return stdout, nil
 	}
 	details := f.Details()
-	if stdout != "" && f.Code != starlark.CodeInternal {
+	// How far a script comes within its time or memory varies, and its reply must not.
+	if stdout != "" && (f.Code == starlark.CodeEval || f.Code == starlark.CodeOutput) {
 		details["stdout"] = stdout
 	}
 	return "", &tool.Error{Code: f.Code, Message: f.Message, Details: details}

@@ -109,9 +109,6 @@ func TestStarlarkReplies(t *testing.T) {
 	failure := func(code, message string) string {
 		return fmt.Sprintf(`{"code":%q,"message":%q}`, code, message)
 	}
-	soFar := func(code, message string) string {
-		return fmt.Sprintf(`{"code":%q,"message":%q,"details":{"stdout":"so far"}}`, code, message)
-	}
 	const (
 		mute   = "the interpreter failed, and did not say why"
 		killed = "a signal ended the interpreter: neither the script nor a limit did"
@@ -140,8 +137,8 @@ func TestStarlarkReplies(t *testing.T) {
 			"a mistake after some output", ended(job.Failure, 1, ""), "so far", said("EVAL_ERROR", "oops", ""),
 			`{"code":"EVAL_ERROR","message":"oops","details":{"stdout":"so far"}}`,
 		},
-		{"a timeout", ended(job.Failure, 1, ""), "so far", said("TIMEOUT", late, ""), soFar("TIMEOUT", late)},
-		{"timeout enforced by the supervisor", ended(job.Timeout, -1, ""), "so far", "", soFar("TIMEOUT", late)},
+		{"a timeout", ended(job.Failure, 1, ""), "so far", said("TIMEOUT", late, ""), failure("TIMEOUT", late)},
+		{"timeout enforced by the supervisor", ended(job.Timeout, -1, ""), "so far", "", failure("TIMEOUT", late)},
 		{
 			"much output", ended(job.Failure, 1, ""), kib, said("OUTPUT_LIMIT", "the script emitted more than 1024 bytes", `,"details":{"position":"script.star:1:5"}`),
 			`{"code":"OUTPUT_LIMIT","message":"the script emitted more than 1024 bytes","details":{"position":"script.star:1:5","stdout":"` + kib + `"}}`,
@@ -151,11 +148,11 @@ func TestStarlarkReplies(t *testing.T) {
 			`{"code":"OUTPUT_LIMIT","message":"the script emitted more than 1024 bytes","details":{"stdout":"` + kib[1:] + `"}}`,
 		},
 		{"memory", ended(job.Failure, 1, ""), "", said("MEMORY_LIMIT", memory, ""), failure("MEMORY_LIMIT", memory)},
-		{"the kernel's memory", ended(job.Failure, -1, "memory"), "so far", "", soFar("MEMORY_LIMIT", memory)},
+		{"the kernel's memory", ended(job.Failure, -1, "memory"), "so far", "", failure("MEMORY_LIMIT", memory)},
 		{"Go's memory", ended(job.Failure, 2, ""), "", "fatal error: runtime: out of memory\n", failure("MEMORY_LIMIT", memory)},
 		{
 			"Go's stack", ended(job.Failure, 2, ""), "so far", "runtime: goroutine stack exceeds\nfatal error: stack overflow\n",
-			soFar("EVAL_ERROR", "the interpreter ended: values are nested too deeply"),
+			`{"code":"EVAL_ERROR","message":"the interpreter ended: values are nested too deeply","details":{"stdout":"so far"}}`,
 		},
 		{"another bound", ended(job.Failure, 1, ""), "", said("INVALID_REQUEST", "too long", ""), failure("INVALID_REQUEST", "too long")},
 		{
