@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"corral/internal/test/sandboxtest"
 )
@@ -90,6 +91,46 @@ func TestBuildkiteHook(t *testing.T) {
 	if _, out := p.as(t, append(env, "BUILDKITE_COMMAND=echo $WANTED"), hook); out != "yes\n" {
 		t.Errorf("a variable that the operator names: %q", out)
 	}
+	p.reused(t, path, func(script string) { p.as(t, append(env, "BUILDKITE_COMMAND="+script), hook) })
+}
+
+// takeovers are scripts that have git run a program at the next use of the checkout, outside the jail.
+var takeovers = []string{
+	`printf '#!/bin/sh\ntouch ../taken\n' >.git/hooks/post-checkout && chmod +x .git/hooks/post-checkout`,
+	`git config core.fsmonitor 'touch ../taken; false'`,
+	`git config core.hooksPath .git && printf '#!/bin/sh\ntouch ../taken\n' >.git/post-checkout && chmod +x .git/post-checkout`,
+	`cp -r .git .other && git --git-dir .other config core.fsmonitor 'touch ../taken; false' && mv .git .old && mv .other .git`,
+	`rm -rf .git && git init -q && git config core.fsmonitor 'touch ../taken; false'`,
+}
+
+// reused fails if a script that step runs in the checkout takes over the git that the CI system runs there for the next build.
+func (p *place) reused(t *testing.T, path string, step func(script string)) {
+	t.Helper()
+	taken := filepath.Join(p.dir, "taken")
+	env := []string{"PATH=" + path, "HOME=" + p.repo}
+	identity := []string{"-c", "user.name=ada", "-c", "user.email=ada@example.com"}
+	for _, a := range takeovers {
+		for _, args := range [][]string{{"init", "-q", "."}, {"add", "README"}, append(identity, "commit", "-qm", "one")} {
+			if code, out := p.as(t, env, "git", args...); code != 0 {
+				t.Fatal(out)
+			}
+		}
+		if err := errors.Join(
+			os.WriteFile(taken, nil, 0o600), os.Chown(taken, p.uid, p.uid), os.Chtimes(taken, time.Time{}, time.Unix(1, 0)),
+		); err != nil {
+			t.Fatal(err)
+		}
+		step(a)
+		for _, args := range [][]string{{"clean", "-ffdxq"}, {"status"}, {"checkout", "-qf", "HEAD"}} {
+			p.as(t, env, "git", args...) // may fail: the script can have removed what it needs
+		}
+		if info, err := os.Stat(taken); err != nil || info.ModTime().Unix() != 1 {
+			t.Errorf("%s: git ran a program of the job, outside the jail (%v)", a, err)
+		}
+		if err := os.RemoveAll(filepath.Join(p.repo, ".git")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // actionStep returns the script of the composite action's one step.
@@ -119,6 +160,9 @@ func TestGitHubAction(t *testing.T) {
 			t.Errorf("%s: %d, %q; want %d, %q", a.script, code, out, a.code, a.out)
 		}
 	}
+	p.reused(t, path, func(script string) {
+		p.as(t, append(env, "CORRAL_RUN="+script), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", actionStep(t))
+	})
 }
 
 // TestActionByAct runs a workflow with the action by act (https://github.com/nektos/act), where CORRAL_ACT names it. The
