@@ -2,13 +2,11 @@
 package audit
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,14 +25,21 @@ import (
 const Help = `corral audit reads the supervisor's audit log of decisions and jobs. Only root can read the log: run it with sudo.
 
 Usage:
-  corral audit tail [-n N] [--follow]          print the last records (default 10), and with --follow new ones, until the
+  corral audit tail [-n N] [--follow] [FILTER] print the last records (default 10), and with --follow new ones, until the
                                                log continues in another file
   corral audit show JOB|SEQ                    print a job's records, or the record with that number; JOB is job-7, or
                                                main/job-7 for the instance main
   corral audit verify [--expect SEQ:HASH]...   report records that were changed, removed, inserted or moved: exit code 1 if
                                                there are any. --expect also compares a record with a hash from earlier
-  corral audit export [--since T] [--until T]  print the records of a time range; T is 2026-11-21, 2026-11-21T10:00:00Z or
-                                               36h, which is 36 hours ago
+  corral audit export [FILTER]                 print all records
+
+FILTER is any of these; a record must match all of them:
+  --user USER             requests of this user, a name or a number
+  --repo PATH             requests for this repository: its path, or its id as the front-end claims it
+  --principal PRINCIPAL   requests of this client, as the front-end claims it
+  --tool TOOL             requests by this tool or command, as the front-end claims it
+  --outcome OUTCOME,...   requests that ended so: success, failure, timeout, cancelled, lost, refused, denied
+  --since T, --until T    records of this period; T is 2026-11-21, 2026-11-21T10:00:00Z or 36h, which is 36 hours ago
 
   --json        print records as they are in the log, one per line
   --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
@@ -44,7 +49,7 @@ type options struct {
 	count        int
 	follow, json bool
 	state        string
-	since, until time.Time
+	filter       filter
 	expect       []reader.Anchor
 }
 
@@ -84,6 +89,9 @@ func Command(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	defer r.Close()
+	if err := o.filter.prepare(); err != nil {
+		return cli.Failure, err
+	}
 	return do(r, strings.Join(words, ""))
 }
 
@@ -94,16 +102,11 @@ func (o *options) flags(verb string) *flag.FlagSet {
 	if verb != "verify" {
 		f.BoolVar(&o.json, "json", false, "")
 	}
-	timeFlag := func(into *time.Time) func(string) error {
-		return func(s string) (err error) {
-			*into, err = parseTime(s, time.Now())
-			return err
-		}
-	}
 	switch verb {
 	case "tail":
 		f.IntVar(&o.count, "n", 10, "")
 		f.BoolVar(&o.follow, "follow", false, "")
+		o.filter.flags(f)
 	case "verify":
 		f.Func("expect", "", func(s string) error {
 			a, err := reader.ParseAnchor(s)
@@ -111,8 +114,7 @@ func (o *options) flags(verb string) *flag.FlagSet {
 			return err
 		})
 	case "export":
-		f.Func("since", "", timeFlag(&o.since))
-		f.Func("until", "", timeFlag(&o.until))
+		o.filter.flags(f)
 	}
 	return f
 }
@@ -130,68 +132,6 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, errors.New("must be a time such as 2026-11-21, 2026-11-21T10:00:00Z or 36h")
 }
 
-// print writes one record as text or JSON.
-func (o *options) print(w io.Writer, l *reader.Line) error {
-	text := l.Text
-	if !o.json {
-		r, err := l.Record()
-		if err != nil {
-			return err
-		}
-		text = []byte(formatRecord(r))
-	}
-	_, err := w.Write(append(text[:len(text):len(text)], '\n'))
-	return err
-}
-
-// each prints the records for which want returns true, and returns their number. A damaged record is reported and
-// skipped: finding damage is the task of verify.
-func (o *options) each(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
-	out := bufio.NewWriter(os.Stdout)
-	found := 0
-	for l, err := range r.Lines(from) {
-		if err != nil {
-			return cli.Failure, errors.Join(err, out.Flush())
-		}
-		record, err := l.Record()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
-			continue
-		}
-		if !want(record) {
-			continue
-		}
-		found++
-		if err := o.print(out, l); err != nil {
-			return cli.Failure, err
-		}
-	}
-	return found, out.Flush()
-}
-
-func (o *options) tail(r *reader.Reader, _ string) (int, error) {
-	first := uint64(1)
-	if n := uint64(max(0, o.count)); n < r.Last() {
-		first = r.Last() - n + 1
-	}
-	if _, err := o.each(r, first, func(x *record.Record) bool { return x.Seq >= first }); err != nil {
-		return cli.Failure, err
-	}
-	if !o.follow {
-		return 0, nil
-	}
-	for l, err := range r.Follow(nil, 200*time.Millisecond) {
-		if err == nil {
-			err = o.print(os.Stdout, l)
-		}
-		if err != nil {
-			return cli.Failure, err
-		}
-	}
-	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
-	return 0, nil
-}
-
 func (o *options) show(r *reader.Reader, what string) (int, error) {
 	from, want := uint64(0), func(x *record.Record) bool {
 		return x.Job != "" && (x.Job == what || x.Instance+"/"+x.Job == what)
@@ -200,7 +140,7 @@ func (o *options) show(r *reader.Reader, what string) (int, error) {
 		from, want = seq, func(x *record.Record) bool { return x.Seq == seq }
 	}
 	if o.json {
-		return o.found(what)(o.each(r, from, want))
+		return o.found(what)(o.printed(r, from, want))
 	}
 	found := 0
 	for l, err := range r.Lines(from) {
@@ -231,16 +171,6 @@ func (o *options) found(what string) func(int, error) (int, error) {
 		}
 		return 0, err
 	}
-}
-
-func (o *options) export(r *reader.Reader, _ string) (int, error) {
-	_, err := o.each(r, 0, func(x *record.Record) bool {
-		return !x.Time.Before(o.since) && (o.until.IsZero() || x.Time.Before(o.until))
-	})
-	if err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
 }
 
 func (o *options) verify(r *reader.Reader, _ string) (int, error) {

@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"corral/front/cli"
+	"corral/internal/text"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
+)
+
+// print writes one record as text or JSON.
+func (o *options) print(w io.Writer, r *record.Record, text []byte) error {
+	if !o.json {
+		text = []byte(formatRecord(r))
+	}
+	_, err := w.Write(append(text[:len(text):len(text)], '\n'))
+	return err
+}
+
+// each calls use for the records that the filter selects, from the file with the record from on. A damaged record is reported
+// and skipped: finding damage is the task of verify.
+func (o *options) each(r *reader.Reader, from uint64, use func(one) error) error {
+	for l, err := range r.Lines(from) {
+		if err != nil {
+			return err
+		}
+		record, err := l.Record()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
+			continue
+		}
+		for _, found := range o.filter.add(record, l.Text) {
+			if err := use(found); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// printed prints the records from the file with the record from on for which want returns true, and returns their number.
+func (o *options) printed(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
+	out, n := bufio.NewWriter(os.Stdout), 0
+	err := o.each(r, from, func(x one) error {
+		if !want(x.record) {
+			return nil
+		}
+		n++
+		return o.print(out, x.record, x.text)
+	})
+	return n, errors.Join(err, out.Flush())
+}
+
+func (o *options) tail(r *reader.Reader, _ string) (int, error) {
+	if err := o.last(r); err != nil || !o.follow {
+		return exitCode(err), err
+	}
+	for l, err := range r.Follow(nil, 200*time.Millisecond) {
+		if err != nil {
+			return cli.Failure, err
+		}
+		record, err := l.Record()
+		if err != nil {
+			return cli.Failure, err
+		}
+		for _, found := range o.filter.add(record, l.Text) {
+			if err := o.print(os.Stdout, found.record, found.text); err != nil {
+				return cli.Failure, err
+			}
+		}
+	}
+	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
+	return 0, nil
+}
+
+// exitCode returns the exit code of a command that ended with err.
+func exitCode(err error) int {
+	if err != nil {
+		return cli.Failure
+	}
+	return 0
+}
+
+// last prints the last records that the filter selects.
+func (o *options) last(r *reader.Reader) error {
+	count := max(0, o.count)
+	if o.filter.all() { // the log may be large, and need not be read
+		first := uint64(1)
+		if n := uint64(count); n < r.Last() {
+			first = r.Last() - n + 1
+		}
+		_, err := o.printed(r, first, func(x *record.Record) bool { return x.Seq >= first })
+		return err
+	}
+	var list []one
+	err := o.each(r, 0, func(x one) error {
+		if len(list) > 2*count { // not at each record: the others are moved
+			list = slices.Delete(list, 0, len(list)-count)
+		}
+		list = append(list, one{x.record, slices.Clone(x.text)})
+		return nil
+	})
+	for _, x := range list[max(0, len(list)-count):] {
+		err = errors.Join(err, o.print(os.Stdout, x.record, x.text))
+	}
+	return err
+}
+
+func (o *options) export(r *reader.Reader, _ string) (int, error) {
+	_, err := o.printed(r, 0, func(*record.Record) bool { return true })
+	return exitCode(err), err
+}
