@@ -35,6 +35,9 @@ sub hold { for (1..shift) { listener(); my $c = connected(); accept(my $a, $s); 
 	{"errors of UDP sockets", `
 sub hold { for (1..shift) { socket(my $s, PF_INET, SOCK_DGRAM, 0) or die; push @kept, $s; setsockopt($s, 0, 11, 1) or die "IP_RECVERR: $!";
 	send($s, "x" x 1000, 64, sockaddr_in(9, INADDR_LOOPBACK)) for 1..300 } }`, 10, 800},
+	{"members of multicast groups", `
+sub hold { for (1..shift) { socket(my $s, PF_INET6, SOCK_DGRAM, 0) or die; push @kept, $s;
+	for (1..200) { setsockopt($s, 41, 20, pack("CCx10NL", 0xff, 2, $_, 1)) or die "IPV6_JOIN_GROUP: $!" } } }`, 10, 3900},
 	{"filters", fmt.Sprintf(`
 sub hold { my $n = shift; my $code = pack("SCCL", 0x06, 0, 0, 0x7fff0000); $code = pack("SCCL", 0xa4, 0, 0, 0x12345678) x 4095 . $code;
 	my $program = pack("Sx6P", 4096, $code); pipe(my $r, my $w);

@@ -16,7 +16,9 @@ const (
 
 	socketType = 0xf // SOCK_TYPE_MASK of linux/net.h; SOCK_CLOEXEC and SOCK_NONBLOCK are above
 
-	tcpULP = 31 // linux/tcp.h
+	// Options of sockets: linux/tcp.h, linux/in6.h.
+	tcpULP, tcpMD5Sig, tcpMD5SigExt, tcpAOAddKey = 31, 14, 32, 38
+	ipv6OldOptions, ipv6FlowLabels               = 6, 32
 )
 
 // personalities are those that change no behavior that a privileged program could rely on: PER_LINUX, PER_LINUX32,
@@ -111,15 +113,21 @@ var conditions = []condition{
 		// TCP_ULP sets upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP leads to IPsec and L2TP code for
 		// UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
 		// host (net.core.bpf_jit_limit). Neither are the timestamps of sent data, which wait in the socket until they are
-		// read.
+		// read, nor what other options leave in a socket: headers for packets of IPv6 (64 KiB for each socket, and for each of
+		// the flow labels, of which the host has 4,096) and keys of TCP (128 KiB). No program that has only a loopback interface
+		// needs these. The supervisor counts memberships of multicast groups.
 		call: "setsockopt",
-		text: "refused: TCP_ULP, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, " +
-			"SO_ATTACH_REUSEPORT_EBPF",
+		text: "refused: TCP_ULP, TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, " +
+			"SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF, IPV6_2292PKTOPTIONS, IPV6_RTHDR, IPV6_FLOWLABEL_MGR",
 		clauses: []clause{
-			{is(1, unix.SOL_SOCKET), is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF)},
-			{is(1, unix.SOL_SOCKET), is(2, unix.SO_TIMESTAMPING, unix.SO_TIMESTAMPING_NEW)},
-			{is(1, unix.IPPROTO_TCP), is(2, tcpULP)},
+			{
+				is(1, unix.SOL_SOCKET),
+				is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF,
+					unix.SO_TIMESTAMPING, unix.SO_TIMESTAMPING_NEW),
+			},
+			{is(1, unix.IPPROTO_TCP), is(2, tcpULP, tcpMD5Sig, tcpMD5SigExt, tcpAOAddKey)},
 			{is(1, unix.IPPROTO_UDP), is(2, unix.UDP_ENCAP)},
+			{is(1, unix.IPPROTO_IPV6), is(2, ipv6OldOptions, unix.IPV6_RTHDR, ipv6FlowLabels)},
 		},
 	},
 	{

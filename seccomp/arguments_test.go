@@ -95,6 +95,16 @@ var argumentCases = []argumentCase{
 	{call: "setsockopt", args: [6]uint64{0, 1, 65}, want: wantEPERM}, // SO_TIMESTAMPING_NEW
 	{call: "setsockopt", args: [6]uint64{0, 1, 29}, want: wantAllow}, // SO_TIMESTAMP
 	{call: "setsockopt", args: [6]uint64{0, 6, 37}, want: wantAllow},
+	{call: "setsockopt", args: [6]uint64{0, 6, 14}, want: wantEPERM},  // TCP_MD5SIG
+	{call: "setsockopt", args: [6]uint64{0, 6, 32}, want: wantEPERM},  // TCP_MD5SIG_EXT
+	{call: "setsockopt", args: [6]uint64{0, 6, 38}, want: wantEPERM},  // TCP_AO_ADD_KEY
+	{call: "setsockopt", args: [6]uint64{0, 41, 6}, want: wantEPERM},  // IPV6_2292PKTOPTIONS
+	{call: "setsockopt", args: [6]uint64{0, 41, 32}, want: wantEPERM}, // IPV6_FLOWLABEL_MGR
+	{call: "setsockopt", args: [6]uint64{0, 41, 57}, want: wantEPERM}, // IPV6_RTHDR
+	{call: "setsockopt", args: [6]uint64{0, 0, 35}, want: wantAllow},  // IP_ADD_MEMBERSHIP
+	{call: "setsockopt", args: [6]uint64{0, 41, 20}, want: wantAllow}, // IPV6_JOIN_GROUP
+	{call: "setsockopt", args: [6]uint64{0, 41, 26}, want: wantAllow}, // IPV6_V6ONLY
+	{call: "setsockopt", args: [6]uint64{0, 0, 32}, want: wantAllow},  // IP_MULTICAST_IF
 	{call: "seccomp", args: [6]uint64{1, 0}, want: wantAllow},
 	{call: "seccomp", args: [6]uint64{1, 1}, want: wantAllow}, // SECCOMP_FILTER_FLAG_TSYNC
 	{call: "seccomp", args: [6]uint64{3, 8}, want: wantAllow}, // SECCOMP_GET_NOTIF_SIZES: the kernel refuses flags

@@ -69,6 +69,8 @@ var attempts = []attempt{
 	{call: "setsockopt", args: []any{socketFD, high | unix.IPPROTO_TCP, high | tcpULP, "tls", 3}, want: unix.EPERM},
 	{call: "setsockopt", args: []any{socketFD, unix.IPPROTO_TCP, unix.TCP_NODELAY, "\x01\x00\x00", 4}, bare: true},
 
+	{call: "setsockopt", args: []any{socketFD, unix.IPPROTO_TCP, tcpMD5Sig, 0, 0}, want: unix.EPERM},
+	{call: "setsockopt", args: []any{socketFD, high | unix.IPPROTO_IPV6, high | ipv6OldOptions, 0, 0}, want: unix.EPERM},
 	{call: "setsockopt", args: []any{socketFD, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, "\x00\x00\x00", 4}, want: unix.EPERM, bare: true},
 	{call: "setsockopt", args: []any{socketFD, unix.SOL_SOCKET, unix.SO_TIMESTAMPING_NEW, "\x00\x00\x00", 4}, want: unix.EPERM, bare: true},
 	{call: "setsockopt", args: []any{socketFD, high | unix.SOL_SOCKET, high | unix.SO_TIMESTAMPING, "\x00\x00\x00", 4}, want: unix.EPERM, bare: true},

@@ -129,7 +129,7 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 	case "prctl":
 		return a[0] == 62
 	case "setsockopt":
-		return a[1] == 6 && a[2] == 31 || a[1] == 17 && a[2] == 100 || a[1] == 1 && (a[2] == 26 || a[2] == 37 || a[2] == 65 || 50 <= a[2] && a[2] <= 52)
+		return slices.Contains(refusedOptions[a[1]], a[2])
 	case "mmap":
 		return a[3]&0x40000 != 0
 	case "memfd_create":
@@ -151,6 +151,14 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 		return !slices.Contains([]uint32{0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff}, a[0])
 	}
 	panic("no oracle for the arguments of " + name)
+}
+
+// refusedOptions are the options of sockets that are refused, by level.
+var refusedOptions = map[uint32][]uint32{
+	1:  {26, 37, 50, 51, 52, 65},
+	6:  {14, 31, 32, 38},
+	17: {100},
+	41: {6, 32, 57},
 }
 
 func harmlessIoctl(request uint32) bool {

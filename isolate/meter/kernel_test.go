@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A netlink socket with 5,000 bytes, a listening socket, one connection that has been accepted with as much data as a job may
+// Four multicast groups with 2,502 members; a netlink socket with 5,000 bytes, a listening socket, one connection that has been accepted with as much data as a job may
 // have, one that is not accepted with 0x1000 bytes, one in TIME_WAIT; UDP sockets with 0x2000 and 0x100 bytes.
 var socketTables = map[string]string{
 	"sockstat":  "sockets: used 109\nTCP: inuse 3 orphan 0 tw 10 alloc 1 mem 100000\nUDP: inuse 1 mem 0\nUDPLITE: inuse 0\n",
@@ -27,7 +27,12 @@ var socketTables = map[string]string{
 		"   1: 0100007F:9C41 0100007F:C350 01 00000000:08000000 00:00000000 00000000  1001        0 27085259 1 0 20 4 30 10 -1\n" +
 		"   2: 0100007F:9C41 0100007F:C352 08 00000000:00001000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n" +
 		"   3: 0100007F:C358 0100007F:9C41 06 00000000:00000000 03:0000176C 00000000     0        0 0 3 0\n",
-	"tcp6": "is not read: there are no such sockets",
+	"igmp": "Idx\tDevice    : Count Querier\tReporter\n1\tlo        :     2      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n" +
+		"\t\t\t\tFB0000E0   500 0:00000000\t\t0\n",
+	"igmp6": "1    lo              ff020000000000000000000000000001     1 0000000C 0\n" +
+		"1    lo              ff0200000000000000000000000000fb  2000 00000004 0\n",
+	"mcfilter": "Idx Device        MCA        SRC    INC    EXC\n  1     lo 0xe00000fb 0x01020304      1      0\n",
+	"tcp6":     "is not read: there are no such sockets",
 	"udp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n" +
 		"  12: 00000000:0035 00000000:0000 07 00000000:00002000 00:00000000 00000000     0        0 1234 2 0 0\n",
 	"udp6": "  12: 00000000:0035 00000000:0000 07 00000100:00000000 00:00000000 00000000     0        0 1234 2 0 0\n",
@@ -41,7 +46,7 @@ func TestSocketBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = 10*timeWaitBytes + 5000 + unacceptedBytes + dataFactor*0x1000 + 0x2000 + 0x100
+	const want = 2*sourceBytes + 4*groupBytes + 2502*membershipBytes + 10*timeWaitBytes + 5000 + unacceptedBytes + dataFactor*0x1000 + 0x2000 + 0x100
 	if n, err := socketBytes(dir); n != want || err != nil {
 		t.Errorf("%d bytes, %v; want %d", n, err, want)
 	}
@@ -58,6 +63,16 @@ func TestSocketBytes(t *testing.T) {
 	}
 	if n, err := socketBytes(dir); n != want-unacceptedBytes-dataFactor*0x1000 || err != nil {
 		t.Errorf("%d bytes, %v: the connections cannot have many, and were read", n, err)
+	}
+	groups := strings.Repeat("\t\t\t\tFB0000E0     1 0:00000000\t\t0\n", MaxKernelBytes/groupBytes)
+	if err := os.WriteFile(dir+"igmp", []byte(groups), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := socketBytes(dir); !errors.Is(err, errTooMuchToRead) {
+		t.Errorf("too many multicast groups: %v", err)
+	}
+	if err := os.Remove(dir + "igmp"); err != nil {
+		t.Fatal(err)
 	}
 	long := strings.Repeat(socketTables["netlink"], maxTable/len(socketTables["netlink"])+1)
 	if err := os.WriteFile(dir+"netlink", []byte(long), 0o600); err != nil {

@@ -20,6 +20,12 @@ const (
 	unacceptedBytes = 4 << 10
 	// timeWaitBytes is what is left of a connection in the state TIME_WAIT.
 	timeWaitBytes = 256
+	// membershipBytes is what the kernel uses for the membership of a socket in a multicast group.
+	membershipBytes = 64
+	// sourceBytes is what it uses for a source in the filter of a group, in the group and in a socket.
+	sourceBytes = 128
+	// groupBytes is more than the 250 bytes that it uses for a group: it walks the list of groups once for each page of the table.
+	groupBytes = 1 << 10
 	// dataFactor is by how much the buffers of queued data are larger than the data: 1.1 in loopback connections, more for a short rest.
 	dataFactor = 2
 
@@ -39,7 +45,7 @@ var errTooMuchToRead = errors.New("more lines than are read")
 // A survey is what can be said about the sockets of a network namespace without its long tables.
 type survey struct {
 	dir       string // the directory net of one of its processes in /proc, with a slash at its end
-	uncharged int64  // bytes: netlink sockets and connections in the state TIME_WAIT
+	uncharged int64  // bytes: netlink sockets, connections in the state TIME_WAIT, multicast groups
 	sockets   int64  // lines of the tables that bytes reads
 	tables    []table
 }
@@ -56,7 +62,7 @@ type sum struct {
 }
 
 // surveyOf looks at the network namespace whose /proc/PID/net is dir. It reads the table of netlink sockets, because the kernel keeps
-// them in one of their own that is short elsewhere.
+// them in one of their own that is short elsewhere, and those of multicast groups, up to as many as are too many.
 func surveyOf(dir string) (survey, error) {
 	v := survey{dir: dir}
 	var tcp, tcp6, udp, udp6, data int64
@@ -78,6 +84,10 @@ func surveyOf(dir string) (survey, error) {
 			v.uncharged += n
 			return err
 		}),
+		readLines(dir+"mcfilter", func(string) error { return v.holds(sourceBytes) }),
+		readLines(dir+"mcfilter6", func(string) error { return v.holds(sourceBytes) }),
+		readLines(dir+"igmp", func(line string) error { return v.group(strings.Fields(line), 4, 1) }),
+		readLines(dir+"igmp6", func(line string) error { return v.group(strings.Fields(line), 6, 3) }),
 	)
 	// The kernel's walk of a table visits its empty parts, too: that of TCP takes 20 ms. So what is not needed is left out. The data in TCP
 	// connections is that of the whole host.
@@ -110,6 +120,26 @@ func (v *survey) bytes() (int64, error) {
 		}
 	}
 	return s.uncharged + max(0, s.connected-MaxConnectionBytes), nil
+}
+
+// group adds a multicast group, if the line has as many columns as those of groups have: column has the number of its members.
+func (v *survey) group(f []string, columns, column int) error {
+	if len(f) != columns {
+		return nil
+	}
+	n, err := strconv.ParseInt(f[column], 10, 64)
+	if err != nil {
+		return nil // the line of an interface, or the header
+	}
+	return v.holds(groupBytes + n*membershipBytes)
+}
+
+// holds adds n bytes, and is an error if there are too many: then no more is read.
+func (v *survey) holds(n int64) error {
+	if v.uncharged += n; v.uncharged > MaxKernelBytes {
+		return errTooMuchToRead
+	}
+	return nil
 }
 
 // netlinkBytes returns what waits in a socket of /proc/PID/net/netlink: the fifth column is the size of its buffers.
