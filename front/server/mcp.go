@@ -21,8 +21,9 @@ const serverOptions = `  --repo DIR            serve this directory, with its ba
   --supervisor SOCKET   use the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
   --tool-names WORD     plain: runtime_execute, which hosts accept (default); dotted: sdl.runtime.execute. Calls may use
                         either
-  --tools NAME,...      serve only these tools (default: all that the configuration enables; an error lists the names);
-                        agent stands for run and the other tools that replace an agent's shell
+  --tools NAME,...      list only these tools (default: all that the configuration enables; an error lists the names);
+                        agent stands for run and the other tools that replace an agent's shell. Others can still be
+                        called: a principal's tools, and rules, restrict calls
   --structured          send replies of the ctx_ tools as JSON (structuredContent) too, and publish its schemas; without
                         this, their text is the whole reply
   --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error

@@ -108,7 +108,8 @@ func published(lists ...[]tool.Tool) map[string]string {
 	return names
 }
 
-// chosen returns the tools that --tools names: all of them are listed. Without the option, agents stay apart.
+// chosen returns the tools that --tools names, which are listed, and the others, which can be called all the same. Without the
+// option, agents are the others.
 func (s *serving) chosen(tools, agents []tool.Tool) (listed, unlisted []tool.Tool, err error) {
 	if s.tools == nil {
 		return tools, agents, nil
@@ -124,5 +125,12 @@ func (s *serving) chosen(tools, agents []tool.Tool) (listed, unlisted []tool.Too
 			return nil, nil, fmt.Errorf("--tools %q: the tools are %s, and %s for the last %d", name, strings.Join(names, ", "), agent.Group, len(agents))
 		}
 	}
-	return slices.DeleteFunc(all, func(t tool.Tool) bool { return !slices.Contains(chosen, t.Name()) }), nil, nil
+	for _, t := range all {
+		if slices.Contains(chosen, t.Name()) {
+			listed = append(listed, t)
+		} else {
+			unlisted = append(unlisted, t)
+		}
+	}
+	return listed, unlisted, nil
 }
