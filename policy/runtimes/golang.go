@@ -3,6 +3,7 @@ package runtimes
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,10 +13,24 @@ import (
 // goCache returns the Go build cache of a job. A shared one is where the go command looks by default, so that commands of
 // a shell use it, too.
 func (c Choice) goCache() string {
-	if c.Shared {
+	if c.Shared || c.Runtime == "shell" {
 		return "/home/job/.cache/go-build"
 	}
 	return Dir + "/go-build"
+}
+
+// compiles matches scripts that are likely to compile Go. Others do not pay for a cache.
+var compiles = regexp.MustCompile(`\bgo\s+(?:build|generate|install|run|test|vet)\b|\bmake\b|\bstaticcheck\b|\bgolangci-lint\b`)
+
+// shell runs a script. One that seems to compile Go begins with links to the prebuilt cache, unless an earlier job of the session
+// has made them.
+func shell(p *plan) {
+	if p.cache == "" || !compiles.MatchString(p.source) {
+		interpret("code.sh")(p)
+		return
+	}
+	p.file("code.sh", p.source)
+	p.shell("[ -e " + p.goCache() + "/trim.txt ] || { " + p.seed() + "}; exec " + quote(p.Path, p.in("code.sh")) + ` "$@"`)
 }
 
 // Faster returns what root can do once to make the choice start faster, as a clause that ends with a command, or "".

@@ -188,3 +188,23 @@ func TestCacheOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestShellCache checks that only scripts that seem to compile Go begin with the prebuilt cache, in the directory where the go
+// command looks, and that their code and arguments are as those of others.
+func TestShellCache(t *testing.T) {
+	f := newFake(t, "usr/bin/bash", "usr/lib/corral/go-build/00/")
+	for code, want := range map[string]bool{
+		"go test ./...": true, "cd x && GOFLAGS=-v go  build": true, "make -j2": true, "go vet": true,
+		"echo go": false, "grep -r 'go func' .": false, "ago test": false, "go version": false, "cmake .": false,
+	} {
+		c, missing := f.find(nil, nil).Choose("shell", "", nil)
+		argv, files, env := c.Plan(&code, []string{"a", "b"})
+		if missing != "" || len(files) != 1 || files[0].Content != code || !slices.Equal(argv[len(argv)-2:], []string{"a", "b"}) ||
+			slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOCACHE=") }) {
+			t.Errorf("%q: %q, %+v, %q, %s", code, argv, files, env, missing)
+		}
+		if got := strings.Contains(strings.Join(argv, " "), "cp -rsn '"+f.at("usr/lib/corral/go-build")+"/.' /home/job/.cache/go-build"); got != want {
+			t.Errorf("%q: %q", code, argv)
+		}
+	}
+}

@@ -210,6 +210,10 @@ func TestRuntimes(t *testing.T) {
 		if d.Status != job.Success || d.err != "example.com/x\n" {
 			t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
 		}
+		script := "go build -v -o /tmp/x . 2>&1; touch x.go; go build -v -o /tmp/y . 2>&1"
+		if d := b.run(try{runtime: "shell", code: &script}); d.Status != job.Success || d.out != "example.com/x\n" {
+			t.Errorf("shell: %+v, %q, %q", d.Result, d.out, d.err)
+		}
 	})
 }
 

@@ -34,7 +34,7 @@ var table = []Runtime{
 		Name: "shell", File: "code.sh", Debian: "bash", Version: version,
 		Run:   "`bash code.sh`",
 		Hello: `echo hello`,
-		ways:  []way{{program: "bash", code: interpret("code.sh")}, {program: "sh", code: interpret("code.sh")}},
+		ways:  []way{{program: "bash", prepare: withCache, code: shell}, {program: "sh", prepare: withCache, code: shell}},
 	},
 	{
 		Name: "go", File: "code.go", Debian: "golang-go", Version: []string{"version"},
