@@ -87,10 +87,13 @@ func (c *chain) variables() environment {
 	return c.env
 }
 
-// environment builds the job's environment. In ascending precedence: the base, the front-end's variables that are on
+// environment builds the job's environment. In ascending precedence: the base, those for caches, the front-end's variables that are on
 // the list, the runtime's own, those configured for the runtime, and the client's.
 func (c *chain) environment(runtimes []string) environment {
 	e := base()
+	if !c.r.Root { // such a job sees no toolchains
+		e.add(c.p.installed.Caches())
+	}
 	if c.r.Terminal != (job.Size{}) {
 		e["TERM"] = terminalType
 	}

@@ -85,6 +85,7 @@ type Operator interface {
 // Installed finds programs on this host; runtimes.Installed implements it.
 type Installed interface {
 	Path() string
+	Caches() []string
 	Choose(runtime, executable string, allowed func(name string) bool) (choice runtimes.Choice, missing string)
 }
 

@@ -115,6 +115,36 @@ func TestSpec(t *testing.T) {
 	}
 }
 
+// TestCaches checks that a job has the variables for download caches, that those of the configuration replace them, and that a job
+// with a root file system of its own, which shows no toolchains, has none.
+func TestCaches(t *testing.T) {
+	_, installed := toolchain(t, "python3", "bash")
+	dir := t.TempDir() + "/cache/download"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	installed = runtimes.Find(runtimes.Places{Toolchains: append([]string{dir}, strings.Split(installed.Path(), ":")[0])})
+	own, set := func(*Rules, *job.Request) {}, "GOPROXY=file://"+dir+",off"
+	for _, tt := range []struct {
+		name   string
+		change func(*Rules, *job.Request)
+		want   string
+	}{
+		{"code", own, set},
+		{"a command", command("bash"), set},
+		{"the operator's", func(r *Rules, _ *job.Request) {
+			r.Environ, r.Repos[0].Env = append(r.Environ, "GOPROXY=http://proxy"), append(r.Repos[0].Env, "GOPROXY")
+		}, "GOPROXY=http://proxy"},
+		{"a root of its own", func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/" }, "GOPROXY=off"},
+	} {
+		rules, r := rules(), request()
+		tt.change(&rules, &r)
+		if d := decide(t, rules, installed, r); !slices.Contains(d.Spec.Env, tt.want) {
+			t.Errorf("%s: %q has no %q", tt.name, d.Spec.Env, tt.want)
+		}
+	}
+}
+
 // TestLimits: a limit is the request's, or else the repository's default, or else the built-in default; ceilings
 // lower defaults.
 func TestLimits(t *testing.T) {

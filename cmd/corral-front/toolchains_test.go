@@ -18,7 +18,7 @@ import (
 )
 
 // TestFindToolchains checks that a user's directory is searched as that user, also when root asked, and without waiting
-// for anything.
+// for anything. Of module caches, only downloads are found.
 func TestFindToolchains(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	p := newPlace(t)
@@ -31,6 +31,9 @@ func TestFindToolchains(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	makeDir(t, at("go/pkg/mod/cache/download"), p.uid, 0o755)
+	makeDir(t, at("go/pkg/mod/cache/vcs"), p.uid, 0o755)
+	makeDir(t, at(".npm/_cacache"), p.uid, 0o755)
 	makeDir(t, at("sdk"), 0, 0o700) // not accessible to the user
 	makeDir(t, at(".nvm/alias"), p.uid, 0o755)
 	if err := unix.Mkfifo(at(".nvm/alias/default"), 0o644); err != nil {
@@ -51,7 +54,7 @@ func TestFindToolchains(t *testing.T) {
 	defer stuck.Stop()
 	err = cmd.Wait()
 	var got []string
-	if bad := json.Unmarshal(out.Bytes(), &got); err != nil || bad != nil || !slices.Equal(got, []string{at(".bun")}) {
+	if bad := json.Unmarshal(out.Bytes(), &got); err != nil || bad != nil || !slices.Equal(got, []string{at(".bun"), at("go/pkg/mod/cache/download"), at(".npm/_cacache")}) {
 		t.Errorf("%q, %v, %v", out.String(), err, bad)
 	}
 }

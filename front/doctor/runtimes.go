@@ -28,7 +28,7 @@ type Runtime struct {
 // Runtimes reports which languages this host can run.
 type Runtimes struct {
 	Runtimes []Runtime `json:"runtimes"`
-	// Toolchains lists directories with programs that are missing from the configuration.
+	// Toolchains lists directories with programs, and download caches, that are missing from the configuration.
 	Toolchains []string `json:"toolchainsNotConfigured,omitempty"`
 }
 

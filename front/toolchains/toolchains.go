@@ -1,4 +1,5 @@
-// Package toolchains finds the programs of languages in a user's home directory, for a supervisor that root starts.
+// Package toolchains finds, in a user's home directory, the programs of languages and the download caches of package
+// managers, for a supervisor that root starts.
 package toolchains
 
 import (
@@ -49,8 +50,9 @@ func home(whose directory.Account) (homeDir, error) {
 	return homeDir{u.HomeDir, whose.UID}, nil
 }
 
-// Find returns the directories of programs in the account's home directory that jobs in repos can see. It is
-// called as root. What cannot be used is left out, with a line in the diagnostic log.
+// Find returns the directories of programs, and the download caches, in the account's home directory that jobs in repos can
+// see. It is called as root. What cannot be used is left out, with a line in the diagnostic log. Caches contain what the
+// user downloaded, such as private modules, so they are left out unless each repository belongs to that user.
 //
 // A child that has become another user searches the home directory. Root takes only paths from it, and checks each; the
 // supervisor holds the directory that it opens there, and refuses links.
@@ -73,7 +75,7 @@ func Find(log *slog.Logger, whose directory.Account, repos []string) []string {
 // find lists the directories. Root searches its own home directory itself, because nobody else can enter it.
 func (h homeDir) find() ([]string, error) {
 	if h.uid == 0 {
-		return runtimes.Toolchains(h.path, nil), nil
+		return search(h.path), nil
 	}
 	question, err := json.Marshal(h.path)
 	if err != nil {
@@ -92,8 +94,14 @@ func (h homeDir) find() ([]string, error) {
 	return list, nil
 }
 
+// search lists the directories of programs and the download caches in a home directory.
+func search(home string) []string {
+	return slices.Concat(runtimes.Toolchains(home, nil), runtimes.ModuleCaches(home))
+}
+
 // usable returns the directories in list that belong to the home directory's owner or to root, lie in it and on its
-// file system, are readable for everybody, and do not overlap a repository. It returns an error if the home directory
+// file system, are readable for everybody, and do not overlap a repository; of download caches, only if all repositories
+// belong to the home directory's owner. It returns an error if the home directory
 // belongs to another user, or the list is longer than any genuine one.
 func (h homeDir) usable(list, repos []string) ([]string, error) {
 	if len(list) > maxToolchains {
@@ -117,10 +125,11 @@ func (h homeDir) usable(list, repos []string) ([]string, error) {
 	if st, err := stat(top); err != nil || st.Uid != h.uid && st.Uid != 0 {
 		return nil, errors.Join(fmt.Errorf("the home directory %s does not belong to user %d", real, h.uid), err)
 	}
+	caches := h.ownsAll(repos)
 	var taken []string
 	for _, path := range list {
 		name, below := strings.CutPrefix(path, real+"/")
-		if below && wellFormed(path) && !overlaps(path, repos) && h.owns(top, name) {
+		if below && wellFormed(path) && !overlaps(path, repos) && (caches || !runtimes.IsModuleCache(path)) && h.owns(top, name) {
 			taken = append(taken, path)
 		}
 	}
@@ -152,6 +161,22 @@ func (h homeDir) owns(top int, name string) bool {
 	return err == nil && (st.Uid == h.uid || st.Uid == 0) && st.Mode&toolchainPerm == toolchainPerm
 }
 
+// ownsAll reports whether all repositories belong to the home directory's owner.
+func (h homeDir) ownsAll(repos []string) bool {
+	return !slices.ContainsFunc(repos, func(repo string) bool {
+		fd, err := unix.Openat2(unix.AT_FDCWD, repo, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err != nil {
+			return true
+		}
+		defer unix.Close(fd)
+		st, err := stat(fd)
+		return err != nil || st.Uid != h.uid
+	})
+}
+
 func stat(fd int) (st unix.Stat_t, err error) {
 	err = unix.Fstat(fd, &st)
 	return st, err
@@ -163,7 +188,7 @@ func Command(args []string) (int, error) {
 	if ended, code, err := cli.ReadQuestion(Finder, args, maxFound, &dir); ended {
 		return code, err
 	}
-	answer, err := json.Marshal(runtimes.Toolchains(dir, nil))
+	answer, err := json.Marshal(search(dir))
 	if err != nil {
 		return cli.Failure, err
 	}

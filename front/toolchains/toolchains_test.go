@@ -74,3 +74,42 @@ func TestUsableToolchains(t *testing.T) {
 		t.Errorf("in another user's home directory: %q", got)
 	}
 }
+
+// TestUsableCaches checks that the download caches of a user are shown only to jobs in that user's own repositories, and
+// programs to jobs in any.
+func TestUsableCaches(t *testing.T) {
+	h := newHome(t)
+	at := func(name string) string { return filepath.Join(h.path, name) }
+	list := []string{at("go/pkg/mod/cache/download"), at(".npm/_cacache"), at("sdk/go1")}
+	for _, path := range list {
+		makeDir(t, path, testUser, 0o755)
+	}
+	own, others, roots := at("app"), at("others"), at("roots")
+	makeDir(t, own, testUser, 0o755)
+	makeDir(t, others, testUser+1, 0o755)
+	makeDir(t, roots, 0, 0o755)
+	if err := os.Symlink("app", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		repos []string
+		want  []string
+	}{
+		{nil, list},
+		{[]string{own}, list},
+		{[]string{own, others}, list[2:]},
+		{[]string{roots}, list[2:]},
+		{[]string{at("link")}, list[2:]},
+		{[]string{at("absent")}, list[2:]},
+	} {
+		if got, err := h.usable(list, tt.repos); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %q, %v; want %q", tt.repos, got, err, tt.want)
+		}
+	}
+	if err := os.Chmod(list[0], 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.usable(list, []string{own}); err != nil || !slices.Equal(got, list[1:]) {
+		t.Errorf("closed by its owner: %q, %v", got, err)
+	}
+}

@@ -64,6 +64,16 @@ func (i Installed) Path() string {
 	return s.path
 }
 
+// Caches returns the variables, NAME=value, with which package managers install from the download caches among the
+// toolchains. Of several caches of a manager, the first one that exists counts. A cache may lie where only jobs can see
+// it, below a home directory that is closed to the caller, so only one that is known to be absent is left out.
+func (i Installed) Caches() []string {
+	if i.c == nil {
+		return nil
+	}
+	return cacheVariables(i.c.places.Toolchains)
+}
+
 // Choose returns the first installed and allowed program of a runtime. If there is none, missing explains what was looked
 // for. A nil allowed allows every name. A nonempty executable, which is a name or an absolute path, restricts the choice
 // to it.

@@ -69,7 +69,7 @@ func TestGoWithoutCache(t *testing.T) {
 	if d := b.run(try{runtime: "go", code: &code}); d.err != "x\n" || d.Status != job.Success {
 		t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
 	}
-	if d := b.run(try{runtime: "go", args: []string{"env", "GOPROXY", "GOCACHE"}}); d.out != "off\n/tmp/job/go-build\n" {
+	if d := b.run(try{runtime: "go", args: []string{"env", "GOTOOLCHAIN", "GOCACHE"}}); d.out != "local\n/tmp/job/go-build\n" {
 		t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
 	}
 }

@@ -49,6 +49,9 @@ func stampOf(path string) stamp {
 func newSearch(p Places) *search {
 	s := &search{trees: p.host.trees, caches: p.host.caches, owner: p.host.owner}
 	for _, t := range p.Toolchains {
+		if IsModuleCache(t) {
+			continue
+		}
 		s.watch(t)
 		if real, err := filepath.EvalSymlinks(t); err == nil && filepath.IsAbs(real) {
 			s.toolchains = append(s.toolchains, real)

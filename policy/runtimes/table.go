@@ -40,7 +40,7 @@ var table = []Runtime{
 		Name: "go", File: "code.go", Debian: "golang-go", Version: []string{"version"},
 		Run:   "`go build`, then the program",
 		Hello: "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }",
-		env:   []string{"GOTOOLCHAIN=local", "GOPROXY=off"}, // downloads would fail slowly, since jobs have no network
+		env:   []string{"GOTOOLCHAIN=local"},
 		ways:  []way{{program: "go", prepare: withCache, code: golang, args: goCommand}},
 	},
 	{

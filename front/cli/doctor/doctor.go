@@ -91,7 +91,8 @@ func examineRuntimes(ctx context.Context, s doctor.Subject, settings *config.Fro
 	}
 	var others []string
 	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
-		others = slices.DeleteFunc(runtimes.Toolchains(u.HomeDir, nil), func(dir string) bool {
+		found := slices.Concat(runtimes.Toolchains(u.HomeDir, nil), runtimes.ModuleCaches(u.HomeDir))
+		others = slices.DeleteFunc(found, func(dir string) bool {
 			return slices.ContainsFunc(c.Toolchains, func(t string) bool { return t == dir || strings.HasPrefix(dir, t+"/") })
 		})
 	}

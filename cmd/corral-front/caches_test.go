@@ -1,0 +1,159 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"corral/internal/test/sandboxtest"
+)
+
+// A cachePlace is a place with the home directory of the repository's owner, closed to others.
+type cachePlace struct {
+	*place
+	home string
+}
+
+func newCachePlace(t *testing.T) cachePlace {
+	t.Helper()
+	p := cachePlace{place: newPlace(t)}
+	p.home = filepath.Join(p.dir, "home")
+	makeDir(t, p.home, p.uid, 0o700)
+	return p
+}
+
+// asOwner runs a program on the host as the repository's owner, in the repository.
+func (p cachePlace) asOwner(t *testing.T, env []string, argv ...string) {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = p.repo, append([]string{"HOME=" + p.home, "PATH=/usr/local/go/bin:/usr/bin:/bin"}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v, %s", argv, err, out)
+	}
+}
+
+// serve starts a supervisor and a server that show a directory as a toolchain.
+func (p cachePlace) serve(t *testing.T, dir string) *host {
+	t.Helper()
+	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true, Args: []string{"--toolchain", dir}})
+	config := p.config(t, "toolchains: ["+dir+"]\n")
+	return connect(t, p.usual("mcp", "--config", config, "--supervisor", d.Socket, "--tools", "agent"))
+}
+
+// TestGoModuleCache checks that jobs use a module of the owner's cache without a network, in each tool, that they see
+// nothing else of the cache, such as the settings of clones, and cannot change it.
+func TestGoModuleCache(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("go"))
+	p := newCachePlace(t)
+	proxy := filepath.Join(p.dir, "proxy/example.com/greet/@v")
+	if err := os.MkdirAll(proxy, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	put := func(name, text string) {
+		w, err := z.Create("example.com/greet@v1.2.0/" + name)
+		if err == nil {
+			_, err = w.Write([]byte(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const mod = "module example.com/greet\n\ngo 1.20\n"
+	put("go.mod", mod)
+	put("greet.go", "package greet\n\nconst Word = \"from the cache\"\n")
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"list": "v1.2.0\n", "v1.2.0.info": `{"Version":"v1.2.0","Time":"2026-01-02T03:04:05Z"}`, "v1.2.0.mod": mod, "v1.2.0.zip": archive.String(),
+	} {
+		if err := os.WriteFile(filepath.Join(proxy, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.file(t, "go.mod", "module example.com/app\n\ngo 1.20\n\nrequire example.com/greet v1.2.0\n", 0o644)
+	p.file(t, "app_test.go", `package app
+
+import (
+	"testing"
+
+	"example.com/greet"
+)
+
+func TestWord(t *testing.T) { t.Fatal(greet.Word) }
+`, 0o644)
+	p.asOwner(t, []string{"GOPROXY=file://" + filepath.Join(p.dir, "proxy"), "GOSUMDB=off", "GOFLAGS=-mod=mod"}, "go", "mod", "tidy")
+	secret := filepath.Join(p.home, "go/pkg/mod/cache/vcs/clone/config")
+	makeDir(t, filepath.Dir(secret), p.uid, 0o755)
+	err := errors.Join(os.RemoveAll(filepath.Join(p.dir, "proxy")), os.WriteFile(secret, []byte("url = https://ada:hunter2@example.com\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join(p.home, "go/pkg/mod/cache/download")
+	h := p.serve(t, cache)
+	code := "go test -vet=off ./... 2>&1; cat " + secret + " 2>/dev/null; ls " + p.home + "/go/pkg/mod/cache; touch " + cache + "/x 2>/dev/null || echo cannot write"
+	for tool, key := range map[string]string{"run": "code", "ctx_execute": "code"} {
+		got := h.agentCall(tool, object{key: code, "language": "shell", "timeout": 100_000})
+		if !strings.Contains(got, "app_test.go:9: from the cache") || !strings.Contains(got, "\ndownload\n") ||
+			!strings.Contains(got, "cannot write") || strings.Contains(got, "hunter2") || strings.Contains(got, "vcs\n") {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+	if got := h.run("GOFLAGS=-mod=mod go get example.com/absent 2>&1"); !strings.Contains(got, "GOPROXY=off") {
+		t.Errorf("a module that the cache lacks: %s", got)
+	}
+}
+
+// TestNpmCache checks that npm installs a package of the owner's cache without a network, and sees none of npm's settings.
+func TestNpmCache(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("npm"))
+	p := newCachePlace(t)
+	var archive bytes.Buffer
+	z := gzip.NewWriter(&archive)
+	w := tar.NewWriter(z)
+	for _, f := range [][2]string{
+		{"package/package.json", `{"name":"greet","version":"1.2.0","main":"greet.js"}`}, {"package/greet.js", "module.exports = 'from the cache'\n"},
+	} {
+		err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1])), Typeflag: tar.TypeReg})
+		if _, bad := w.Write([]byte(f[1])); err != nil || bad != nil {
+			t.Fatal(err, bad)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive.Bytes()) }))
+	url := registry.URL + "/greet/-/greet-1.2.0.tgz"
+	p.asOwner(t, nil, "npm", "cache", "add", url)
+	registry.Close()
+	sum := sha512.Sum512(archive.Bytes())
+	p.file(t, "package.json", `{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}}`, 0o644)
+	p.file(t, "package-lock.json", fmt.Sprintf(`{"name":"app","version":"1.0.0","lockfileVersion":3,"packages":{
+		"":{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}},
+		"node_modules/greet":{"version":"1.2.0","resolved":%q,"integrity":"sha512-%s"}}}`,
+		url, base64.StdEncoding.EncodeToString(sum[:])), 0o644)
+	if err := os.WriteFile(filepath.Join(p.home, ".npmrc"), []byte("//registry/:_authToken=hunter2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h := p.serve(t, filepath.Join(p.home, ".npm/_cacache"))
+	got := h.agentCall("run", object{"code": "npm ci 2>&1 && node -p 'require(\"greet\")'; ls -A " + p.home + " " + p.home + "/.npm", "timeout": 100_000})
+	if !strings.Contains(got, "\nfrom the cache\n") || strings.Contains(got, "npmrc") || strings.Contains(got, "_logs") {
+		t.Error(got)
+	}
+}
