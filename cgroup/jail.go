@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -149,22 +148,13 @@ func (j *Jail) Reclaim() error {
 		return nil
 	}
 	defer j.jailDirs.Release()
-	dir := j.instance.tree.path(j.instance.tree.point("memory"), j.instance.tree.top, j.instance.name, j.name)
-	file, value := "memory.force_empty", "0"
-	if j.instance.tree.layout == "v2" {
-		b, err := group.At(dir).Read("memory.current")
-		if err != nil {
-			return fmt.Errorf("reclaim: %w", err)
-		}
-		file, value = "memory.reclaim", strings.TrimSpace(string(b))
-	}
-	err := group.At(dir).Write(file, value)
-	for _, some := range []error{unix.EAGAIN, unix.EBUSY, unix.ENOENT} { // the remaining pages are in use
-		if errors.Is(err, some) {
-			return nil
-		}
-	}
-	return err
+	return j.instance.reclaim(j.memory())
+}
+
+// memory returns the jail's group in the hierarchy of the memory controller.
+func (j *Jail) memory() group.Group {
+	t := j.instance.tree
+	return group.At(t.path(t.point("memory"), t.top, j.instance.name, j.name))
 }
 
 // Remove kills the remaining processes of the jail, jobs included, and removes its directories in every hierarchy,

@@ -1,12 +1,9 @@
 package cgroup
 
 import (
-	"io"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"corral/cgroup/group"
@@ -18,24 +15,7 @@ func TestReclaim(t *testing.T) {
 	s := settings(t)[0]
 	j := newJail(t, newInstance(t, s))
 	g := newJob(t, j, "job", Limits{})
-	cmd := exec.Command("sh", "-c", `read -r line && exec dd if=/dev/zero of="$0" bs=1M count=16 conv=fsync status=none`, filepath.Join(t.TempDir(), "file"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: g.Dir()}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Attach(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(in, "go\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	runScript(t, g, nil, `dd if=/dev/zero of="$0" bs=1M count=16 conv=fsync status=none`, filepath.Join(t.TempDir(), "file"))
 	if err := g.Remove(); err != nil {
 		t.Fatal(err)
 	}

@@ -238,16 +238,6 @@ func (g *Job) readOOM(e *Events, buf []byte) error {
 	return nil
 }
 
-// Shared returns the bytes of memory charged to the job that other processes can share: memory files (memfd_create(2)), shared
-// memory and files on tmpfs. If the job has no process, others hold them. The kernel may be off by 64 pages per processor.
-func (g *Job) Shared() (int64, error) {
-	b, err := g.in("memory").Read("memory.stat")
-	if err != nil {
-		return 0, err
-	}
-	return max(0, group.ValueOf(b, "shmem")), nil
-}
-
 // in returns the job's group in the hierarchy of a controller; "cgroup" stands for the unified one.
 func (g *Job) in(controller string) group.Group {
 	point := g.instance.tree.point(controller)

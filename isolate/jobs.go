@@ -22,13 +22,12 @@ type jobTable struct {
 	mu                 sync.Mutex
 	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
 	live               map[string]*run // guarded by mu: by id
-	perUser            map[uint32]int  // guarded by mu: live jobs, and those whose memory is left
-	left               map[uint32]int  // guarded by mu: those whose memory is left
-	leftAll            int             // guarded by mu: the sum of left
+	perUser            map[uint32]int  // guarded by mu: live jobs
+	left               leftovers       // guarded by mu
 }
 
 func newJobTable(maxAll, maxPerUser int, jails *cell.Jails) *jobTable {
-	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}, left: map[uint32]int{}}
+	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}, left: newLeftovers()}
 }
 
 // adjust changes how many jobs there may be. Jobs that run are not ended.
@@ -72,11 +71,12 @@ func (t *jobTable) register(r *run) error {
 	if err := t.admitting(); err != nil {
 		return err
 	}
-	if n := len(t.live) + t.leftAll; n >= t.maxAll {
-		return admit.TooMany(n, t.leftAll, "of this supervisor")
+	if n := len(t.live) + t.left.all; n >= t.maxAll {
+		return admit.TooMany(n, t.left.all, "of this supervisor")
 	}
-	if n := t.perUser[r.peer.Payer()]; r.peer.UID != 0 && n >= t.maxPerUser {
-		return admit.TooMany(n, t.left[r.peer.Payer()], "per user")
+	left := t.left.perUser[r.peer.Payer()]
+	if n := t.perUser[r.peer.Payer()] + left; r.peer.UID != 0 && n >= t.maxPerUser {
+		return admit.TooMany(n, left, "per user")
 	}
 	r.started = time.Now()
 	t.live[r.id] = r
@@ -93,26 +93,20 @@ func (t *jobTable) unregister(r *run) {
 	decrement(t.perUser, r.peer.Payer())
 }
 
-func decrement(counts map[uint32]int, user uint32) {
-	if counts[user]--; counts[user] == 0 {
-		delete(counts, user)
-	}
-}
-
-// keepCounted counts an ended job whose memory other processes hold, until freed is called.
-func (t *jobTable) keepCounted(r *run) (freed func()) {
-	r.s.config.Log.Warn("memory of an ended job is still held: the job passed descriptors to another process", "job", r.id, "uid", r.peer.UID, "repo", r.repo)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.perUser[r.peer.Payer()]++
-	t.left[r.peer.Payer()]++
-	t.leftAll++
-	return func() {
+// leave returns the function that is told what memory an ended job has left.
+func (t *jobTable) leave(r *run) cell.LeftSetter {
+	l := &leftJob{}
+	logged := false
+	return func(kind cell.LeftKind, bytes int64) {
 		t.mu.Lock()
-		defer t.mu.Unlock()
-		decrement(t.perUser, r.peer.Payer())
-		decrement(t.left, r.peer.Payer())
-		t.leftAll--
+		t.left.change(r.peer.Payer(), l, kind, bytes)
+		warn := l.counts && kind != cell.LeftUnknown && !logged
+		logged = logged || warn
+		t.mu.Unlock()
+		if warn {
+			r.s.config.Log.Warn("memory of an ended job is still held: the job passed descriptors to another process",
+				"job", r.id, "uid", r.peer.UID, "repo", r.repo, "bytes", bytes)
+		}
 	}
 }
 

@@ -2,12 +2,15 @@ package isolate
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/cell"
 	"corral/job"
 )
 
@@ -19,14 +22,28 @@ my $iov = pack("PQ", my $byte = "x", 1); my $rights = pack("Qiiix4", 20, SOL_SOC
 my $message = pack("QLx4PQPQix4", 0, 0, $iov, 1, $rights, 24, 0);
 syscall(%d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_MEMFD_CREATE, unix.SYS_SENDMSG)
 
+// passOnSockets is a Perl program that fills 170 unix sockets with some 240 KiB each and passes them on to the job that listens at
+// the socket s.
+var passOnSockets = fmt.Sprintf(`use Socket; my $s; socket($s, PF_UNIX, SOCK_STREAM, 0) && connect($s, sockaddr_un("s")) or die "connect: $!";
+my (@keep, @fds); for (1..170) { socketpair(my $a, my $b, PF_UNIX, SOCK_STREAM, 0) or die "socketpair: $!";
+1 while send($a, "x" x (1 << 15), 64); push @keep, $a, $b; push @fds, fileno($b) }
+my $iov = pack("PQ", my $byte = "x", 1); my $rights = pack("Qiii*x4", 16 + 4 * @fds, SOL_SOCKET, 1, @fds);
+my $message = pack("QLx4PQPQix4", 0, 0, $iov, 1, $rights, 16 + 4 * @fds, 0);
+syscall(%d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_SENDMSG)
+
 // TestLeftMemory: a job cannot gather memory without bound from jobs that have ended: each of these counts as a running
-// one until its memory is free.
+// one until its memory is free, beyond what the jobs of a user may leave in sockets.
 func TestLeftMemory(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	const most = 6
-	for _, kind := range []string{"jobs", "sessions"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, c := range []struct {
+		name, program string
+		free          int // jobs that do not count
+		session       bool
+	}{{name: "jobs", program: passOn}, {"sockets", passOnSockets, 1, false}, {"sessions", passOn, 0, true}, {"sockets of sessions", passOnSockets, 1, true}} {
+		t.Run(c.name, func(t *testing.T) {
 			f := newFront(t, func(c *Config) { c.MaxPerUser = most })
+			f.s.jobs.left.maxKernel = 64 << 20
 			// Nobody accepts the connections, so the descriptors stay in the kernel's queue.
 			holder, err := f.Start(f.Spec("perl", "-e", `use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0); bind($s, sockaddr_un("s")) or die $!;
 				listen($s, 100); print "listens\n"; <STDIN>`))
@@ -35,8 +52,8 @@ func TestLeftMemory(t *testing.T) {
 			}
 			holder.Until("listens\n")
 			pass := func() string {
-				spec := f.Spec("perl", "-e", passOn)
-				if kind == "sessions" {
+				spec := f.Spec("perl", "-e", c.program)
+				if c.session {
 					ss := f.Session(job.SessionSpec{Repo: f.Repo, Disk: 32 << 20})
 					defer f.CloseSession(ss, false)
 					spec.Session = ss.ID
@@ -47,11 +64,11 @@ func TestLeftMemory(t *testing.T) {
 				}
 				return d.Out + d.Err
 			}
-			for n := range most - 1 {
+			for n := range most - 1 + c.free {
 				if said := pass(); said != "passed" {
 					t.Fatal(said)
 				}
-				f.awaitLeft(n + 1)
+				f.awaitLeft(max(0, n+1-c.free))
 			}
 			want := fmt.Sprintf("%d jobs are running, which is the maximum per user; %d of them have ended", most, most-1)
 			if said := pass(); !strings.Contains(said, want) {
@@ -75,12 +92,91 @@ func (f *front) awaitLeft(n int) {
 	eventually(f.T, func() string {
 		f.s.jobs.mu.Lock()
 		defer f.s.jobs.mu.Unlock()
-		if is := f.s.jobs.leftAll; is != n {
+		if is := f.s.jobs.left.all; is != n {
 			return fmt.Sprintf("%d ended jobs count, not %d", is, n)
 		}
 		return ""
 	})
 	if f.T.Failed() {
 		f.T.FailNow()
+	}
+}
+
+// TestNothingLeft: no ordinary job counts after its end, whatever it made the kernel keep for a while.
+func TestNothingLeft(t *testing.T) {
+	var log fronttest.Output
+	f := newFront(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for n := range 2 {
+		for _, script := range []string{
+			":", "ls -lR /usr/lib", "sleep 0.01 & sleep 0.01 & wait", "head -c 40M /dev/zero > /tmp/file", "head -c 40M /dev/zero > file; rm file",
+			fmt.Sprintf("mkdir %d && cd %[1]d && seq 5000 | xargs touch && mkdir /tmp/d && cd /tmp/d && seq 5000 | xargs touch", n),
+			"find . -size +0", "yes | head -c 10M | cat | tail -c 1",
+		} {
+			if d := f.Run(f.Spec("sh", "-c", script)); d.ExitCode != 0 {
+				t.Fatalf("%s: %+v", script, d)
+			}
+			f.s.jobs.mu.Lock()
+			if n := f.s.jobs.left.all; n > 0 {
+				t.Errorf("%s: %d ended jobs count", script, n)
+			}
+			f.s.jobs.mu.Unlock()
+		}
+	}
+	eventually(t, func() string {
+		f.s.jobs.mu.Lock()
+		defer f.s.jobs.mu.Unlock()
+		if sum := f.s.jobs.left.sums[owner]; sum.bytes[cell.LeftUnknown] > 0 || f.s.jobs.left.all > 0 {
+			return fmt.Sprintf("%d count; not counted: %+v", f.s.jobs.left.all, sum)
+		}
+		return ""
+	})
+	if strings.Contains(log.String(), "still held") {
+		t.Error(log.String())
+	}
+}
+
+// TestLeftCounts: ended jobs count that left shared memory, and those beyond what a user's jobs may leave of other kinds.
+func TestLeftCounts(t *testing.T) {
+	const mib = 1 << 20
+	left := newLeftovers()
+	var all [4]leftJob
+	for _, step := range []struct {
+		job   int
+		user  uint32
+		kind  cell.LeftKind
+		bytes int64
+		count int // ended jobs of both users that count
+	}{
+		{0, 1, cell.LeftUnknown, 2 * maxUnknown, 0}, // a single one
+		{1, 1, cell.LeftUnknown, mib, 1},
+		{0, 1, cell.LeftUnknown, maxUnknown - mib, 1},
+		{1, 1, cell.LeftUnknown, mib, 0},
+		{2, 1, cell.LeftUnknown, mib, 1},
+		{2, 1, cell.LeftKernel, maxKernel, 0},
+		{1, 1, cell.LeftKernel, 1, 1},
+		{3, 2, cell.LeftKernel, maxKernel, 1}, // another user
+		{3, 2, cell.LeftKernel, maxKernel + 1, 2},
+		{3, 2, cell.LeftShared, 1, 2},
+		{3, 2, cell.LeftNothing, 0, 1},
+		{2, 1, cell.LeftKernel, mib, 1},
+		{1, 1, cell.LeftKernel, 1, 0},
+		{1, 1, cell.LeftShared, 1, 1},
+		{0, 1, cell.LeftNothing, 0, 1},
+		{1, 1, cell.LeftNothing, 0, 0},
+		{2, 1, cell.LeftNothing, 0, 0},
+	} {
+		left.change(step.user, &all[step.job], step.kind, step.bytes)
+		if n := left.perUser[1] + left.perUser[2]; left.all != step.count || n != step.count {
+			t.Fatalf("%+v: %d count in all, %d of users", step, left.all, n)
+		}
+	}
+	if len(left.sums)+len(left.perUser) > 0 {
+		t.Errorf("remain: %+v", left)
+	}
+	for range maxLeaving {
+		left.change(1, new(leftJob), cell.LeftKernel, 1)
+	}
+	if left.change(1, new(leftJob), cell.LeftKernel, 1); left.all != 1 {
+		t.Errorf("%d jobs that left one byte, and one more: %d count", maxLeaving, left.all)
 	}
 }

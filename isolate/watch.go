@@ -18,7 +18,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	since := j.OpenWindow()
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
-	sl.CountLeft(func() func() { return s.jobs.keepCounted(r) })
+	sl.CountLeft(func() cell.LeftSetter { return s.jobs.leave(r) })
 	stopDisk, stopMemory := s.watchUse(sl, r, q)
 	defer stopDisk()
 	defer stopMemory()

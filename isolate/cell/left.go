@@ -5,14 +5,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"corral/cgroup"
 )
 
 // A descriptor that a job has passed on over a unix socket outlives the job, and so does the memory that it refers to: a
-// memfd, or files of the job's /tmp. The kernel charges that memory to the group of the job that wrote it, never to the
-// process that holds it. So a job with a limit of 64 MiB could gather memory without bound from short jobs that write and
+// memfd, files of the job's /tmp, data in sockets and pipes. The kernel charges that memory to the group of the job that wrote it,
+// never to the process that holds it. So a job with a limit of 64 MiB could gather memory without bound from short jobs that write and
 // pass it on. Therefore a job counts as running, against the maximum of its user, until its memory is free.
 
-// leftMin is the size in bytes up to which memory that is left counts as none: the kernel's statistics are not exact.
+// leftMin is the size in bytes up to which memory that is left counts as none: the kernel's statistics are not exact, and it frees
+// namespaces, of some 150 KiB, after their processes have ended.
 const leftMin = 256 << 10
 
 // Intervals of looking at memory that is left. The first one is as long as the kernel may take to free the private
@@ -20,12 +23,49 @@ const leftMin = 256 << 10
 const (
 	leftFirst = 100 * time.Millisecond
 	leftLater = time.Second
+	// leftReclaims is the maximum number of looks from one attempt to reclaim to the next.
+	leftReclaims = 64
 )
+
+// LeftKind says what is known about memory that an ended job left.
+type LeftKind int
+
+const (
+	LeftNothing LeftKind = iota // it is free
+	// LeftUnknown is kernel memory that may be reclaimable: mostly entries of its caches of directories and inodes.
+	LeftUnknown
+	// LeftKernel is what the kernel could not reclaim. A process can hold it: data in sockets and pipes. Or it is still in use by
+	// others without anybody's intent, such as an inode in a directory that another job watches.
+	LeftKernel
+	// LeftShared is in memory files or files of the job's /tmp. A process holds it.
+	LeftShared
+)
+
+// A LeftSetter is told what an ended job has left, whenever that changes, with its size in bytes.
+type LeftSetter func(kind LeftKind, bytes int64)
+
+// leftGroup is the part of a job's cgroup that leftMemory uses.
+type leftGroup interface {
+	Left() (cgroup.Left, error)
+	Reclaim() error
+}
 
 // A leftMemory finds out whether other processes hold memory of an ended job.
 type leftMemory struct {
-	shared func() (bytes int64, err error) // memory that is charged to the job's group and can be shared
-	count  func() (freed func())           // see Slot.CountLeft; nil without a job
+	group leftGroup
+	count func() LeftSetter // see Slot.CountLeft; nil without a job
+}
+
+// left returns what the ended job has left, LeftUnknown unless it certainly is shared memory.
+func (l *leftMemory) left() (LeftKind, int64) {
+	left, err := l.group.Left()
+	switch {
+	case err != nil || left.Sum() <= leftMin:
+		return LeftNothing, 0
+	case left.Shared > leftMin:
+		return LeftShared, left.Sum()
+	}
+	return LeftUnknown, left.Sum()
 }
 
 // some reports whether other processes may hold memory of the job.
@@ -33,32 +73,52 @@ func (l *leftMemory) some() bool {
 	if l.count == nil {
 		return false
 	}
-	n, err := l.shared()
-	return err == nil && n > leftMin
+	kind, _ := l.left()
+	return kind != LeftNothing
 }
 
 // await returns when no process holds memory of the job any more, or ctx ends. The job counts until freed is called.
-func (l *leftMemory) await(ctx context.Context) (freed func()) {
-	freed = func() {}
-	for wait := leftFirst; ; wait = leftLater {
+// Reclaiming can take a second, so mu is locked for it.
+func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
+	set := l.count()
+	again := 0 // number of the next look that reclaims
+	for look, wait := 0, leftFirst; ; look, wait = look+1, leftLater {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
-		if ctx.Err() != nil || !l.some() {
-			return freed
+		kind, n := l.left()
+		if kind == LeftUnknown && look >= again {
+			set(kind, n)
+			kind, n = l.reclaimed(mu)
+			again = max(2*look, look+1)
+			again = min(again, look+leftReclaims)
 		}
-		if wait == leftFirst {
-			freed = l.count()
+		if ctx.Err() != nil || kind == LeftNothing {
+			return func() { set(LeftNothing, 0) }
 		}
+		// What is dirty or was used lately is reclaimed by the second attempt.
+		if kind == LeftUnknown && look > 0 {
+			kind = LeftKernel
+		}
+		set(kind, n)
 	}
+}
+
+// reclaimed returns what is left when the kernel has reclaimed what it can.
+func (l *leftMemory) reclaimed(mu *sync.Mutex) (LeftKind, int64) {
+	mu.Lock()
+	defer mu.Unlock()
+	_ = l.group.Reclaim() // what could not be reclaimed is seen next
+	return l.left()
 }
 
 // leavers are the slots of a jail whose jobs have left memory. The jail's end does not wait for them, except for the removal
 // of its groups.
 type leavers struct {
-	n  atomic.Int64
-	wg sync.WaitGroup
+	n       atomic.Int64
+	wg      sync.WaitGroup
+	reclaim sync.Mutex // held while the kernel reclaims what one of them left
 }
 
 // add calls f, which waits for one slot's memory, in the background.

@@ -116,9 +116,9 @@ func (sl *Slot) onOOM() {
 // EndOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
 func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
 
-// CountLeft makes the slot call count when its job has ended and other processes still hold memory that the job wrote, and
-// what count returned when that memory is free.
-func (sl *Slot) CountLeft(count func() (freed func())) { sl.left = leftMemory{sl.group.Shared, count} }
+// CountLeft makes the slot call count when its job has ended and other processes may still hold memory that the job wrote, and
+// tell what count returned how much it is, until it is free.
+func (sl *Slot) CountLeft(count func() LeftSetter) { sl.left = leftMemory{sl.group, count} }
 
 // Report receives the next report of the slot's stub. The caller closes the files.
 func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.report() }
@@ -178,7 +178,7 @@ func (sl *Slot) giveBack() {
 		return
 	}
 	sl.jail.leavers.add(func() {
-		freed := sl.left.await(sl.jail.s.Context)
+		freed := sl.left.await(sl.jail.s.Context, &sl.jail.leavers.reclaim)
 		sl.removeGroup()
 		freed()
 	})
