@@ -57,8 +57,11 @@ func loadProgram(path string) (*os.File, error) {
 	if st.Uid != 0 || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("%s is not a file that only root can write: it would run as every jail's first process", path)
 	}
-	content, err := io.ReadAll(io.LimitReader(f, maxProgram))
-	if err != nil {
+	if st.Size > maxProgram {
+		return nil, fmt.Errorf("%s has %d bytes; a program that runs inside jails has at most %d: install it again", path, st.Size, maxProgram)
+	}
+	content := make([]byte, st.Size)
+	if _, err := io.ReadFull(f, content); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return wire.Seal(filepath.Base(path), content, 0o111)

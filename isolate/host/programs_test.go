@@ -9,7 +9,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestLoadPrograms: the interpreter may be missing, and every program must be writable by root alone.
+// TestLoadPrograms: the interpreter may be missing, and every program must be whole and writable by root alone.
 func TestLoadPrograms(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	dir := t.TempDir()
@@ -33,6 +33,7 @@ func TestLoadPrograms(t *testing.T) {
 			"another's": func() error { return os.Chown(path, owner, 0) },
 			"writable":  func() error { return os.Chmod(path, 0o757) },
 			"a link":    func() error { return errors.Join(os.Remove(path), os.Symlink("/bin/true", path)) },
+			"too long":  func() error { return os.Truncate(path, maxProgram+1) },
 		} {
 			if err := spoil(); err != nil {
 				t.Fatal(err)
