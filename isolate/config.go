@@ -56,6 +56,8 @@ type Config struct {
 	only     func() bool   // replaces host.OnlyInstance in tests
 	subuid   string        // replaces /etc/subuid in tests
 
+	hidden *host.HiddenPaths // what tests before have found; nil: nothing
+
 	skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
 }
 

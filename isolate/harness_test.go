@@ -117,8 +117,12 @@ func config(t testing.TB) Config {
 		Programs: filepath.Dir(sandboxtest.Bin(t, "corral-init")),
 		StateDir: filepath.Join(t.TempDir(), "state"),
 		Log:      fronttest.ErrorsFail(t),
+		hidden:   &hidden,
 	}
 }
+
+// hidden is shared by all supervisors of the process: each would read all of /usr for its first session with a root of its own.
+var hidden host.HiddenPaths
 
 // supervise starts a supervisor, which is closed with the test and must leave nothing behind.
 func supervise(t testing.TB, change ...func(*Config)) *Supervisor {

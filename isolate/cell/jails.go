@@ -27,23 +27,23 @@ type Config struct {
 	Served   *admit.Current
 	Log      *slog.Logger
 
-	Defaults job.Limits    // limits of a waiting slot
-	MaxJails int           // maximum of concurrent jails; guarded by Jails.mu
-	Slots    int           // maximum of waiting slots per jail; negative is none
-	MaxSlots int           // maximum of waiting slots in all jails; negative is none
-	Idle     time.Duration // how long an unused jail is kept; guarded by Jails.mu
-	Ending   time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
-	Reclaim  time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
-	Dying    int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
-	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
-	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
-	Skip     uint64        // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
+	Defaults job.Limits        // limits of a waiting slot
+	MaxJails int               // maximum of concurrent jails; guarded by Jails.mu
+	Slots    int               // maximum of waiting slots per jail; negative is none
+	MaxSlots int               // maximum of waiting slots in all jails; negative is none
+	Idle     time.Duration     // how long an unused jail is kept; guarded by Jails.mu
+	Ending   time.Duration     // timeout for the exit of a slot's processes; 0 is host.SlotPatience
+	Reclaim  time.Duration     // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
+	Dying    int               // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
+	Trim     time.Duration     // how long a slot waits unneeded before it can be given up; 0 is trimInterval
+	Only     func() bool       // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
+	Hidden   *host.HiddenPaths // nil: what this supervisor alone has found
+	Skip     uint64            // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
 }
 
 // A Jails is the jails of a supervisor.
 type Jails struct {
 	Config
-	hidden  host.HiddenPaths
 	roots   *roots
 	filters map[string]filter // by profile
 	windows liveWindows
@@ -74,6 +74,9 @@ func New(c Config) (*Jails, error) {
 	}
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
+	}
+	if c.Hidden == nil {
+		c.Hidden = &host.HiddenPaths{}
 	}
 	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now(), slots: newSlotBudget(c.MaxSlots)}
 	var err error

@@ -26,7 +26,7 @@ type HiddenPaths struct {
 // A hiddenTree is the cached result for one system directory.
 type hiddenTree struct {
 	whole time.Time             // when the whole tree was last read
-	dirs  map[string]*hiddenDir // A hiddenTree is the cached result for one system directory.
+	dirs  map[string]*hiddenDir // by path
 }
 
 // A hiddenDir is one directory of a tree. It is not read again while its times are unchanged.
