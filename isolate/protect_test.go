@@ -18,9 +18,9 @@ import (
 	"corral/job"
 )
 
-// guarded creates a repository with sensitive paths and a nested repository.
+// guarded creates a repository with sensitive paths and a nested repository, without git's examples of hooks.
 const guarded = `
-git init -q -b main . && git init -q -b main libs/dep
+git init -q --template= -b main . && git init -q --template= -b main libs/dep && mkdir .git/hooks libs/dep/.git/hooks
 echo x >file; git add file; git commit -qm one
 mkdir .vscode .github .github/workflows; echo '{}' >.vscode/tasks.json; echo on >.github/workflows/ci.yml
 echo a >AGENTS.md; ln -s AGENTS.md CLAUDE.md; echo b >.envrc; ln file linked
@@ -219,7 +219,7 @@ func TestProtectFloor(t *testing.T) {
 // TestProtectTooManyPaths: a job is refused if not all sensitive paths can be protected.
 func TestProtectTooManyPaths(t *testing.T) {
 	f := guardedFront(t)
-	shell(t, f.Repo, fmt.Sprintf("seq -f many/%%.0f/.git/hooks %d | xargs mkdir -p", scan.MaxKept))
+	shell(t, f.Repo, fmt.Sprintf("seq -f many/%%.0f/.git/hooks %d | xargs mkdir -p", scan.MaxKept/3+1))
 	spec := f.Spec("true")
 	spec.Protect = job.ProtectHooks
 	_, err := f.Try(spec)

@@ -18,7 +18,7 @@ func newWorktree(t *testing.T, script, repo, common string, change func(c *Confi
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	top := newRepo(t)
-	shell(t, top, "git init -q -b main main; cd main; echo a >file; git add file; git commit -qm one; cd ..\n"+script)
+	shell(t, top, "git init -q --template= -b main main; cd main; mkdir .git/hooks; echo a >file; git add file; git commit -qm one; cd ..\n"+script)
 	repo, common = filepath.Join(top, repo), filepath.Join(top, common)
 	s := supervise(t, func(c *Config) {
 		c.Repos, c.Commons = []admit.Entry{{Path: repo}}, []string{common}
