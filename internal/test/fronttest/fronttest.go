@@ -55,15 +55,29 @@ func Gone(t testing.TB, instance string) {
 
 // Traces lists the state of an instance on the host: cgroups, its directory, user ids.
 func Traces(instance string) []string {
-	var list []string
-	for _, pattern := range []string{"", "*/", "*/*/", "*/*/*/"} {
-		found, _ := filepath.Glob("/sys/fs/cgroup/" + pattern + "corral/" + instance) // the pattern is valid
-		list = append(list, found...)
-	}
+	list := groups("/sys/fs/cgroup", instance, 3)
 	if dir := filepath.Join(host.RunDir, "instances", instance); isolatetest.Exists(dir) {
 		list = append(list, dir)
 	}
 	return append(list, Blocks(instance)...)
+}
+
+// groups lists the cgroups of an instance in dir and in the directories up to depth levels below it.
+func groups(dir, instance string, depth int) []string {
+	var list []string
+	if path := filepath.Join(dir, "corral", instance); isolatetest.Exists(path) {
+		list = append(list, path)
+	}
+	if depth == 0 {
+		return list
+	}
+	entries, _ := os.ReadDir(dir) // a group that goes away meanwhile is as good as removed
+	for _, e := range entries {
+		if e.IsDir() {
+			list = append(list, groups(filepath.Join(dir, e.Name()), instance, depth-1)...)
+		}
+	}
+	return list
 }
 
 // Blocks lists the blocks of user ids allocated to an instance.
