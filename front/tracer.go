@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"corral/front/settings"
 	"corral/front/telemetry"
 	"corral/internal/config"
+	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/internal/version"
 )
@@ -33,20 +32,14 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	})
 }
 
-// holder returns the repository that contains path, by its name or by where links lead; "" if none does.
+// holder returns the repository that contains path, by its name or by where links on the way to it are or lead; "" if none does.
 func holder(path string, repos []string) string {
 	if path == "" {
 		return ""
 	}
-	paths := []string{path}
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		paths = append(paths, filepath.Join(dir, filepath.Base(path)))
-	}
 	for _, repo := range repos {
-		for _, p := range paths {
-			if strings.HasPrefix(p, strings.TrimSuffix(repo, "/")+"/") {
-				return repo
-			}
+		if directory.Passes(path, repo) {
+			return repo
 		}
 	}
 	return ""

@@ -22,6 +22,12 @@ func TestOpenTracer(t *testing.T) {
 	if err := os.Symlink(repo, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("app/away", filepath.Join(dir, "through")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), filepath.Join(repo, "away")); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		telemetry config.Telemetry
 		want      string // "" for no error
@@ -31,6 +37,7 @@ func TestOpenTracer(t *testing.T) {
 		{config.Telemetry{Traces: config.TracesFile, File: dir + "/app.json"}, ""},
 		{config.Telemetry{Traces: config.TracesFile, File: repo + "/x"}, "telemetry.file: " + repo + "/x lies in the repository"},
 		{config.Telemetry{Traces: config.TracesFile, File: dir + "/link/x"}, "lies in the repository"},
+		{config.Telemetry{Traces: config.TracesFile, File: dir + "/through/x"}, "lies in the repository"},
 		{config.Telemetry{Traces: config.TracesOTLP, HeadersFile: repo + "/sub/headers"}, "telemetry.headers_file"},
 		{config.Telemetry{Traces: config.TracesOTLP, HeadersFile: dir + "/none"}, "no such file"},
 	} {

@@ -53,8 +53,8 @@ func Owners(repos []config.Repo) map[string]uint32 {
 }
 
 // vetting returns a function that refuses repositories that overlap, because jobs in one could replace the other, and
-// repositories that contain one of this front-end's configuration files, because jobs could write to it. Both are
-// logged; the others are served.
+// repositories that contain one of this front-end's configuration files, or a link that leads to one, because jobs could write
+// to it. Both are logged; the others are served.
 func vetting(c config.Config, files []string, log *slog.Logger) func(string) error {
 	refused := map[string]error{}
 	for i, a := range c.Repos {
@@ -64,8 +64,8 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 			}
 		}
 		for _, file := range files {
-			if file, err := directory.Absolute(file); err == nil && directory.Within(file, a.Path) && c.For(a).Workspace != job.ReadOnly {
-				refused[a.Path] = fmt.Errorf("it contains this server's configuration, %s, which jobs could write", text.Quote(file))
+			if file, err := directory.Absolute(file); err == nil && directory.Passes(file, a.Path) && c.For(a).Workspace != job.ReadOnly {
+				refused[a.Path] = fmt.Errorf("it contains this server's configuration, %s, or a link on the way to it: jobs could write it", text.Quote(file))
 			}
 		}
 	}

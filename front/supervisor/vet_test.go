@@ -2,7 +2,10 @@ package supervisor
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,5 +43,34 @@ func TestVetting(t *testing.T) {
 	}
 	if got := Owners(c.Repos); len(got) != 1 || got["/srv/outer-beside"] != 7 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestVettingLinks: a repository is refused if the configuration is behind a link in it, or leads through it: jobs could replace
+// the file, or the link.
+func TestVettingLinks(t *testing.T) {
+	top := t.TempDir()
+	for _, dir := range []string{"config", "dotfiles/corral", "hops", "beside"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(top, "config", "config.yaml")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(top, "dotfiles", "corral", "config.yaml"), nil, 0o600),
+		os.Symlink("../dotfiles/corral", filepath.Join(top, "hops", "dir")),
+		os.Symlink("../hops/dir/config.yaml", file),
+	); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	for _, name := range []string{"dotfiles", "hops", "beside"} {
+		c.Repos = append(c.Repos, config.Repo{ID: name, Path: filepath.Join(top, name)})
+	}
+	vet := vetting(c, []string{file}, slog.New(slog.DiscardHandler))
+	for name, refused := range map[string]bool{"dotfiles": true, "hops": true, "beside": false} {
+		if err := vet(filepath.Join(top, name)); (err != nil) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -18,6 +18,9 @@ func TestOpenRepo(t *testing.T) {
 	if err := errors.Join(
 		os.MkdirAll(top+"/home/.config/corral/x", 0o700), os.MkdirAll(top+"/home/.local/state/corral", 0o700),
 		os.MkdirAll(top+"/config/corral", 0o700), os.Mkdir(top+"/repo", 0o700), os.Symlink("repo", top+"/link"),
+		os.MkdirAll(top+"/dotfiles/state/x", 0o700), os.Mkdir(top+"/beside", 0o700),
+		os.Remove(top+"/home/.local/state/corral"), os.Symlink("../../../beside/hop", top+"/home/.local/state/corral"),
+		os.Symlink(top+"/dotfiles/state", top+"/beside/hop"),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +43,9 @@ func TestOpenRepo(t *testing.T) {
 		{"what holds it", &Client{}, "/config", "corral keeps its configuration", false},
 		{"in it, by its path", &Client{ByPath: true}, "/home/.config/corral/x", "corral keeps its configuration", false},
 		{"state", &Client{}, "/home/.local/state", "corral keeps its configuration or state", false},
+		{"state behind links", &Client{}, "/dotfiles", "corral keeps its configuration or state", false},
+		{"a link on the way", &Client{}, "/beside", "corral keeps its configuration or state", false},
+		{"in it, behind links", &Client{ByPath: true}, "/dotfiles/state/x", "corral keeps its configuration or state", false},
 		{"refused", &Client{Vet: func(string) error { return errors.New("not this one") }}, "/repo", "not this one", false},
 	} {
 		dir, err := tt.client.openRepo(top + tt.path)

@@ -1,0 +1,58 @@
+package directory
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxLinks is the number of symbolic links after which the kernel gives up on a path (path_resolution(7)).
+const maxLinks = 40
+
+// Trail returns every path that the kernel passes through when it looks up path, which must be absolute: each directory, each
+// symbolic link, and what links lead to. The last one is where path leads. None of them has a symbolic link among its directories. Who can write to one of them or
+// to the directory of one can choose where path leads. What cannot be read, or does not exist, counts as no link.
+func Trail(path string) []string {
+	var trail []string
+	here, rest := "/", strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			here = filepath.Dir(here)
+			continue
+		}
+		next := filepath.Join(here, name)
+		trail = append(trail, next)
+		target, err := os.Readlink(next)
+		if err != nil {
+			here = next
+			continue
+		}
+		if links++; links > maxLinks {
+			break
+		}
+		if filepath.IsAbs(target) {
+			here = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return append(trail, here)
+}
+
+// Passes reports whether the lookup of path passes through dir or something below it, see Trail. Both must be absolute and
+// clean, and dir must have no symbolic link in its path.
+func Passes(path, dir string) bool {
+	if Within(path, dir) {
+		return true
+	}
+	for _, p := range Trail(path) {
+		if Within(p, dir) {
+			return true
+		}
+	}
+	return false
+}
