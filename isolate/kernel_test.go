@@ -38,6 +38,10 @@ sub hold { for (1..shift) { socket(my $s, PF_INET, SOCK_DGRAM, 0) or die; push @
 	{"members of multicast groups", `
 sub hold { for (1..shift) { socket(my $s, PF_INET6, SOCK_DGRAM, 0) or die; push @kept, $s;
 	for (1..200) { setsockopt($s, 41, 20, pack("CCx10NL", 0xff, 2, $_, 1)) or die "IPV6_JOIN_GROUP: $!" } } }`, 10, 3900},
+	{"names of directories", fmt.Sprintf(`
+sub hold { mkdir "many" and do { for (1..400) { open(my $f, ">", "many/$_") or die } }; my $b = "\0" x 24;
+	for (1..shift) { sysopen(my $d, "many", 0) or die "open: $!"; push @kept, $d; syscall(%d, fileno($d), $b, 24) > 0 or die "getdents64: $!" } }`,
+		unix.SYS_GETDENTS64), 10, 3900},
 	{"filters", fmt.Sprintf(`
 sub hold { my $n = shift; my $code = pack("SCCL", 0x06, 0, 0, 0x7fff0000); $code = pack("SCCL", 0xa4, 0, 0, 0x12345678) x 4095 . $code;
 	my $program = pack("Sx6P", 4096, $code); pipe(my $r, my $w);

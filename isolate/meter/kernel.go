@@ -13,12 +13,12 @@ import (
 	"corral/isolate/host"
 )
 
-// The kernel charges some of what a job's sockets and system call filters hold to no cgroup: replies that wait in netlink sockets,
-// connections that nobody has accepted and the data in them, errors of UDP sockets, copies of filters. No limit of the kernel's bounds
-// them together, and a system call filter cannot count. So this is polling, as for locks: first a cheap look at the kernel's memory of
-// the whole host; if that has grown by ManyKernelBytes, a look at each job. What can be seen at once of a job does not wait until the
-// tables of others have been read, and short tables are read first: a job with very many sockets, which takes long to read, must not
-// hide one that uses up memory.
+// The kernel charges some of what a job's sockets, system call filters and directories hold to no cgroup: replies that wait in netlink
+// sockets, connections that nobody has accepted and the data in them, errors of UDP sockets, memberships in multicast groups, copies of
+// filters, names that are being read. No limit of the kernel's bounds them together, and a system call filter cannot count. So this is
+// polling, as for locks: first a cheap look at the kernel's memory of the whole host; if that has grown by ManyKernelBytes, a look at each
+// job. What can be seen at once of a job does not wait until the tables of others have been read, and short tables are read first: a job
+// with very many sockets, which takes long to read, must not hide one that uses up memory.
 const (
 	kernelInterval = 250 * time.Millisecond
 	kernelUnknown  = 10 * time.Second // where the kernel does not report its memory
@@ -187,12 +187,16 @@ func (h *kernelHolder) look(pid int) (n int64, err error) {
 	return h.seen.uncharged, err
 }
 
-// read returns what the job holds, filters included. It is called after look.
+// read returns what the job holds, filters and directories included. It is called after look.
 func (h *kernelHolder) read(pid int) (int64, error) {
 	n, err := h.seen.bytes()
 	if err != nil || n > MaxKernelBytes {
 		return n, err
 	}
 	more, err := filterBytes(h.group, h.maxTasks)
+	if n += more; err != nil || n > MaxKernelBytes {
+		return n, err
+	}
+	more, err = directoryBytesOf(h.group, h.maxTasks, h.end)
 	return n + more, err
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,11 +118,13 @@ func TestKernelOrder(t *testing.T) {
 			order = append(order, sockets)
 		}}}
 	}
-	if readTables([]*kernelHolder{job(30000), job(20000), job(10000), job(40000)}) {
+	if readTables([]*kernelHolder{job(40000), job(30000), job(20000), job(10000)}) {
 		t.Error("nobody is blamed")
 	}
-	if len(order) != 4 || slices.Max(order[:2]) > 20000 { // two at a time
-		t.Errorf("the order of ends, by number of sockets: %d", order)
+	for i, sockets := range order { // two at a time: one can be overtaken, by all that begin later
+		if len(order) != 4 || sockets > (i+2)*10000 {
+			t.Errorf("the order of ends, by number of sockets: %d", order)
+		}
 	}
 }
 

@@ -146,7 +146,12 @@ func taskEnded(task int) bool { return unix.Kill(task, 0) == unix.ESRCH }
 // compareTables compares the descriptor tables of two tasks in the order of kcmp(2), which is fixed until the host restarts.
 func compareTables(a, b int) (int, error) {
 	const kcmpFiles = 2
-	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
+	return kcmp(a, b, kcmpFiles, 0, 0)
+}
+
+// kcmp returns whether what kind and the indexes name is in task a less than (-1), the same as (0) or greater than (1) in task b.
+func kcmp(a, b, kind, indexA, indexB int) (int, error) {
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), uintptr(kind), uintptr(indexA), uintptr(indexB), 0)
 	switch {
 	case errno != 0:
 		return 0, errno

@@ -1,0 +1,162 @@
+package meter
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel keeps names for an open directory that is being read, charged to no cgroup: ext4 those of a block, 11 KB; overlayfs all
+// names of a directory that is in more than one layer, 125 bytes each, and a list of its own for each descriptor if the directory
+// changed in between. Nothing reports how many names those are, so that a directory counts by estimate.
+const (
+	// directoryBytes is for a directory on a device: 512 of them are too many.
+	directoryBytes = 64 << 10
+	// layeredBytes is for one on a file system without a device, which can be an overlay: 128 are too many.
+	layeredBytes = 256 << 10
+	// nameFactor is by how much a list of names is larger than the directory in the upper layer.
+	nameFactor = 8
+	// queuedBytes is for a descriptor that was sent to a socket and not received: it can be of a directory.
+	queuedBytes = 64 << 10
+)
+
+// An openFiles collects the directories, and sockets with queued descriptors, that the tasks of a job have open. Tasks share what they
+// inherited: such a file counts once.
+type openFiles struct {
+	bytes   int64
+	seen    []openFile // in the order that kcmp(2) defines
+	compare func(a, b openFile) (int, error)
+}
+
+// An openFile is a descriptor of a task.
+type openFile struct{ task, fd int }
+
+var errTooSlow = errors.New("reading the descriptors takes too long")
+
+// directoryBytesOf returns what the kernel may hold for the open directories of a group. The group is frozen meanwhile: otherwise its
+// processes could pass directories around. It fails if that is more than MaxKernelBytes, as walkTables does, and if that takes longer
+// than tablesPatience: then it calls end, which lets the reads return.
+func directoryBytesOf(group Group, maxTasks int64, end func()) (int64, error) {
+	thaw, _ := group.Freeze()
+	defer thaw()
+	late := time.AfterFunc(tablesPatience, end)
+	o := openFiles{compare: compareFiles}
+	pids, err := group.PIDs()
+	if err == nil {
+		err = walkTables(pids, maxTasks, o.add)
+	}
+	if !late.Stop() {
+		err = errTooSlow
+	}
+	return o.bytes, err
+}
+
+// add adds a table of descriptors, and is an error if there is too much.
+func (o *openFiles) add(task string, names []string) error {
+	id, err := strconv.Atoi(task[strings.LastIndexByte(task, '/')+1:])
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil {
+			return err
+		}
+		n, err := openBytes(task, name)
+		if err != nil {
+			return err
+		}
+		if n > 0 && o.isNew(openFile{id, fd}) {
+			o.bytes += n
+		}
+		if o.bytes > MaxKernelBytes {
+			return errTooMuchToRead
+		}
+	}
+	return nil
+}
+
+// isNew reports whether the open file was not seen before. One that cannot be compared counts as new.
+func (o *openFiles) isNew(f openFile) bool {
+	low, high := 0, len(o.seen)
+	for low < high {
+		middle := (low + high) / 2
+		order, err := o.compare(o.seen[middle], f)
+		switch {
+		case err != nil:
+			return true
+		case order == 0:
+			return false
+		case order < 0:
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	o.seen = append(o.seen, openFile{})
+	copy(o.seen[low+1:], o.seen[low:])
+	o.seen[low] = f
+	return true
+}
+
+// openBytes returns the estimate for a descriptor of a task, and 0 for one that is neither a directory nor a socket with descriptors. No
+// file system is asked, because a process outside the jail may have passed on a descriptor of one of its own.
+func openBytes(task, name string) (int64, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, task+"/fd/"+name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_SIZE, &st)
+	if err == unix.EACCES || err == unix.EPERM {
+		return 0, err
+	}
+	if err != nil { // closed meanwhile, or on a file system that does not report it from memory
+		return 0, nil
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		flags, err := fdinfo(task, name, "flags:", 8)
+		if err != nil || flags&unix.O_PATH != 0 { // names of such a descriptor cannot be read
+			return 0, err
+		}
+		if st.Dev_major != 0 {
+			return directoryBytes, nil
+		}
+		return layeredBytes + nameFactor*int64(min(st.Size, MaxKernelBytes)), nil
+	case unix.S_IFSOCK:
+		n, err := fdinfo(task, name, "scm_fds:", 10)
+		return n * queuedBytes, err
+	}
+	return 0, nil
+}
+
+// fdinfo returns a number that the kernel reports of a descriptor, 0 if it reports none or the descriptor was closed.
+func fdinfo(task, name, field string, base int) (int64, error) {
+	f, err := os.Open(fmt.Sprintf("%s/fdinfo/%s", task, name))
+	if err != nil {
+		if goneMeanwhile(err) {
+			err = nil
+		}
+		return 0, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if n, found := strings.CutPrefix(lines.Text(), field); found {
+			return strconv.ParseInt(strings.TrimSpace(n), base, 64)
+		}
+	}
+	if err := lines.Err(); !goneMeanwhile(err) {
+		return 0, err
+	}
+	return 0, nil
+}
+
+// compareFiles compares the open files of two descriptors in the order of kcmp(2).
+func compareFiles(a, b openFile) (int, error) {
+	const kcmpFile = 0
+	return kcmp(a.task, b.task, kcmpFile, a.fd, b.fd)
+}
