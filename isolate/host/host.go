@@ -2,13 +2,11 @@ package host
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
-	"corral/internal/directory"
 	"corral/rootfs"
 )
 
@@ -31,45 +29,26 @@ func Homes() []rootfs.Place {
 
 // records iterates over the lines of a file like passwd(5) that have at least fields fields.
 func records(path string, fields int) func(yield func([]string) bool) {
-	return func(yield func([]string) bool) {
-		f, err := os.Open(path)
-		if err != nil {
-			return
-		}
-		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if record := strings.Split(lines.Text(), ":"); len(record) >= fields && !yield(record) {
-				return
-			}
-		}
-	}
+	return func(yield func([]string) bool) { _ = readRecords(path, fields, yield) }
 }
 
-// lookupAccount returns a user's account from the host's passwd and group files, and whether it is listed. Other name
-// services are not consulted: that would run their code, and wait, in the supervisor.
-func lookupAccount(uid uint32) (a directory.Account, known bool) {
-	name := ""
-	for fields := range records("/etc/passwd", 7) {
-		if n, err := strconv.ParseUint(fields[2], 10, 32); err != nil || uint32(n) != uid {
-			continue
-		}
-		gid, err := strconv.ParseUint(fields[3], 10, 32)
-		if err != nil {
-			return a, false
-		}
-		name, a = fields[0], directory.Account{UID: uid, GID: uint32(gid)}
-		break
+// readRecords is records for callers that need to know whether the file could be read. A missing file has no lines.
+func readRecords(path string, fields int, yield func([]string) bool) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	if name == "" {
-		return a, false
+	if err != nil {
+		return err
 	}
-	for fields := range records("/etc/group", 4) {
-		gid, err := strconv.ParseUint(fields[2], 10, 32)
-		if err == nil && slices.Contains(strings.Split(fields[3], ","), name) && len(a.Groups) < directory.MaxGroups {
-			a.Groups = append(a.Groups, uint32(gid))
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if record := strings.Split(lines.Text(), ":"); len(record) >= fields && !yield(record) {
+			return nil
 		}
 	}
-	return a, true
+	return lines.Err()
 }
 
 // StateDirs returns refusals for directories of the supervisor and everything in them.

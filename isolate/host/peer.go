@@ -56,7 +56,7 @@ func (p Peer) account() directory.Account {
 // ownerGroup is GroupFor for a peer that is root: the directory's group if its owner is in it, otherwise the owner's
 // own. If the host's files do not list the owner, any group is accepted except root's.
 func ownerGroup(uid, gid uint32) uint32 {
-	a, known := lookupAccount(uid)
+	a, known := accounts.lookup(uid)
 	switch {
 	case known && !a.Has(gid):
 		gid = a.GID
