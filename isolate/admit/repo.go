@@ -26,10 +26,15 @@ type Repo struct {
 	Common   *Repo  // the git directory of which it is a worktree, or nil
 	probes   *probe.Prober
 	payer    uint32 // the payer of the peer for whom it was pinned; closing it counts on this user
+	forget   func() // see Prober.Hold; nil until it was inspected
 }
 
 // Close also accepts a repository without a descriptor, see importDir.
 func (r *Repo) Close() {
+	if r.forget != nil {
+		r.forget()
+		r.forget = nil
+	}
 	if r.Dir != nil {
 		r.probes.Discard(r.payer, r.Dir)
 	}
@@ -124,6 +129,9 @@ func (s *Served) inspectOne(user uint32, r *Repo) error {
 		return refuseRepo(r.Path, err)
 	}
 	r.Mode, r.FSType = found.Mode&0o777, found.FSType
+	if r.forget == nil {
+		r.forget = s.probes.Hold(found)
+	}
 	return nil
 }
 

@@ -16,8 +16,8 @@ var (
 	openDescriptors     = isolatetest.OpenDescriptors
 )
 
-// TestMain: the test binary is also the server of file systems that stall.
+// TestMain: the test binary is also the server of file systems that stall. A test mounts a disk.
 func TestMain(m *testing.M) {
 	sandboxtest.ServeFiles()
-	os.Exit(m.Run())
+	os.Exit(sandboxtest.PrivateMounts(m))
 }

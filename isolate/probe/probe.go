@@ -45,6 +45,7 @@ type Prober struct {
 	Config
 	ctx    context.Context // ends with the supervisor, and all waits for probes with it
 	closer fileCloser
+	disks  disks
 
 	mu      sync.Mutex
 	idle    []*helper
@@ -129,9 +130,12 @@ func (p *Prober) openDir(by payer, path string) (*os.File, Identity, error) {
 	return files[0], identityOf(found), nil
 }
 
-// FileSystem returns the properties of a descriptor's file system. It always takes a helper process, because the
-// kernel asks most file systems for their free space. Errors are as for identify.
+// FileSystem returns the properties of a descriptor's file system. It takes a helper process, because the kernel asks most file
+// systems for their free space, unless the file system is known from Hold. Errors are as for identify.
 func (p *Prober) FileSystem(user uint32, f *os.File) (inside.Probed, error) {
+	if found, ok := p.fromDisk(f); ok {
+		return found, nil
+	}
 	if err := p.acquire(userOf(user)); err != nil {
 		return inside.Probed{}, err
 	}
