@@ -2,6 +2,7 @@ package front
 
 import (
 	"slices"
+	"time"
 
 	"corral/front/settings"
 	"corral/internal/config"
@@ -15,6 +16,9 @@ func newSandbox(c config.Config, single bool) *execute.Sandbox {
 	if !c.Sandbox.Enabled || !c.Runtime.Enabled {
 		return nil
 	}
+	rooted := c
+	rooted.Runtime.MaxDuration = c.Sandbox.MaxTimeout
+	var longest time.Duration
 	var ids []string
 	workspaces := map[string]job.Workspace{}
 	for _, r := range c.Repos {
@@ -23,12 +27,13 @@ func newSandbox(c config.Config, single bool) *execute.Sandbox {
 		}
 		ids = append(ids, r.ID)
 		workspaces[r.ID] = c.SandboxWorkspace(r)
+		longest = max(longest, rooted.For(r).Ceilings.Wall)
 	}
 	if len(ids) == 0 || c.Sandbox.Repo != "" && !slices.Contains(ids, c.Sandbox.Repo) {
 		return nil
 	}
 	return &execute.Sandbox{
 		Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Paths: settings.PathsByID(c), Named: single,
-		Timeout: c.Sandbox.Timeout, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
+		Timeout: c.Sandbox.Timeout, MaxTimeout: longest, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
 	}
 }

@@ -375,8 +375,20 @@ func TestSandboxSettings(t *testing.T) {
 	if r.ExitCode != 124 || r.Stdout != "some\n" || r.Stderr != "more\n[command timed out after 1s]" {
 		t.Errorf("%+v", *r)
 	}
-	if r = h.sandbox(object{"command": "true", "timeout": 4}); r.error != "Requested timeout (4000ms) exceeds maximum (3000ms)" {
+	if r = h.sandbox(object{"command": "echo some", "timeout": 4}); r.error != "" || r.Stdout != "some\n" || r.Stderr != "corral: timeout cut to 3s, the maximum\n" {
 		t.Errorf("%+v", *r)
+	}
+	if r = h.sandbox(object{"command": "true", "timeout": 3}); r.error != "" || r.Stderr != "" {
+		t.Errorf("%+v", *r)
+	}
+	if r = h.sandbox(object{"command": "sleep 1000", "timeout": 4}); r.ExitCode != 124 ||
+		r.Stderr != "[command timed out after 3s]\ncorral: timeout cut to 3s, the maximum" {
+		t.Errorf("%+v", *r)
+	}
+	for _, tool := range h.must("tools/list", object{}).Result.Tools {
+		if tool.Name == "sandbox_exec" && !strings.Contains(string(tool.InputSchema), `"maximum":3,`) && !strings.Contains(string(tool.InputSchema), `"maximum":3}`) {
+			t.Errorf("the schema has another maximum: %s", tool.InputSchema)
+		}
 	}
 	if r = h.sh("head -c 1025 /dev/zero"); !strings.Contains(r.Stderr, "(1024 bytes)") {
 		t.Errorf("%+v", *r)

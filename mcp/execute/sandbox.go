@@ -33,6 +33,8 @@ type Sandbox struct {
 	Learn   func(ctx context.Context, c tool.Caller, tool, repo, label string, out artifact.Captured)
 	Secrets []string      // values redacted from replies
 	Timeout time.Duration // default timeout of a command; 0 is DefaultSandboxTimeout
+	// MaxTimeout is the longest timeout that the policy allows in any of the repositories, for the schema; 0 publishes none.
+	MaxTimeout time.Duration
 	// OutputLimit is the maximum number of bytes of both streams together; 0 is DefaultSandboxOutput.
 	OutputLimit int64
 	Partial     bool // include partial output in the reply to a command that timed out
@@ -78,7 +80,13 @@ func (t *Sandbox) Definition() tool.Definition {
 	}
 	return tool.Definition{
 		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, found, t.repoDescription()),
-		Input: tool.InputSchema(sandboxArgs{}, tool.Unchecked, func(s *tool.Schema) { s.Property("timeout").Default = usual }), Destructive: true,
+		Input: tool.InputSchema(sandboxArgs{}, tool.Unchecked, func(s *tool.Schema) {
+			p := s.Property("timeout")
+			if p.Default = usual; t.MaxTimeout > 0 {
+				longest := int(t.MaxTimeout / time.Second)
+				p.Default, p.Maximum = min(usual, longest), &longest
+			}
+		}), Destructive: true,
 	}
 }
 
@@ -172,7 +180,7 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, erro
 	if t.Learn != nil && (captured.Over || record.Status == job.Timeout) {
 		t.Learn(ctx, caller, t.Name(), repo, t.Name(), captured)
 	}
-	return t.reply(record, &captured)
+	return t.reply(record, &captured, a.limit())
 }
 
 // repo returns the repository of a call.
@@ -198,7 +206,7 @@ func (t *Sandbox) request(a *sandboxArgs, repo string, c tool.Caller) (*job.Requ
 	r := &job.Request{
 		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Root: true,
 		Command: a.Args, Stdin: a.Stdin, Dir: "/",
-		Limits: job.Limits{Wall: a.limit()}, Usual: job.Limits{Wall: t.timeout()},
+		Usual: job.Limits{Wall: cmp.Or(a.limit(), t.timeout())}, // lowered to the operator's maximum
 	}
 	if a.Command != "" {
 		r.Command = []string{sandboxShell, "-c", a.Command}

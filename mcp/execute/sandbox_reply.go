@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"corral/job"
 	"corral/mcp/tool"
@@ -21,7 +22,8 @@ type sandboxReply struct {
 	Duration int64  `json:"exec_duration_ms"`
 }
 
-func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, error) {
+// reply returns the outcome of a command whose caller asked for a timeout; 0 is none.
+func (t *Sandbox) reply(r *job.Record, c *artifact.Captured, asked time.Duration) (*sandboxReply, error) {
 	reply := &sandboxReply{Duration: r.Result.Usage.Wall.Milliseconds()}
 	switch {
 	case r.Status == job.Denied:
@@ -32,6 +34,9 @@ func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, err
 		return reply, nil
 	case r.Status == job.Timeout:
 		t.timedOut(reply, r, c)
+		if note := timeoutCut(r, asked); note != "" {
+			reply.Stderr = appendLine(reply.Stderr, note)
+		}
 		return reply, nil
 	case r.Status == job.Lost:
 		return nil, &tool.Error{Code: tool.CodeUnavailable, Message: "the session ended while the command was running: the next command starts a new session"}
@@ -40,13 +45,12 @@ func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, err
 	}
 	reply.Stdout, reply.Stderr = tool.UTF8(c.Stdout.Whole), tool.UTF8(c.Stderr.Whole)
 	reply.ExitCode = sandboxExit(r)
-	reply.note(r)
+	reply.note(r, timeoutCut(r, asked))
 	return reply, nil
 }
 
 func (t *Sandbox) timedOut(reply *sandboxReply, r *job.Record, c *artifact.Captured) {
-	seconds := strconv.FormatFloat(r.Decision.Spec.Limits.Wall.Seconds(), 'f', -1, 64)
-	reply.ExitCode, reply.Stderr = exitTimedOut, "[command timed out after "+seconds+"s]"
+	reply.ExitCode, reply.Stderr = exitTimedOut, "[command timed out after "+seconds(r.Decision.Spec.Limits.Wall)+"]"
 	if t.Partial {
 		reply.Stdout = tool.UTF8(c.Stdout.Whole)
 		reply.Stderr = appendLine(tool.UTF8(c.Stderr.Whole), reply.Stderr)
@@ -64,9 +68,24 @@ func sandboxExit(r *job.Record) int {
 	return r.Result.ExitCode
 }
 
-// note appends corral's messages about the command to stderr.
-func (reply *sandboxReply) note(r *job.Record) {
+// seconds returns a timeout as the contract writes it, such as 90s.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }
+
+// timeoutCut returns the message about a requested timeout that was above the maximum, or "".
+func timeoutCut(r *job.Record, asked time.Duration) string {
+	wall := r.Decision.Spec.Limits.Wall
+	if asked <= wall || wall <= 0 {
+		return ""
+	}
+	return "corral: timeout cut to " + seconds(wall) + ", the maximum"
+}
+
+// note appends corral's messages about the command to stderr: the one that is given, unless it is "", and others.
+func (reply *sandboxReply) note(r *job.Record, first string) {
 	var lines []string
+	if first != "" {
+		lines = append(lines, first)
+	}
 	if r.SessionReplaced {
 		lines = append(lines, "corral: the previous session expired; this is a new one with an empty file system layer")
 	}
