@@ -126,5 +126,9 @@ func refuseLayer(err error) error {
 		return err
 	}
 	message, hint := host.SplitHint(err)
-	return &job.Refusal{Step: "session", Message: message, Hint: hint}
+	r := &job.Refusal{Step: "session", Message: message, Hint: hint}
+	if errors.Is(err, layer.ErrNoRoom) {
+		r.Errno = int(unix.ENOSPC) // a front-end can end another session
+	}
+	return r
 }

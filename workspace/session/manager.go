@@ -5,11 +5,11 @@
 // the first job needs it; jobs that ask for it meanwhile wait for the same one. Any number of jobs use it at once.
 //
 // A session ends when its client's does (End), when no job has used it for its idle timeout, when its principal opens
-// too many others, and with the Manager. Its end is orderly then: jobs' changes to a repository behind an overlay are
-// kept for review, and the diagnostic log has their id. The rest of a layer is deleted with its session. A client
-// that returns after its overlay expired for being idle gets the same overlay again. When the front-end or its
-// connection dies, the supervisor ends its sessions and keeps the changes behind an overlay, too; no client gets that overlay
-// again, but it can be reviewed.
+// too many others, when the disk has no room for another one's layer, and with the Manager. Its end is orderly then: jobs'
+// changes to a repository behind an overlay are kept for review, and the diagnostic log has their id. The rest of a layer is
+// deleted with its session. A client that returns after its overlay expired for being idle gets the same overlay again. When
+// the front-end or its connection dies, the supervisor ends its sessions and keeps the changes behind an overlay, too; no
+// client gets that overlay again, but it can be reviewed.
 //
 // A session that the supervisor no longer has is forgotten when it is returned; the next job gets a new one, whose
 // Lease reports Replaced.
@@ -231,7 +231,7 @@ func (k *Manager) open(s *entry) {
 		defer cancel()
 		if s.err = k.shareToKeep(ctx, s); s.err == nil {
 			var opened job.Session
-			opened, s.err = k.o.Sessions.OpenSession(ctx, k.spec(s))
+			opened, s.err = k.openInRoom(ctx, s)
 			s.id = opened.ID
 		}
 	}

@@ -21,13 +21,14 @@ type host struct {
 	mu      sync.Mutex
 	n       int
 	opened  []job.SessionSpec
-	live    map[string]bool // by id; kept ones stay live
-	closed  []string        // "ID keep"
-	changed bool            // whether jobs changed the repository
-	resting bool            // the supervisor has ended sessions by itself and kept their layers
-	lists   bool            // ListSessions returns sessions
-	fail    error           // returned by the next OpenSession
-	hold    chan struct{}   // OpenSession waits until it is closed
+	live    map[string]bool      // by id; kept ones stay live
+	closed  []string             // "ID keep"
+	changed bool                 // whether jobs changed the repository
+	resting bool                 // the supervisor has ended sessions by itself and kept their layers
+	lists   bool                 // ListSessions returns sessions
+	fail    error                // returned by the next OpenSession
+	full    func(open int) error // returns the error of OpenSession by the number of open sessions; nil is none
+	hold    chan struct{}        // OpenSession waits until it is closed
 	timers  map[int]func()
 	timed   []time.Duration
 }
@@ -47,6 +48,11 @@ func (h *host) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Sessi
 	if err := h.fail; err != nil {
 		h.fail = nil
 		return job.Session{}, err
+	}
+	if h.full != nil {
+		if err := h.full(h.n - len(h.closed)); err != nil {
+			return job.Session{}, err
+		}
 	}
 	h.n++
 	h.opened = append(h.opened, spec)
