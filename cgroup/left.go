@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -28,7 +29,40 @@ func (l Left) Sum() int64 { return l.Shared + l.Other }
 
 // Left returns the memory that is charged to the job, which has no process. Shared may be off by 64 pages per processor. So may
 // Other for pages that are not the kernel's, and on v2 for all.
-func (g *Job) Left() (Left, error) { return g.instance.left(g.in("memory")) }
+func (g *Job) Left() (Left, error) {
+	c, err := g.instance.charged(g.in("memory"))
+	return g.instance.left(c), err
+}
+
+// Left returns the memory that is charged to those jobs of the jail that were removed. It is off like that of a job, and more while other
+// jobs of the jail run: memory that one of them frees meanwhile may be part of it, and what it allocates may hide some. It is zero after
+// [Jail.Remove].
+func (j *Jail) Left() (Left, error) {
+	if !j.jailDirs.Hold() {
+		return Left{}, nil
+	}
+	defer j.jailDirs.Release()
+	dir := j.memory()
+	c, err := j.instance.charged(dir)
+	if err != nil {
+		return Left{}, err
+	}
+	names, err := group.Children(dir.Path)
+	if err != nil {
+		return Left{}, err
+	}
+	for _, name := range names {
+		child, err := j.instance.charged(group.At(filepath.Join(dir.Path, name)))
+		if err != nil && !group.Gone(err) {
+			return Left{}, err
+		}
+		c.shared -= child.shared
+		c.kernel -= child.kernel
+		c.pages -= child.pages
+		c.reclaimable -= child.reclaimable
+	}
+	return j.instance.left(c), nil
+}
 
 // Reclaim makes the kernel drop what it can of the memory that is charged to the job, as [Jail.Reclaim] does for a jail.
 func (g *Job) Reclaim() error { return g.instance.reclaim(g.in("memory")) }
@@ -36,43 +70,48 @@ func (g *Job) Reclaim() error { return g.instance.reclaim(g.in("memory")) }
 // stock is the maximum of memory in bytes that the kernel charges to a group in advance on each processor (MEMCG_CHARGE_BATCH).
 func stock() int64 { return int64(64 * os.Getpagesize() * runtime.NumCPU()) }
 
-// left reads the memory of a group and its descendants, removed ones included.
-func (i *Instance) left(dir group.Group) (Left, error) {
+// charged is memory in bytes that is charged to a group and its descendants, removed ones included.
+type charged struct {
+	shared      int64
+	kernel      int64 // allocated by the kernel, including what is reclaimable
+	pages       int64 // all but files that are cached or shared
+	reclaimable int64 // part of kernel; 0 on v1, which does not tell
+}
+
+// charged reads the memory of a group.
+func (i *Instance) charged(dir group.Group) (charged, error) {
 	v2 := i.tree.layout == "v2"
-	usageFile, kernelFile := "memory.usage_in_bytes", "memory.kmem.usage_in_bytes"
+	usageFile := "memory.usage_in_bytes"
 	if v2 {
-		usageFile, kernelFile = "memory.current", ""
+		usageFile = "memory.current"
 	}
-	b, err := dir.Read(usageFile)
+	usage, err := dir.Read(usageFile)
 	if err != nil {
-		return Left{}, err
+		return charged{}, err
 	}
-	usage := group.Number(b)
 	stat, err := dir.Read("memory.stat")
 	if err != nil {
-		return Left{}, err
+		return charged{}, err
 	}
-	of := func(v1, v2name string) int64 {
-		if v2 {
-			return max(0, group.ValueOf(stat, v2name))
-		}
-		return max(0, group.ValueOf(stat, v1))
-	}
-	l := Left{Shared: of("total_shmem", "shmem")}
-	files, kernel := of("total_cache", "file"), int64(0)
+	of := func(name string) int64 { return max(0, group.ValueOf(stat, name)) }
 	if v2 {
-		kernel = of("", "kernel") // since Linux 5.18
-	} else {
-		l.Shared += of("total_swap", "") // v2 has a limit of its own for swap, which is 0
-		if b, err := dir.Read(kernelFile); err == nil {
-			kernel = max(0, group.Number(b))
-		}
+		// A limit of 0 keeps shared memory out of the swap. Kernels before 5.18 do not report their memory.
+		return charged{of("shmem"), of("kernel"), group.Number(usage) - of("file"), of("slab_reclaimable")}, nil
 	}
-	l.Other = max(0, kernel, usage-files-stock())
+	c := charged{shared: of("total_shmem") + of("total_swap"), pages: group.Number(usage) - of("total_cache")}
+	if b, err := dir.Read("memory.kmem.usage_in_bytes"); err == nil { // not there without accounting of kernel memory
+		c.kernel = max(0, group.Number(b))
+	}
+	return c, nil
+}
+
+// left returns what is left according to c.
+func (i *Instance) left(c charged) Left {
+	l := Left{max(0, c.shared), max(0, c.kernel, c.pages-stock())}
 	if !i.has.reclaim {
-		l.Other = max(0, l.Other-of("", "slab_reclaimable"))
+		l.Other = max(0, l.Other-c.reclaimable)
 	}
-	return l, nil
+	return l
 }
 
 // reclaim makes the kernel drop what it can of the memory of a group and its descendants.

@@ -51,6 +51,7 @@ type Config struct {
 	probing  time.Duration // replaces probe.DefaultPatience in tests
 	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
 	dying    int           // replaces maxDying in tests
+	small    int64         // replaces maxSmall in tests
 	reclaim  time.Duration // replaces reclaimRest in tests
 	trim     time.Duration // replaces trimInterval in tests
 	only     func() bool   // replaces host.OnlyInstance in tests

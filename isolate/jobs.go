@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"fmt"
+	"log/slog"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -93,19 +94,18 @@ func (t *jobTable) unregister(r *run) {
 	decrement(t.perUser, r.peer.Payer())
 }
 
-// leave returns the function that is told what memory an ended job has left.
-func (t *jobTable) leave(r *run) cell.LeftSetter {
+// leave returns the function that is told what memory of a user's ended job, or jail, has been left.
+func (t *jobTable) leave(payer uint32, log *slog.Logger) cell.LeftSetter {
 	l := &leftJob{}
 	logged := false
 	return func(kind cell.LeftKind, bytes int64) {
 		t.mu.Lock()
-		t.left.change(r.peer.Payer(), l, kind, bytes)
+		t.left.change(payer, l, kind, bytes)
 		warn := l.counts && kind != cell.LeftUnknown && !logged
 		logged = logged || warn
 		t.mu.Unlock()
 		if warn {
-			r.s.config.Log.Warn("memory of an ended job is still held: the job passed descriptors to another process",
-				"job", r.id, "uid", r.peer.UID, "repo", r.repo, "bytes", bytes)
+			log.Warn("memory of an ended job is still held: the job passed descriptors to another process", "bytes", bytes)
 		}
 	}
 }

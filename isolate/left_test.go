@@ -15,12 +15,20 @@ import (
 )
 
 // passOn is a Perl program that writes 8 MiB to a memory file, and passes it on to the job that listens at the socket s.
-var passOn = fmt.Sprintf(`use Socket; my $s; socket($s, PF_UNIX, SOCK_STREAM, 0) && connect($s, sockaddr_un("s")) or die "connect: $!";
+var passOn = passOnFile(8 << 20)
+
+func passOnFile(bytes int) string {
+	return fmt.Sprintf(`use Socket; my $s; socket($s, PF_UNIX, SOCK_STREAM, 0) && connect($s, sockaddr_un("s")) or die "connect: $!";
 my $fd = syscall(%d, my $name = "m", 0); $fd >= 0 or die "memfd_create: $!";
-open(my $m, ">&=", $fd) or die; syswrite($m, "x" x (1 << 20)) == 1 << 20 or die "write: $!" for 1..8;
+open(my $m, ">&=", $fd) or die; syswrite($m, "x" x %d) == %[2]d or die "write: $!";
 my $iov = pack("PQ", my $byte = "x", 1); my $rights = pack("Qiiix4", 20, SOL_SOCKET, 1, $fd);
 my $message = pack("QLx4PQPQix4", 0, 0, $iov, 1, $rights, 24, 0);
-syscall(%d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_MEMFD_CREATE, unix.SYS_SENDMSG)
+syscall(%[3]d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_MEMFD_CREATE, bytes, unix.SYS_SENDMSG)
+}
+
+// holder is a Perl program that listens at the socket s. Nobody accepts the connections, so descriptors stay in the kernel's queue.
+const holder = `use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0); bind($s, sockaddr_un("s")) or die $!;
+	listen($s, 1000); print "ready\n"; <STDIN>`
 
 // passOnSockets is a Perl program that fills 170 unix sockets with some 240 KiB each and passes them on to the job that listens at
 // the socket s.
@@ -44,13 +52,7 @@ func TestLeftMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFront(t, func(c *Config) { c.MaxPerUser = most })
 			f.s.jobs.left.maxKernel = 64 << 20
-			// Nobody accepts the connections, so the descriptors stay in the kernel's queue.
-			holder, err := f.Start(f.Spec("perl", "-e", `use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0); bind($s, sockaddr_un("s")) or die $!;
-				listen($s, 100); print "listens\n"; <STDIN>`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			holder.Until("listens\n")
+			holding := f.Launch(f.Spec("perl", "-e", holder))
 			pass := func() string {
 				spec := f.Spec("perl", "-e", c.program)
 				if c.session {
@@ -74,8 +76,8 @@ func TestLeftMemory(t *testing.T) {
 			if said := pass(); !strings.Contains(said, want) {
 				t.Errorf("%q, want %q", said, want)
 			}
-			holder.In.Close()
-			if _, err := holder.End(); err != nil {
+			holding.In.Close()
+			if _, err := holding.End(); err != nil {
 				t.Error(err)
 			}
 			f.awaitLeft(0)
@@ -84,6 +86,56 @@ func TestLeftMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSmallLeft: many jobs that leave little count, too, once they have left much together; and so do the jobs of a session that ended.
+func TestSmallLeft(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	const most, size = 40, 128 << 10
+	pass := func(f *front, ss job.Session) string {
+		spec := f.Spec("perl", "-e", passOnFile(size))
+		spec.Session = ss.ID
+		d, err := f.Try(spec)
+		if err != nil {
+			return err.Error()
+		}
+		return d.Out + d.Err
+	}
+	t.Run("jobs", func(t *testing.T) {
+		f := newFront(t, func(c *Config) { c.small, c.MaxPerUser = 2<<20, most })
+		f.s.jobs.left.maxKernel = 0
+		holding := f.Launch(f.Spec("perl", "-e", holder))
+		said, n := "", 0
+		for ; n < 10*most && (said == "" || said == "passed"); n++ {
+			said = pass(f, job.Session{})
+		}
+		if want := fmt.Sprintf("%d jobs are running, which is the maximum per user", most); !strings.Contains(said, want) {
+			t.Fatalf("after %d jobs that left %d bytes each: %q, want %q", n, size, said, want)
+		}
+		holding.In.Close()
+		if _, err := holding.End(); err != nil {
+			t.Error(err)
+		}
+		f.awaitLeft(0)
+	})
+	t.Run("a session that ended", func(t *testing.T) {
+		f := newFront(t)
+		f.s.jobs.left.maxKernel = 0
+		holding := f.Launch(f.Spec("perl", "-e", holder))
+		ss := f.Session(job.SessionSpec{Repo: f.Repo, Disk: 32 << 20})
+		for range 4 {
+			if said := pass(f, ss); said != "passed" {
+				t.Fatal(said)
+			}
+		}
+		f.CloseSession(ss, false)
+		f.awaitLeft(1)
+		holding.In.Close()
+		if _, err := holding.End(); err != nil {
+			t.Error(err)
+		}
+		f.awaitLeft(0)
+	})
 }
 
 // awaitLeft waits until n ended jobs count because of their memory.

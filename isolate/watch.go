@@ -18,7 +18,9 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	since := j.OpenWindow()
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
-	sl.CountLeft(func() cell.LeftSetter { return s.jobs.leave(r) })
+	sl.CountLeft(func() cell.LeftSetter {
+		return s.jobs.leave(r.peer.Payer(), s.config.Log.With("job", r.id, "uid", r.peer.UID, "repo", r.repo))
+	})
 	stopDisk, stopMemory := s.watchUse(sl, r, q)
 	defer stopDisk()
 	defer stopMemory()

@@ -140,6 +140,7 @@ func (j *Jail) lifecycle() {
 	j.scanner.close()
 	j.scannerMu.Unlock()
 	j.work.Wait()
+	j.keepIfLeft()
 	j.s.mu.Lock()
 	if j.s.all[j.key] == j {
 		delete(j.s.all, j.key)
@@ -150,6 +151,39 @@ func (j *Jail) lifecycle() {
 		j.session.Forget()
 	}
 	j.s.Log.Info("jail ended", "jail", j.name)
+}
+
+// afterRemoval looks at what the removed jobs of the jail have left, if that is due. The caller's slot has not been given back.
+func (j *Jail) afterRemoval() {
+	if j.leavers.small.due(j.s.Small) {
+		j.leavers.add(func() { j.leavers.small.looked(j.leftSmall() > j.s.Small) })
+	}
+}
+
+// leftSmall returns how many bytes the removed jobs of the jail have left. If these are too many, it has the kernel reclaim what it can
+// first, in the whole jail.
+func (j *Jail) leftSmall() int64 {
+	l, err := j.groups.Left()
+	if err == nil && l.Sum() > j.s.Small {
+		j.leavers.reclaim.Lock()
+		defer j.leavers.reclaim.Unlock()
+		j.reclaimFiles()
+		l, err = j.groups.Left()
+	}
+	j.report("memory left", err)
+	return l.Sum()
+}
+
+// keepIfLeft makes the removal of the jail's groups wait, and the user for whom the jail was built be counted, until what the jail's jobs
+// have left is free. No process of the jail is left.
+func (j *Jail) keepIfLeft() {
+	if j.groups == nil || j.s.Left == nil {
+		return
+	}
+	left := leftMemory{j.groups, func() int64 { return leftMin }, func() LeftSetter { return j.s.Left(j.builtFor, j.repo.Path) }}
+	if left.some() {
+		j.leavers.add(func() { left.await(j.s.Context, &j.leavers.reclaim)() })
+	}
 }
 
 var errJailEnded = errors.New("the jail ended")

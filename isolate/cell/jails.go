@@ -35,10 +35,14 @@ type Config struct {
 	Ending   time.Duration     // timeout for the exit of a slot's processes; 0 is host.SlotPatience
 	Reclaim  time.Duration     // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
 	Dying    int               // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
+	Small    int64             // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
 	Trim     time.Duration     // how long a slot waits unneeded before it can be given up; 0 is trimInterval
 	Only     func() bool       // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
 	Hidden   *host.HiddenPaths // nil: what this supervisor alone has found
-	Skip     uint64            // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
+	// Left returns the function that is told what memory the jobs of a jail that ended have left, which was built for a user and a repository.
+	// Nil leaves that unknown.
+	Left func(payer uint32, repo string) LeftSetter
+	Skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
 }
 
 // A Jails is the jails of a supervisor.
@@ -68,6 +72,9 @@ func New(c Config) (*Jails, error) {
 	}
 	if c.Dying == 0 {
 		c.Dying = maxDying
+	}
+	if c.Small == 0 {
+		c.Small = maxSmall
 	}
 	if c.Trim == 0 {
 		c.Trim = trimInterval

@@ -53,6 +53,7 @@ type leftGroup interface {
 // A leftMemory finds out whether other processes hold memory of an ended job.
 type leftMemory struct {
 	group leftGroup
+	least func() int64      // the size in bytes up to which memory that is left counts as none
 	count func() LeftSetter // see Slot.CountLeft; nil without a job
 }
 
@@ -60,7 +61,7 @@ type leftMemory struct {
 func (l *leftMemory) left() (LeftKind, int64) {
 	left, err := l.group.Left()
 	switch {
-	case err != nil || left.Sum() <= leftMin:
+	case err != nil || left.Sum() <= l.least():
 		return LeftNothing, 0
 	case left.Shared > leftMin:
 		return LeftShared, left.Sum()
@@ -119,6 +120,7 @@ type leavers struct {
 	n       atomic.Int64
 	wg      sync.WaitGroup
 	reclaim sync.Mutex // held while the kernel reclaims what one of them left
+	small   smallLeft
 }
 
 // add calls f, which waits for one slot's memory, in the background.

@@ -39,6 +39,8 @@ func (g *fakeGroup) Reclaim() error {
 	return nil
 }
 
+var small smallLeft
+
 // TestAwaitLeft: memory is said to be held only when the kernel was asked twice to reclaim it, or if it is shared.
 func TestAwaitLeft(t *testing.T) {
 	const mib = 1 << 20
@@ -67,7 +69,7 @@ func TestAwaitLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &fakeGroup{looks: c.looks}
 				var all []told
-				l := leftMemory{g, func() LeftSetter { return func(kind LeftKind, bytes int64) { all = append(all, told{kind, bytes}) } }}
+				l := leftMemory{g, small.least, func() LeftSetter { return func(kind LeftKind, bytes int64) { all = append(all, told{kind, bytes}) } }}
 				l.await(t.Context(), new(sync.Mutex))()
 				if !slices.Equal(all, c.told) || g.reclaims != c.reclaims {
 					t.Errorf("told %v, want %v; %d attempts to reclaim, want %d", all, c.told, g.reclaims, c.reclaims)
@@ -78,7 +80,7 @@ func TestAwaitLeft(t *testing.T) {
 	t.Run("end of the supervisor", func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		end()
-		l := leftMemory{&fakeGroup{looks: []fakeLook{{shared, false}}}, func() LeftSetter { return func(LeftKind, int64) {} }}
+		l := leftMemory{&fakeGroup{looks: []fakeLook{{shared, false}}}, small.least, func() LeftSetter { return func(LeftKind, int64) {} }}
 		l.await(ctx, new(sync.Mutex))()
 	})
 }
@@ -89,7 +91,7 @@ func TestReclaimsSeldom(t *testing.T) {
 		g := &fakeGroup{looks: slices.Repeat([]fakeLook{{cgroup.Left{Other: 1 << 20}, false}}, 1000)}
 		g.looks = append(g.looks, fakeLook{})
 		looks := 0
-		l := leftMemory{g, func() LeftSetter { return func(LeftKind, int64) { looks++ } }}
+		l := leftMemory{g, small.least, func() LeftSetter { return func(LeftKind, int64) { looks++ } }}
 		l.await(t.Context(), new(sync.Mutex))()
 		if g.reclaims > looks/20 {
 			t.Errorf("%d attempts to reclaim, %d times told", g.reclaims, looks)

@@ -118,7 +118,9 @@ func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
 
 // CountLeft makes the slot call count when its job has ended and other processes may still hold memory that the job wrote, and
 // tell what count returned how much it is, until it is free.
-func (sl *Slot) CountLeft(count func() LeftSetter) { sl.left = leftMemory{sl.group, count} }
+func (sl *Slot) CountLeft(count func() LeftSetter) {
+	sl.left = leftMemory{sl.group, sl.jail.leavers.small.least, count}
+}
 
 // Report receives the next report of the slot's stub. The caller closes the files.
 func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.report() }
@@ -191,6 +193,7 @@ func (sl *Slot) removeGroup() {
 		return
 	}
 	sl.jail.removedGroup()
+	sl.jail.afterRemoval()
 	sl.jail.users.giveBack(sl.user)
 }
 
