@@ -123,7 +123,7 @@ func (p *process) hasNUL() bool {
 // unspawned converts a refusal by the supervisor to a fault.
 func (p *process) unspawned(r *job.Refusal) *jsonrpc.Error {
 	switch {
-	case r.Errno != 0:
+	case r.Errno != 0 && r.Step != "session": // "No space left on device" would not say whose, and what to do
 		return p.errno(syscall.Errno(r.Errno))
 	case r.Step == "payload":
 		return p.errno(syscall.E2BIG)

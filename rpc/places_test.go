@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 
 	"corral/internal/jsonrpc"
@@ -26,6 +27,15 @@ func TestPlaces(t *testing.T) {
 		}},
 	})
 	if got := jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", errors.New("a\n\x1b[2J\u202e")).Message; got != "a\n"+`\x1b[2J\u202e` {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestNoRoom: a session that the disk has no room for is refused in the supervisor's words, not by the kernel's error alone.
+func TestNoRoom(t *testing.T) {
+	p := &process{launch: launch{family: execFamily}}
+	r := &job.Refusal{Step: "session", Errno: int(syscall.ENOSPC), Message: "no room for a layer", Hint: "end sessions"}
+	if got := p.unspawned(r).Message; got != "failed to spawn command: no room for a layer hint: end sessions" {
 		t.Errorf("%q", got)
 	}
 }
