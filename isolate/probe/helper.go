@@ -13,6 +13,10 @@ import (
 	"corral/isolate/wire"
 )
 
+// prompt is how long a thread waits for a helper, see wire.Conn: several times as long as an answer takes that no file system delays.
+// At most MaxAll threads wait at a time, as each waits in a probe.
+const prompt = 200 * time.Microsecond
+
 type helper struct {
 	conn *wire.Conn
 	pid  int
@@ -117,6 +121,7 @@ func (p *Prober) start() (*helper, error) {
 		ours.Close()
 		return nil, fmt.Errorf("start a probe helper: %w", err)
 	}
+	ours.Prompt = prompt
 	h := &helper{conn: ours, pid: pid}
 	theirs.Close() // so that the socket closes when the helper exits
 	ours.SetDeadline(time.Now().Add(host.SlotPatience))

@@ -27,11 +27,17 @@ type Conn struct {
 	// message. Set it before the first Receive.
 	Guard func(socket int, head []byte) ([]byte, []*os.File, error)
 
+	// Prompt is how long Receive waits for a message on its own thread before it leaves the wait to the runtime's poller, whose wake-up
+	// takes longer; 0 is not at all. It is for answers that usually come at once: each such Receive takes a thread meanwhile, so their
+	// number must be bounded. A deadline may be exceeded by Prompt. Set it before the first Receive.
+	Prompt time.Duration
+
 	file *os.File
 	raw  syscall.RawConn
 
 	in      incoming
 	receive func(fd uintptr) bool // in.receive
+	soon    func(fd uintptr) bool // c.receiveSoon
 
 	mu   sync.Mutex            // serializes Sends: one that waits for buffer space keeps its turn
 	out  outgoing              // guarded by mu
@@ -77,7 +83,7 @@ func open(fd, limit int) (*Conn, error) {
 		file: os.NewFile(uintptr(fd), "socket"),
 		in:   incoming{buffer: make([]byte, limit), control: make([]byte, unix.CmsgSpace(MaxDescriptors*4))},
 	}
-	c.receive, c.send = c.in.receive, c.trySend // made once: each is an allocation
+	c.receive, c.soon, c.send = c.in.receive, c.receiveSoon, c.trySend // made once: each is an allocation
 	var err error
 	c.raw, err = c.file.SyscallConn()
 	if err != nil {
@@ -183,10 +189,24 @@ func (c *Conn) Receive() ([]byte, []*os.File, error) {
 			return c.guarded(head)
 		}
 	}
-	if err := c.raw.Read(c.receive); err != nil {
+	receive := c.receive
+	if c.Prompt > 0 {
+		receive = c.soon
+	}
+	if err := c.raw.Read(receive); err != nil {
 		return nil, nil, err
 	}
 	return c.received()
+}
+
+// receiveSoon is in.receive for a message that will come within c.Prompt. It returns false if it has not.
+func (c *Conn) receiveSoon(fd uintptr) bool {
+	if c.in.receive(fd) {
+		return true
+	}
+	timeout := unix.NsecToTimespec(int64(c.Prompt))
+	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, &timeout, nil)
+	return err == nil && n > 0 && c.in.receive(fd)
 }
 
 // Poll returns the next message like Receive, without waiting: nil if there is none yet. It closes any descriptors that

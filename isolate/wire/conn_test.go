@@ -121,6 +121,50 @@ func TestConnDeadline(t *testing.T) {
 	}
 }
 
+// TestPrompt: with Prompt, Receive waits on its thread for a message that comes within that time. It receives later ones as well, and has
+// a deadline.
+func TestPrompt(t *testing.T) {
+	a, b := connected(t)
+	soon := func() (some bool) {
+		if err := a.raw.Control(func(fd uintptr) { some = a.receiveSoon(fd) }); err != nil {
+			t.Error(err)
+		}
+		return some
+	}
+	send := func() {
+		if err := b.Send([]byte{1}); err != nil {
+			t.Error(err)
+		}
+	}
+	a.Prompt = time.Nanosecond
+	if soon() {
+		t.Error("a message that nobody sent")
+	}
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		send()
+	}()
+	if got, _, err := a.Receive(); err != nil || len(got) != 1 {
+		t.Errorf("a late message: %x, %v", got, err)
+	}
+	a.SetDeadline(time.Now().Add(-time.Second))
+	if _, _, err := a.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	a.SetDeadline(time.Time{})
+	a.Prompt = time.Hour
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		send()
+	}()
+	for !soon() { // a signal of the runtime can end the wait early
+	}
+	send()
+	if got, _, err := a.Receive(); err != nil || len(got) != 1 {
+		t.Errorf("a message that is there: %x, %v", got, err)
+	}
+}
+
 // TestPairForLimit: a message longer than the limit is malformed, and its descriptors are closed; the next message
 // arrives.
 func TestPairForLimit(t *testing.T) {
