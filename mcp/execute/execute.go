@@ -44,6 +44,9 @@ const (
 	modeIntent  = "intent"
 )
 
+// detailLean is the default of detail.
+const detailLean = "lean"
+
 // executeArgs are the arguments of runtime_execute.
 type executeArgs struct {
 	Repo       string      `arg:"repoId,required,min=1,max=128" about:"see the server's instructions"`
@@ -59,6 +62,7 @@ type executeArgs struct {
 	Lines      int         `arg:"maxResponseLines,min=10,max=1000" default:"100" about:"for summary"`
 	Persist    bool        `arg:"persistOutput" default:"true" about:"for runtime_query_output"`
 	Mode       string      `arg:"outputMode" enum:"minimal,summary,intent" default:"minimal"`
+	Detail     string      `arg:"detail,hidden" enum:"lean,full" default:"lean"`
 }
 
 // A runtimeName is the name of a runtime.
@@ -159,7 +163,11 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	reply := &executeReply{Status: status, Exit: end, Outcome: *about}
 	captured := out.Captured()
 	reply.Capture(captured)
-	showOutput(reply, captured, a.Mode, caller.Called != executeDotted)
+	own := caller.Called != executeDotted // clients of the dotted name expect the replies of another server
+	if own && a.Detail == detailLean {
+		reply.Lean()
+	}
+	showOutput(reply, captured, a.Mode, own)
 	return tool.Result{Structured: reply, Text: summarize(reply), IsError: record.Status == job.Denied}, nil
 }
 

@@ -333,15 +333,29 @@ func TestReasonWithoutArtifact(t *testing.T) {
 	}
 }
 
-// TestUnknownUsageIsNull: values that the kernel does not provide are null.
-func TestUnknownUsageIsNull(t *testing.T) {
-	v, _ := mcptest.CallTool(t, mcptest.AsUser(t.Context()), executeTool(mcptest.NewFakeRunner(), nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
-	want := map[string]any{
+// TestUsage: values that the kernel does not provide are null, and those that few callers read are shown on request, and by the
+// name of the other server's tool.
+func TestUsage(t *testing.T) {
+	lean := map[string]any{"wallMs": 1500.0, "cpuMs": 20.0, "peakMemoryBytes": 4096.0, "peakPids": nil}
+	full := map[string]any{
 		"wallMs": 1500.0, "cpuMs": 20.0, "userMs": 0.0, "systemMs": 0.0, "peakMemoryBytes": 4096.0, "peakPids": nil,
 		"readBytes": 0.0, "writeBytes": 0.0, "queuedMs": 0.0,
 	}
-	if !reflect.DeepEqual(v["usage"], want) {
-		t.Errorf("%v", v["usage"])
+	for _, tt := range []struct {
+		called, arguments string
+		want              map[string]any
+	}{
+		{"runtime_execute", ``, lean},
+		{"runtime_execute", `,"detail":"lean"`, lean},
+		{"runtime_execute", `,"detail":"full"`, full},
+		{"sdl.runtime.execute", ``, full},
+	} {
+		caller := tool.CallerOf(mcptest.AsUser(t.Context()))
+		caller.Called = tt.called
+		v, _ := mcptest.CallTool(t, tool.WithCaller(t.Context(), caller), executeTool(mcptest.NewFakeRunner(), nil), `{"repoId":"app","runtime":"shell","code":"x"`+tt.arguments+`}`)
+		if !reflect.DeepEqual(v["usage"], tt.want) {
+			t.Errorf("%s %s: %v", tt.called, tt.arguments, v["usage"])
+		}
 	}
 }
 

@@ -50,13 +50,26 @@ type decision struct {
 type usage struct {
 	WallMs     int64  `json:"wallMs"`
 	CPUMs      *int64 `json:"cpuMs"`
-	UserMs     *int64 `json:"userMs"`
-	SystemMs   *int64 `json:"systemMs"`
 	PeakMemory *int64 `json:"peakMemoryBytes"`
 	PeakPIDs   *int64 `json:"peakPids"`
+	*details
+	QueuedMs *int64 `json:"queuedMs,omitempty"` // time in the queue
+}
+
+// details are the part of usage that lean replies lack.
+type details struct {
+	UserMs     *int64 `json:"userMs"`
+	SystemMs   *int64 `json:"systemMs"`
 	ReadBytes  *int64 `json:"readBytes"`
 	WriteBytes *int64 `json:"writeBytes"`
-	QueuedMs   int64  `json:"queuedMs"` // time in the queue
+}
+
+// Lean leaves out of a reply what few callers read: details of the usage, and the time in the queue if there was none.
+func (r *Outcome) Lean() {
+	r.Usage.details = nil
+	if q := r.Usage.QueuedMs; q != nil && *q == 0 {
+		r.Usage.QueuedMs = nil
+	}
 }
 
 // OutcomeOf returns a job's status for clients, how it ended, and what it used and changed.
@@ -66,9 +79,11 @@ func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
 	reply := &Outcome{
 		PolicyDecision: decision{r.Decision.Hash, r.Decision.Reasons},
 		Usage: usage{
-			WallMs: u.Wall.Milliseconds(), CPUMs: ms(u.CPU), UserMs: ms(u.User), SystemMs: ms(u.System),
-			PeakMemory: orNil(u.PeakMemory), PeakPIDs: orNil(u.PeakPIDs),
-			ReadBytes: orNil(u.ReadBytes), WriteBytes: orNil(u.WriteBytes), QueuedMs: r.Queued.Milliseconds(),
+			WallMs: u.Wall.Milliseconds(), CPUMs: ms(u.CPU), PeakMemory: orNil(u.PeakMemory), PeakPIDs: orNil(u.PeakPIDs),
+			details: &details{
+				UserMs: ms(u.User), SystemMs: ms(u.System), ReadBytes: orNil(u.ReadBytes), WriteBytes: orNil(u.WriteBytes),
+			},
+			QueuedMs: ms(r.Queued),
 		},
 		Limit: r.Result.Limit, SensitiveMore: r.Result.SensitiveMore, Incomplete: r.Result.SensitiveIncomplete,
 		overlay: overlayOf(r),
