@@ -252,3 +252,18 @@ func TestNotifyStates(t *testing.T) {
 		t.Errorf("logged: %q", log.String())
 	}
 }
+
+// TestWatchdogUnknown: a supervisor whose watchdog has no interval serves, and logs that the watchdog is not answered.
+func TestWatchdogUnknown(t *testing.T) {
+	m := newManager(t)
+	t.Setenv("NOTIFY_SOCKET", m.path)
+	t.Setenv("WATCHDOG_USEC", "soon")
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	var log sandboxtest.Output
+	n := &notifier{log: slog.New(slog.NewTextHandler(&log, nil))}
+	n.ready(nil)
+	defer n.stop()
+	if got := m.next(t, sandboxtest.Slow(time.Minute)); got != "READY=1" || !strings.Contains(log.String(), "the watchdog is not answered") {
+		t.Errorf("reported %q, logged %q", got, log.String())
+	}
+}

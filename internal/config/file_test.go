@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,4 +91,39 @@ func TestTrusted(t *testing.T) {
 // Load reads the file at path with the entry files beside it, and no other. The error wraps os.ErrNotExist if it does not exist.
 func Load(path string, o LoadOptions) (Config, error) {
 	return LoadFront(Source{Path: path, Options: o})
+}
+
+// TestUsersOfTheMachine: users are found by the accounts of the machine.
+func TestUsersOfTheMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for users, want := range map[string]string{"[root, 12]": "", "[no-such-user-of-tests]": "unknown user \"no-such-user-of-tests\""} {
+		write(t, file, "version: 1\nrepos: [{path: /x, users: "+users+"}]\n")
+		c, err := Load(file, LoadOptions{})
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", users, err, want)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(c.Repos[0].Users, []uint32{0, 12}) {
+			t.Errorf("%s: %+v, %v", users, c.Repos, err)
+		}
+	}
+}
+
+// TestReadBounded: a file that has grown since its size was checked is refused.
+func TestReadBounded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, "12345")
+	for size, want := range map[int64]string{5: "", 4: file + " has more than 4 bytes"} {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(f, size)
+		f.Close()
+		if (err == nil) != (want == "") || err != nil && err.Error() != want || err == nil && string(got.Content) != "12345" {
+			t.Errorf("%d bytes: %+v, %v, want %q", size, got, err, want)
+		}
+	}
 }

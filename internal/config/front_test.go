@@ -47,6 +47,25 @@ func TestFrontSources(t *testing.T) {
 	}
 }
 
+// TestNamedAs: only the file that the command line names is opened with somebody's rights.
+func TestNamedAs(t *testing.T) {
+	none := func(string) string { return "" }
+	refused := errors.New("not readable with these rights")
+	as := func(func() error) error { return refused }
+	sources := FrontSources(none, "/x/c.yaml", as)
+	if len(sources) != 2 || sources[0].As != nil || sources[1].As == nil {
+		t.Fatalf("%+v", sources)
+	}
+	if f, err := OpenFront(sources[1]); !errors.Is(err, refused) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for _, s := range FrontSources(none, DefaultPath, as) {
+		if s.As != nil {
+			t.Errorf("the operator's file is opened with the rights of another: %+v", s)
+		}
+	}
+}
+
 // TestPrecedence: a later file takes precedence, key by key in mappings, as a whole for every other value.
 func TestPrecedence(t *testing.T) {
 	const first = `version: 1

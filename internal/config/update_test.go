@@ -259,3 +259,47 @@ func TestUpdateMoved(t *testing.T) {
 		t.Errorf("in the other directory: %q of %s", got, all)
 	}
 }
+
+// TestUpdateOwner: a file that root changes keeps its owner and its group.
+func TestUpdateOwner(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := errors.Join(os.WriteFile(path, []byte("one"), 0o640), os.Chmod(path, 0o640), os.Chown(path, 1234, 1235)); err != nil {
+		t.Fatal(err)
+	}
+	if err := rewriteFile(path, LoadOptions{}, func([]byte) ([]byte, error) { return []byte("two"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); st.Uid != 1234 || st.Gid != 1235 || info.Mode().Perm() != 0o640 || contentOf(t, path) != "two" {
+		t.Errorf("%d:%d, %v, %q", st.Uid, st.Gid, info.Mode(), contentOf(t, path))
+	}
+}
+
+// TestUpdateNoDirectory: nothing is created where the directory of a named file is missing, or is a link.
+func TestUpdateNoDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write := func([]byte) ([]byte, error) { return []byte("x"), nil }
+	if err := rewriteFile(filepath.Join(dir, "no", "c.yaml"), LoadOptions{}, write); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := rewriteFile(filepath.Join(dir, "file", "corral", "c.yaml"), LoadOptions{User: true}, write); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("a user's directory below a file: %v", err)
+	}
+	if err := os.Symlink(t.TempDir(), filepath.Join(dir, reposDir)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "c.yaml")
+	err := Update(path, LoadOptions{}, func(Files) (Change, error) {
+		return Change{Name: filepath.Join(dir, reposDir, "a.yaml"), Content: []byte("path: /a\n")}, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, reposDir)+" is not a directory") {
+		t.Errorf("a link to a directory of entry files: %v", err)
+	}
+}
