@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/test/mcptest"
+	"corral/job"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -98,6 +99,37 @@ func TestCtxIndexErrors(t *testing.T) {
 		v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Index{x}, tt.arguments)
 		if v["code"] != tt.code || r.Text != tt.want || !r.IsError {
 			t.Errorf("%.60s: %v %q, want %q", tt.arguments, v["code"], r.Text, tt.want)
+		}
+	}
+}
+
+// TestCtxIndexRefused: a file that no job could read, or whose content was not stored, is not indexed, and the reply says why.
+func TestCtxIndexRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		change     func(f *mcptest.FakeRunner, x *Suite)
+		code, want string
+	}{
+		{"denied", func(f *mcptest.FakeRunner, _ *Suite) {
+			f.Decision.Rule, f.Decision.Reasons = "runtimes", []string{"shell is not allowed"}
+		}, tool.CodeDenied, "shell is not allowed"},
+		{"slow", func(f *mcptest.FakeRunner, _ *Suite) {
+			f.Decision.Spec.Limits.Wall = 400 * time.Millisecond
+			f.Result = job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}
+		}, tool.CodeUnavailable, "the file cannot be read: timed out after 400ms"},
+		{"killed", func(f *mcptest.FakeRunner, _ *Suite) {
+			f.Result = job.Result{Status: job.Failure, ExitCode: -1, Signal: 9}
+		},
+			tool.CodeNotFound, "the file cannot be read: the job failed"},
+		{"not stored", func(_ *mcptest.FakeRunner, x *Suite) { x.Outputs = nil }, tool.CodeUnavailable, "the file is not indexed: "},
+	} {
+		f := mcptest.NewFakeRunner()
+		f.Stdout = "text"
+		x, k := newCtx(t, f)
+		tt.change(f, x)
+		v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Index{x}, `{"path":"notes.txt"}`)
+		if v["code"] != tt.code || !strings.HasPrefix(r.Text, tt.want) || !r.IsError || len(k.added) > 0 {
+			t.Errorf("%s: %v %q, want %s %q; %d sources were added", tt.name, v["code"], r.Text, tt.code, tt.want, len(k.added))
 		}
 	}
 }

@@ -1,10 +1,14 @@
 package ctxtools
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"corral/internal/test/mcptest"
+	"corral/mcp/tool"
 	"corral/store/artifact"
 )
 
@@ -93,5 +97,25 @@ func TestCtxJobArguments(t *testing.T) {
 		if _, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Job{x}, tt.arguments); !r.IsError || !strings.HasPrefix(r.Text, tt.want) {
 			t.Errorf("%s: %q", tt.arguments, r.Text)
 		}
+	}
+}
+
+// TestArtifactErrors: stored output that is gone or damaged has a code of its own, and other trouble stays what it is.
+func TestArtifactErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		code string
+	}{
+		{fmt.Errorf("x: %w", artifact.ErrExpired), tool.CodeExpired},
+		{fmt.Errorf("x: %w", artifact.ErrNotFound), tool.CodeExpired},
+		{fmt.Errorf("x: %w", artifact.ErrCorrupt), tool.CodeCorrupt},
+	} {
+		var e *tool.Error
+		if err := artifactError(tt.err); !errors.As(err, &e) || e.Code != tt.code || strings.Contains(e.Message, "x: ") {
+			t.Errorf("%v: %v, want code %s", tt.err, err, tt.code)
+		}
+	}
+	if err := artifactError(os.ErrPermission); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("another error became %v", err)
 	}
 }

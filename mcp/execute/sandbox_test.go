@@ -168,6 +168,7 @@ func TestSandboxReplies(t *testing.T) {
 		{"signal", result(job.Failure, -1, 11, ""), "a", "", nil, reply("a", "", 139)},
 		{"memory", result(job.Failure, -1, 9, "memory"), "", "a", nil, reply("", "a\ncorral: memory limit reached: the command was ended\n", 137)},
 		{"pids", result(job.Failure, 1, 0, "pids"), "", "", nil, reply("", "corral: pids limit reached: the command could not start more processes\n", 1)},
+		{"sensitive paths", job.Result{Status: job.Success, Sensitive: []string{".git/config"}, SensitiveMore: 2, Usage: job.Usage{Wall: 12 * time.Millisecond}}, "a", "b", nil, reply("a", "b\ncorral: sensitive path changed: .git/config\ncorral: and 2 more sensitive paths changed\n", 0)},
 		{"the first was gone", result(job.Failure, 0, 0, "disk"), "", "", nil, reply("", "corral: disk limit reached: the command was ended\n", 137)},
 		{"not UTF-8", result(job.Success, 0, 0, ""), "a\xff\xfeb\xe2\x82", "\x80", nil, reply("a\uFFFD\uFFFDb\uFFFD\uFFFD", "\uFFFD", 0)},
 		{"timeout", result(job.Timeout, -1, 9, ""), "some", "more", nil, reply("", late, 124)},
@@ -314,6 +315,34 @@ func TestSandboxRepositories(t *testing.T) {
 	s.Named = false
 	if d := s.Definition(); strings.Contains(d.Description, "/srv") {
 		t.Errorf("several callers: %q", d.Description)
+	}
+}
+
+// TestSandboxWorkspaces: the description says whether commands change the real directory.
+func TestSandboxWorkspaces(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		workspaces map[string]job.Workspace
+		repo, want string
+	}{
+		{"the real one", map[string]job.Workspace{"app": job.Direct}, "app", "is the real directory, not a copy: what you change or delete in it"},
+		{"read-only", map[string]job.Workspace{"app": job.ReadOnly}, "app", "is read-only."},
+		{"several kinds", map[string]job.Workspace{"app": job.Direct}, "", "may be the real directory (direct), read-only, or a copy: ask the operator"},
+		{"a copy", nil, "app", "is a copy-on-write copy"},
+	} {
+		s := sandboxTool(mcptest.NewFakeRunner())
+		s.Workspaces, s.Repo = tt.workspaces, tt.repo
+		if d := s.Definition(); !strings.Contains(d.Description, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, d.Description, tt.want)
+		}
+	}
+	s := sandboxTool(mcptest.NewFakeRunner())
+	s.Named, s.Repos = true, nil
+	for n := range maxListed + 3 {
+		s.Repos = append(s.Repos, fmt.Sprintf("repo%d", n))
+	}
+	if d := s.Definition(); !strings.Contains(d.Description, "repo7, and 3 more; it") || strings.Contains(d.Description, "repo8") {
+		t.Errorf("many: %q", d.Description)
 	}
 }
 

@@ -1,0 +1,38 @@
+package run
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"corral/job"
+)
+
+// TestDuration: a duration is short to read, whatever its length.
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ms", 999 * time.Millisecond: "999 ms", 2140 * time.Millisecond: "2.1 s", 99 * time.Second: "99.0 s", 3 * time.Minute: "3 min",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestChanged: a footer counts changes only if they are news, says why they are not listed, and names a few sensitive paths.
+func TestChanged(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		record job.Record
+		news   bool
+		want   []string
+	}{
+		{"nothing", job.Record{}, true, nil},
+		{"not listed", job.Record{ChangesReason: "timed out"}, false, []string{"changes not listed: timed out"}},
+		{"sensitive", job.Record{Result: job.Result{Sensitive: []string{"a\x1b", "b"}}}, true, []string{"sensitive path changed: \"a\\x1b\"", "sensitive path changed: b"}},
+	} {
+		if got := Changed(&tt.record, tt.news); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
