@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type web struct {
 	*sandboxtest.Command
 	t   *testing.T
 	url string
+	ids atomic.Int64 // of the last call
 }
 
 // web starts corral serve, and waits until it listens.
@@ -39,7 +41,7 @@ func (p *place) webAt(t *testing.T, d *sandboxtest.Supervisor, file string) *web
 	address := l.Addr().String()
 	l.Close()
 	cmd := p.front("serve", "--listen", address, "--config", file, "--supervisor", d.Socket)
-	w := &web{sandboxtest.Start(t, cmd), t, "http://" + address + "/mcp"}
+	w := &web{Command: sandboxtest.Start(t, cmd), t: t, url: "http://" + address + "/mcp"}
 	sandboxtest.Eventually(t, 20*time.Second, "corral serve listens", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
@@ -111,7 +113,8 @@ const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol
 // call calls a tool in a session.
 func (w *web) call(token, session, tool, arguments string) *response {
 	w.t.Helper()
-	status, _, a := w.post(token, session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+arguments+`}}`)
+	status, _, a := w.post(token, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
+		w.ids.Add(1), tool, arguments))
 	if status != http.StatusOK || a.Error != nil {
 		w.t.Fatalf("%d, %+v", status, a.Error)
 	}
