@@ -187,7 +187,7 @@ for n in range(2000): os.open(".", os.O_TMPFILE | os.O_RDWR)
 sys.stdin.read()`,
 	} {
 		spec := f.Spec("python3", "-c", begin+code)
-		spec.Limits.Wall = sandboxtest.Slow(20 * time.Second)
+		spec.Limits.Wall = sandboxtest.Slow(time.Minute)
 		spec.Limits.Disk = 12 << 20
 		want := job.LimitDisk
 		if name == "many files" {
