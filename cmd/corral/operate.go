@@ -14,24 +14,26 @@ import (
 
 // operate parses the options of a command for operators, which takes n arguments, and connects to the supervisor. With a
 // request for help it prints that, and c is nil.
-func operate(f *flag.FlagSet, help string, n int, args []string) (c *client.Client, err error) {
+func operate(f *flag.FlagSet, help string, n int, args []string) (rest []string, c *client.Client, err error) {
 	f.SetOutput(io.Discard)
 	socket := f.String("supervisor", "", "")
-	switch err := parseFlags(f, args); {
+	rest, err = parseAround(f, args)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return nil, printText(help)
+		return nil, nil, printText(help)
 	case err != nil:
-		return nil, err
-	case f.NArg() > n:
-		return nil, fmt.Errorf("unexpected argument %q\nhint: corral %s --help", f.Arg(n), f.Name())
-	case f.NArg() < n:
-		return nil, fmt.Errorf("missing argument\nhint: corral %s --help", f.Name())
+		return nil, nil, err
+	case len(rest) > n:
+		return nil, nil, fmt.Errorf("unexpected argument %q\nhint: corral %s --help", rest[n], f.Name())
+	case len(rest) < n:
+		return nil, nil, fmt.Errorf("missing argument\nhint: corral %s --help", f.Name())
 	}
-	return dial(*socket)
+	c, err = dial(*socket)
+	return rest, c, err
 }
 
 func reloadCommand(args []string) error {
-	c, err := operate(flag.NewFlagSet("reload", flag.ContinueOnError), usage.Reload, 0, args)
+	_, c, err := operate(flag.NewFlagSet("reload", flag.ContinueOnError), usage.Reload, 0, args)
 	if c == nil {
 		return err
 	}
@@ -51,12 +53,12 @@ func reloadCommand(args []string) error {
 // killCommand ends a job, and waits until it is gone.
 func killCommand(args []string) error {
 	f := flag.NewFlagSet("kill", flag.ContinueOnError)
-	c, err := operate(f, usage.Kill, 1, args)
+	rest, c, err := operate(f, usage.Kill, 1, args)
 	if c == nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.Kill(f.Arg(0)); err != nil {
+	if err := c.Kill(rest[0]); err != nil {
 		return err
 	}
 	for {
@@ -66,7 +68,7 @@ func killCommand(args []string) error {
 		}
 		running := false
 		for _, e := range list {
-			running = running || e.Job == f.Arg(0)
+			running = running || e.Job == rest[0]
 		}
 		if !running {
 			return nil

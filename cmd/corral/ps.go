@@ -26,7 +26,7 @@ const clear = "\x1b[H\x1b[2J"
 func psCommand(args []string) error {
 	f := flag.NewFlagSet("ps", flag.ContinueOnError)
 	json, watch := f.Bool("json", false, ""), f.Bool("watch", false, "")
-	c, err := operate(f, usage.Ps, 0, args)
+	_, c, err := operate(f, usage.Ps, 0, args)
 	if c == nil {
 		return err
 	}

@@ -46,17 +46,11 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	if more != nil {
 		more(f)
 	}
-	// Options may follow an id, where package flag stops.
-	for {
-		err := parseFlags(f, args)
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, "", true, printText(usage.Session)
-		}
-		if err != nil || f.NArg() == 0 {
-			return rest, socket, false, err
-		}
-		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	rest, err = parseAround(f, args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil, "", true, printText(usage.Session)
 	}
+	return rest, socket, false, err
 }
 
 // dialService connects to a supervisor that outlives this process. Its hint to root is not "run with sudo", which would
