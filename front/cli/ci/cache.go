@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -49,11 +50,11 @@ func restoreCache(store string, dir *os.Root, limit int64) error {
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	return copyCaches(from, to, limit)
+	return copyCaches(from, to, limit, math.MaxInt)
 }
 
 // keepCache copies the caches in the job's directory that are new to the kept ones, and removes the oldest of those beyond
-// the maximum size. What is not a regular file is left out.
+// the maximum size, also if not everything could be copied. What is not a regular file is left out.
 func keepCache(dir *os.Root, store string, limit int64) error {
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		return err
@@ -68,31 +69,49 @@ func keepCache(dir *os.Root, store string, limit int64) error {
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	if err := copyCaches(from, to, limit); err != nil {
+	// First, too: an earlier call may have been killed, and what it left could fill the disk.
+	if err := evict(to, limit); err != nil {
 		return err
 	}
-	return evict(to, limit)
+	return errors.Join(copyCaches(from, to, limit, maxCaches), evict(to, limit))
 }
 
-// copyCaches copies the files of from that to does not have with the same size and time.
-func copyCaches(from, to *os.Root, limit int64) error {
-	list, err := caches(from)
+// copyCaches copies the files of from that to does not have with the same size and time: the newest, as far as they have
+// limit bytes together. It lists at most most entries of from. A sparse file of a job has its full size here: it takes that much when it is copied.
+func copyCaches(from, to *os.Root, limit int64, most int) error {
+	list, err := caches(from, most)
 	if err != nil {
 		return err
 	}
-	for _, c := range list {
+	list = slices.DeleteFunc(list, func(c cached) bool { return c.temporary() })
+	keep, more := newest(list, limit)
+	for _, c := range keep {
 		have, err := to.Lstat(c.name)
 		if err == nil && have.Size() == c.size && have.ModTime().Equal(c.time) {
 			continue
-		}
-		if c.size > limit {
-			return fmt.Errorf("a cache has %d bytes, the maximum is %d\nhint: --cache", c.size, limit)
 		}
 		if err := copyCache(from, to, c); err != nil {
 			return err
 		}
 	}
+	if len(more) > 0 {
+		return fmt.Errorf("the caches have more than %d bytes: %d files were left out\nhint: --cache", limit, len(more))
+	}
 	return nil
+}
+
+// newest divides a list into the newest files that have at most limit bytes together, and maxCaches in number, and the others.
+func newest(list []cached, limit int64) (keep, more []cached) {
+	slices.SortFunc(list, func(a, b cached) int { return b.time.Compare(a.time) })
+	for _, c := range list {
+		if c.size > limit || len(keep) == maxCaches {
+			more = append(more, c)
+			continue
+		}
+		limit -= c.size
+		keep = append(keep, c)
+	}
+	return keep, more
 }
 
 // copyCache copies one file, and puts it into place at once: another job may read it.
@@ -128,25 +147,38 @@ func copyCache(from, to *os.Root, c cached) error {
 	return err
 }
 
-// evict removes the oldest files until the rest has at most limit bytes.
+// evict removes the oldest files until the rest has at most limit bytes, what killed calls have left, and directories that are
+// empty then.
 func evict(store *os.Root, limit int64) error {
-	list, err := caches(store)
+	list, err := caches(store, math.MaxInt)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(list, func(a, b cached) int { return b.time.Compare(a.time) }) // the newest first
-	var total int64
+	whole := slices.DeleteFunc(slices.Clone(list), func(c cached) bool { return c.temporary() })
+	_, remove := newest(whole, limit)
 	for _, c := range list {
-		if total += c.size; total > limit {
-			err = errors.Join(err, store.Remove(c.name))
+		if c.temporary() && time.Since(c.time) > abandonedAfter {
+			remove = append(remove, c)
+		}
+	}
+	for _, c := range remove {
+		if gone := store.Remove(c.name); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+		for dir := path.Dir(c.name); dir != "."; dir = path.Dir(dir) {
+			if store.Remove(dir) != nil {
+				break // it has other caches
+			}
 		}
 	}
 	return err
 }
 
-// caches lists the regular files of a tree. Links are not followed.
-func caches(root *os.Root) ([]cached, error) {
-	l := &lister{root: root}
+func (c *cached) temporary() bool { return strings.HasPrefix(path.Base(c.name), temporaryPrefix) }
+
+// caches lists the regular files of a tree, which may have most entries. Links are not followed.
+func caches(root *os.Root, most int) ([]cached, error) {
+	l := &lister{root: root, most: most}
 	err := l.add(".", 0)
 	return l.list, err
 }
@@ -156,6 +188,7 @@ type lister struct {
 	root    *os.Root
 	list    []cached
 	entries int
+	most    int
 }
 
 func (l *lister) add(dir string, depth int) error {
@@ -167,8 +200,8 @@ func (l *lister) add(dir string, depth int) error {
 	for {
 		entries, err := d.ReadDir(256)
 		for _, e := range entries {
-			if l.entries++; l.entries > maxCaches || depth > maxCacheDepth {
-				return fmt.Errorf("there are more than %d files, or directories more than %d deep", maxCaches, maxCacheDepth)
+			if l.entries++; l.entries > l.most || depth > maxCacheDepth {
+				return fmt.Errorf("there are more than %d files, or directories more than %d deep", l.most, maxCacheDepth)
 			}
 			if err := l.entry(path.Join(dir, e.Name()), e, depth); err != nil {
 				return err
@@ -187,10 +220,13 @@ func (l *lister) entry(name string, e fs.DirEntry, depth int) error {
 	switch {
 	case e.IsDir():
 		return l.add(name, depth+1)
-	case !e.Type().IsRegular() || strings.HasPrefix(e.Name(), temporaryPrefix):
+	case !e.Type().IsRegular():
 		return nil
 	}
 	info, err := l.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) { // another job of the project has removed it
+		return nil
+	}
 	if err == nil {
 		l.list = append(l.list, cached{name, info.Size(), info.ModTime()})
 	}
