@@ -146,7 +146,7 @@ func TestKeepUnread(t *testing.T) {
 // TestKeepBounds: exceeding a bound is an error, never a shorter list.
 func TestKeepBounds(t *testing.T) {
 	nested := func(n int, name string) string {
-		return fmt.Sprintf("for i in $(seq %d); do mkdir -p %s$i/.git/hooks; done", n, name)
+		return fmt.Sprintf("seq -f '%s%%.0f/.git/hooks' %d | xargs mkdir -p", name, n)
 	}
 	for _, tc := range []struct {
 		name, made string
