@@ -90,7 +90,7 @@ func (p *process) denied(r *job.Record) *jsonrpc.Error {
 	case d.Rule == "repo" && p.removed:
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "cwd %s is not in a served repository: the operator has removed it from the configuration", quoted(text.Cut(p.dir, maxWord)))
 	case d.Rule == "repo":
-		return jsonrpc.Errorf(jsonrpc.CodeRequest, "cwd %s is not in a served repository", quoted(text.Cut(p.dir, maxWord)))
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "cwd %s is not in a served repository%s", quoted(text.Cut(p.dir, maxWord)), p.usable)
 	case p.hasNUL():
 		return jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: nul byte found in provided data", p.family.unspawned)
 	case d.Rule == "arguments":

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"corral/internal/jsonrpc"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -80,7 +81,7 @@ func (c *client) spawn(f *family, m *message) *jsonrpc.Error {
 	case r.fault != nil:
 		return r.fault
 	case !filepath.IsAbs(dir):
-		return invalid("`cwd` must be an absolute path")
+		return invalid("`cwd` must be an absolute path, got %s", quoted(text.Cut(dir, maxWord)))
 	case len(l.request.Command) == 0:
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "command must not be empty")
 	case l.id == "":

@@ -87,7 +87,7 @@ func TestJail(t *testing.T) {
 		{`{"command":["true","a\u0000"]}`, 0, "", "-32603 failed to spawn command: nul byte found in provided data"},
 		{`{"command":["true","` + strings.Repeat("x", 200<<10) + `"]}`, 0, "", "-32603 failed to spawn command: Argument list too long (os error 7)"},
 		{`{"command":["true"],"cwd":"out/etc"}`, 0, "", `-32600 command/exec denied: Relative CWD "out/etc" escapes repository root`},
-		{`{"command":["true"],"cwd":"/etc"}`, 0, "", `-32600 cwd "/etc" is not in a served repository`},
+		{`{"command":["true"],"cwd":"/etc"}`, 0, "", `-32600 cwd "/etc" is not in a served repository: use a directory in "` + s.Dir + `"`},
 	} {
 		m := p.answer(p.ask("command/exec", tt.params))
 		switch {

@@ -17,6 +17,7 @@ type launch struct {
 	engine  Engine
 	dir     string // absolute
 	removed bool   // dir is in a repository that is not served any more
+	usable  string // where dir may be, for people, if it is in no repository
 	id      string // the client's id of the process
 	named   bool   // id was given
 	stdin   bool   // input is streamed

@@ -94,7 +94,7 @@ func (m *message) checkParams() *jsonrpc.Error {
 	case isNull(m.params):
 		m.params = nil
 	case m.params[0] != '{':
-		return invalid("`params` is not an object")
+		return invalid("`params` must be an object, got %s", kind(m.params))
 	}
 	return nil
 }

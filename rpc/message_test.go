@@ -47,7 +47,7 @@ func TestMessages(t *testing.T) {
 		{`{"id":"","method":"nonsense"}`, `{"id":"","error"`},
 		{`{"id":7}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: missing field `method`"},
 		{`{"id":7,"method":5}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: missing field `method`"},
-		{`{"id":7,"method":"x","params":5}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: `params` is not an object"},
+		{`{"id":7,"method":"x","params":5}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: `params` must be an object, got 5"},
 		{`{"id":7,"method":"Initialize"}`, `unknown method`},
 		{`{"id":7,"method":"command/exec","params":{"Command":["true"]}}`, "missing field `command`"},
 		{`  { "params" : { "command" : [ "true" ] } , "method" : "command/exec" , "id" : 8 , "jsonrpc" : "1.0", "trace" : {} }  `, `{"id":8,"result":{"exitCode":0,`},

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -37,7 +38,27 @@ func (r *reader) fail(f *jsonrpc.Error) {
 	}
 }
 
-func (r *reader) wrongType(name, want string) { r.fail(invalid("`%s` is not %s", name, want)) }
+// wrongType records that the value of a field has another type, or is outside of its range.
+func (r *reader) wrongType(name, want string, got json.RawMessage) {
+	r.fail(invalid("`%s` must be %s, got %s", name, want, kind(got)))
+}
+
+// kind returns the type of a JSON value, or a number itself, for error messages.
+func kind(raw json.RawMessage) string {
+	switch raw[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return text.Line(string(raw), maxWord)
+}
 
 // optional returns the value of a field, or nil if it is null or absent.
 func (r *reader) optional(name string) json.RawMessage {
@@ -67,7 +88,7 @@ func (r *reader) boolean(name string) bool {
 		return false
 	}
 	if raw[0] != 't' && raw[0] != 'f' {
-		r.wrongType(name, "a boolean")
+		r.wrongType(name, "a boolean", raw)
 	}
 	return raw[0] == 't'
 }
@@ -78,7 +99,7 @@ func (r *reader) text(name string, raw json.RawMessage) string {
 		return ""
 	}
 	if raw[0] != '"' {
-		r.wrongType(name, "a string")
+		r.wrongType(name, "a string", raw)
 		return ""
 	}
 	return strictjson.Unquote(raw)
@@ -88,7 +109,7 @@ func (r *reader) text(name string, raw json.RawMessage) string {
 func (r *reader) name(field string, raw json.RawMessage) string {
 	s := r.text(field, raw)
 	if len(s) > maxID {
-		r.fail(invalid("`%s` has more than %d bytes", field, maxID))
+		r.fail(invalid("`%s` has %d bytes, at most %d are accepted", field, len(s), maxID))
 	}
 	return s
 }
@@ -100,7 +121,7 @@ func (r *reader) integer(name string) (n int64, given bool) {
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
-		r.wrongType(name, "a 64-bit integer")
+		r.wrongType(name, "a 64-bit integer", raw)
 	}
 	return n, true
 }
@@ -113,7 +134,7 @@ func (r *reader) count(name string) (n int64, given bool) {
 	}
 	u, err := strconv.ParseUint(string(raw), 10, 64)
 	if err != nil {
-		r.wrongType(name, "a non-negative integer")
+		r.wrongType(name, "a non-negative integer", raw)
 	}
 	return int64(min(u, math.MaxInt64)), true
 }
@@ -124,13 +145,13 @@ func (r *reader) stringArray(name string, raw json.RawMessage) []string {
 		return nil
 	}
 	if raw[0] != '[' {
-		r.wrongType(name, "an array of strings")
+		r.wrongType(name, "an array of strings", raw)
 		return nil
 	}
 	list := []string{}
 	for _, e := range strictjson.Elements(raw, strictjson.MaxEntries) {
 		if e[0] != '"' {
-			r.wrongType(name, "an array of strings")
+			r.wrongType(fmt.Sprintf("%s[%d]", name, len(list)), "a string", e)
 			return nil
 		}
 		list = append(list, strictjson.Unquote(e))
@@ -145,7 +166,7 @@ func (r *reader) environment(name string) map[string]*string {
 		return nil
 	}
 	if raw[0] != '{' {
-		r.wrongType(name, "an object of strings")
+		r.wrongType(name, "an object of strings", raw)
 		return nil
 	}
 	set := map[string]*string{}
@@ -157,7 +178,7 @@ func (r *reader) environment(name string) map[string]*string {
 			value := strictjson.Unquote(e.Value)
 			set[e.Key] = &value
 		default:
-			r.wrongType(name+"."+text.Line(e.Key, maxWord), "a string")
+			r.wrongType(name+"."+text.Line(e.Key, maxWord), "a string or null", e.Value)
 		}
 	}
 	return set
@@ -172,9 +193,10 @@ func (r *reader) size(name string, raw json.RawMessage) job.Size {
 }
 
 func (r *reader) dimension(name string) uint16 {
-	n, err := strconv.ParseUint(string(r.required(name)), 10, 16)
-	if err != nil {
-		r.wrongType(name, "an integer from 0 to 65535")
+	raw := r.required(name)
+	n, err := strconv.ParseUint(string(raw), 10, 16)
+	if err != nil && raw != nil {
+		r.wrongType(name, "an integer from 1 to 65535", raw)
 	}
 	return uint16(n)
 }
@@ -183,7 +205,7 @@ func (r *reader) dimension(name string) uint16 {
 func (r *reader) object(name string, raw json.RawMessage) *reader {
 	if raw == nil || raw[0] != '{' {
 		if raw != nil {
-			r.wrongType(name, "an object")
+			r.wrongType(name, "an object", raw)
 		}
 		return &reader{fault: r.fault}
 	}

@@ -76,6 +76,7 @@ func (c *client) fill(l *launch) *jsonrpc.Error {
 	repo, dir, ok := l.access.locate(&who, l.dir)
 	if !ok {
 		_, _, l.removed = innermost(l.access.Removed, &who, l.dir)
+		l.usable = l.access.usable(&who)
 	}
 	r.Repo, r.Dir = repo.ID, dir
 	return nil

@@ -48,7 +48,7 @@ func (r *reader) policy() sandbox {
 		}
 	case fullAccess:
 	default:
-		in.fail(invalid("unknown type `%s` of `sandboxPolicy`", text.Line(s.kind, maxWord)))
+		in.fail(invalid("unknown type `%s` of `sandboxPolicy`: use %s or %s", text.Line(s.kind, maxWord), readOnly, workspaceWrite))
 	}
 	r.inherit(in)
 	return s
@@ -58,9 +58,9 @@ func (r *reader) policy() sandbox {
 func (l *launch) apply(p sandbox, who *Caller) *jsonrpc.Error {
 	switch {
 	case p.network:
-		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network; leave it out")
 	case p.restricted:
-		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories; use type fullAccess, or leave it out")
 	}
 	switch p.kind {
 	case external:
@@ -80,7 +80,7 @@ func (l *launch) apply(p sandbox, who *Caller) *jsonrpc.Error {
 // useMapped serves a policy that asks to leave the sandbox with the engine that the operator maps it to.
 func (l *launch) useMapped(e Engine, kind string) *jsonrpc.Error {
 	if e == nil {
-		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy %s is refused: the configuration does not map it to a profile", kind)
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy %s is refused: the configuration does not map it to a profile (exec_server.full_access); use readOnly or workspaceWrite", kind)
 	}
 	l.engine = e
 	return nil

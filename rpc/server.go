@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 
 	"corral/internal/calls"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -104,6 +105,23 @@ func (s *Server) access() *Access {
 // supervisor checks that no symbolic link leads out of the repository.
 func (a *Access) locate(who *Caller, dir string) (repo Repo, relative string, ok bool) {
 	return innermost(a.Repos, who, dir)
+}
+
+// usable returns a clause that names the repositories that a caller may use, the first three of them; "" if there are none.
+func (a *Access) usable(who *Caller) string {
+	var paths []string
+	for _, r := range a.Repos {
+		if who.mayUse(r.ID) {
+			paths = append(paths, quoted(text.Cut(r.Path, maxWord)))
+		}
+	}
+	switch {
+	case len(paths) == 0:
+		return ""
+	case len(paths) > 3:
+		return fmt.Sprintf(": use a directory in %s or one of %d more", strings.Join(paths[:3], ", "), len(paths)-3)
+	}
+	return ": use a directory in " + strings.Join(paths, " or ")
 }
 
 func innermost(repos []Repo, who *Caller, dir string) (repo Repo, relative string, ok bool) {
