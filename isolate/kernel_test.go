@@ -42,6 +42,9 @@ sub hold { for (1..shift) { socket(my $s, PF_INET6, SOCK_DGRAM, 0) or die; push 
 sub hold { mkdir "many" and do { for (1..400) { open(my $f, ">", "many/$_") or die } }; my $b = "\0" x 24;
 	for (1..shift) { sysopen(my $d, "many", 0) or die "open: $!"; push @kept, $d; syscall(%d, fileno($d), $b, 24) > 0 or die "getdents64: $!" } }`,
 		unix.SYS_GETDENTS64), 10, 3900},
+	{"files that tasks wait for", fmt.Sprintf(`
+sub hold { pipe(my $r, my $w); push @kept, $r, $w; my $b = pack("LSS", fileno($r), 1, 0) x 4000;
+	for (1..shift) { fork or do { syscall(%d, $b, 4000, 0, 0, 0); exit } } }`, unix.SYS_PPOLL), 10, 700},
 	{"filters", fmt.Sprintf(`
 sub hold { my $n = shift; my $code = pack("SCCL", 0x06, 0, 0, 0x7fff0000); $code = pack("SCCL", 0xa4, 0, 0, 0x12345678) x 4095 . $code;
 	my $program = pack("Sx6P", 4096, $code); pipe(my $r, my $w);
@@ -69,7 +72,7 @@ func TestKernelMemory(t *testing.T) {
 			}
 			few.Until("held\n")
 			spec := f.Spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.many)+`); print "held\n"; sleep 1000`)
-			spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
+			spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute), PIDs: 1000}
 			many, err := f.Start(spec)
 			if err != nil {
 				t.Fatal(err)

@@ -39,15 +39,21 @@ type openFile struct{ task, fd int }
 
 var errTooSlow = errors.New("reading the descriptors takes too long")
 
-// directoryBytesOf returns what the kernel may hold for the open directories of a group. The group is frozen meanwhile: otherwise its
-// processes could pass directories around. It fails if that is more than MaxKernelBytes, as walkTables does, and if that takes longer
-// than tablesPatience: then it calls end, which lets the reads return.
-func directoryBytesOf(group Group, maxTasks int64, end func()) (int64, error) {
-	thaw, _ := group.Freeze()
-	defer thaw()
+// openBytesOf returns what the kernel may hold for the open directories of a group, and for the files that its tasks wait for. The group
+// is frozen while directories are counted: otherwise its processes could pass them around. It fails if they are more than MaxKernelBytes,
+// as walkTables does, and if that takes longer than tablesPatience: then it calls end, which lets the reads return.
+func openBytesOf(group Group, maxTasks int64, end func()) (int64, error) {
 	late := time.AfterFunc(tablesPatience, end)
 	o := openFiles{compare: compareFiles}
 	pids, err := group.PIDs()
+	if err == nil {
+		o.bytes, err = waitBytes(pids, maxTasks) // before the freezer interrupts them
+	}
+	thaw, _ := group.Freeze()
+	defer thaw()
+	if err == nil {
+		pids, err = group.PIDs()
+	}
 	if err == nil {
 		err = walkTables(pids, maxTasks, o.add)
 	}

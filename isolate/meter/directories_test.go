@@ -51,7 +51,7 @@ func TestDirectoryBytes(t *testing.T) {
 	}
 	end := func() { t.Error("a job with few directories was ended") }
 	want := 2*each + 2*queuedBytes
-	if n, err := directoryBytesOf(fakeGroup{pids: pids}, 10, end); n != want || err != nil {
+	if n, err := openBytesOf(fakeGroup{pids: pids}, 10, end); n != want || err != nil {
 		t.Errorf("%d bytes, %v; want %d: two directories and two queued descriptors", n, err, want)
 	}
 	for range MaxKernelBytes / directoryBytes {
@@ -63,7 +63,7 @@ func TestDirectoryBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
-	if n, err := directoryBytesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, end); n <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
+	if n, err := openBytesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, end); n <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
 		t.Errorf("%d bytes, %v; want too much", n, err)
 	}
 }

@@ -187,7 +187,7 @@ func (h *kernelHolder) look(pid int) (n int64, err error) {
 	return h.seen.uncharged, err
 }
 
-// read returns what the job holds, filters and directories included. It is called after look.
+// read returns what the job holds, filters and open files included. It is called after look.
 func (h *kernelHolder) read(pid int) (int64, error) {
 	n, err := h.seen.bytes()
 	if err != nil || n > MaxKernelBytes {
@@ -197,6 +197,6 @@ func (h *kernelHolder) read(pid int) (int64, error) {
 	if n += more; err != nil || n > MaxKernelBytes {
 		return n, err
 	}
-	more, err = directoryBytesOf(h.group, h.maxTasks, h.end)
+	more, err = openBytesOf(h.group, h.maxTasks, h.end)
 	return n + more, err
 }
