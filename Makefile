@@ -162,8 +162,7 @@ install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $
 	install -m 0644 scripts/package/files/sysusers.conf '$(SYSUSERSDIR)/corral.conf'
 	install -m 0644 scripts/package/files/tmpfiles.conf '$(TMPFILESDIR)/corral.conf'
 	@for unit in $(UNITS); do \
-		sed 's|@PREFIX@|$(PREFIX)|g' "$$unit" >'$(UNITDIR)/'"$${unit##*/}" && \
-		chmod 0644 '$(UNITDIR)/'"$${unit##*/}" && \
+		sed 's|@PREFIX@|$(PREFIX)|g' "$$unit" | install -m 0644 /dev/stdin '$(UNITDIR)/'"$${unit##*/}" && \
 		echo "installed $(UNITDIR)/$${unit##*/}" || exit 1; \
 	done
 	@[ -n '$(DESTDIR)' ] || echo 'next: systemd-sysusers && systemctl daemon-reload && systemctl enable --now corrald'

@@ -291,7 +291,21 @@ func TestMakeInstall(t *testing.T) {
 		}
 		return list
 	}
+	// Whoever has put a link there does not choose which file root writes.
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.WriteFile(target, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bin/corral", "lib/corral/corrald", "lib/systemd/system/corrald.service", "lib/sysusers.d/corral.conf"} {
+		path := filepath.Join(dir, "usr", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	run("install")
+	if content, err := os.ReadFile(target); err != nil || len(content) > 0 {
+		t.Errorf("a file that a link leads to was written: %.80q, %v", content, err)
+	}
 	installed := "\n" + strings.Join(files(), "\n") + "\n"
 	for _, want := range []string{
 		"/usr/bin/corral", "/usr/lib/corral/corrald", "/usr/lib/corral/corral-front", "/usr/lib/corral/corral-stub",
