@@ -8,7 +8,6 @@
 package edit
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +17,8 @@ import (
 
 // Bounds of an edit, in bytes.
 const (
-	MaxFile  = 16 << 20 // of a file, before and after the edit
-	MaxText  = 1 << 20  // of each text of a Request
-	maxInput = 32 << 20 // of an encoded Request: JSON needs up to six bytes for one
+	MaxFile = 16 << 20 // of a file, before and after the edit
+	MaxText = 1 << 20  // of each text of a Request
 )
 
 // Name is the first argument of corral-layer for an edit. All that a client chooses comes from standard input.
@@ -28,10 +26,8 @@ const Name = "edit"
 
 // A Request is an edit. Either Patch is set, or Old and New are. An Old of "" creates the file.
 type Request struct {
-	Path  string  `json:"path"` // relative to the repository, or absolute and in it
-	Old   *string `json:"old,omitempty"`
-	New   *string `json:"new,omitempty"`
-	Patch *string `json:"patch,omitempty"`
+	Path            string // relative to the repository, or absolute and in it
+	Old, New, Patch *string
 }
 
 // redaction begins each mark that output has in place of a secret.
@@ -69,13 +65,20 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// Encode returns the request as Run reads it.
-func (r *Request) Encode() string {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return "" // strings and pointers to them can always be encoded
+// Encode returns the request as Run reads it. Run refuses a request with a text of more than MaxText bytes.
+func (r *Request) Encode() string { return encode(&r.Path, r.Old, r.New, r.Patch) }
+
+// read reads what Encode returned.
+func read(from io.Reader) (r Request, err error) {
+	var path *string
+	if err := decode(from, MaxText, &path, &r.Old, &r.New, &r.Patch); err != nil {
+		return r, err
 	}
-	return string(b)
+	if path == nil {
+		return r, errors.New("it has no path")
+	}
+	r.Path = *path
+	return r, nil
 }
 
 // Run carries out the request in stdin on the repository that is the working directory, and writes what it changed to
@@ -84,10 +87,8 @@ func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) > 0 {
 		return errors.New("edit takes no arguments: the request is read from standard input")
 	}
-	d := json.NewDecoder(io.LimitReader(stdin, maxInput))
-	d.DisallowUnknownFields()
-	var r Request
-	if err := d.Decode(&r); err != nil {
+	r, err := read(stdin)
+	if err != nil {
 		return fmt.Errorf("the request on standard input is not valid: %w", err)
 	}
 	if err := r.Check(); err != nil {

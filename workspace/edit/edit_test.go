@@ -146,7 +146,8 @@ func TestRun(t *testing.T) {
 	if got := content(t, "new/dir/f.txt"); got != *r.New {
 		t.Errorf("%q", got)
 	}
-	for _, bad := range []string{"", "x", `{"path":"f","extra":1}`, `{"path":"f","old":"a","new":"[REDACTED:x]"}`} {
+	redacted := Request{Path: "f", Old: ptr("a"), New: ptr("[REDACTED:x]")}
+	for _, bad := range []string{"", "x", redacted.Encode()} {
 		if err := Run(nil, strings.NewReader(bad), &out); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
