@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"corral/internal/text"
+	"corral/internal/text/jsontext"
 	"corral/job"
 )
 
@@ -80,7 +81,7 @@ func verdict(list []Check) string {
 
 // WriteJSON writes the report as one JSON object.
 func (r Report) WriteJSON(w io.Writer) error {
-	return text.WriteJSON(w, r, "  ")
+	return jsontext.Write(w, r, "  ")
 }
 
 // words has the word that people see for each status, and its color on a terminal (ECMA-48, SGR).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"corral/internal/text"
+	"corral/internal/text/jsontext"
 	"corral/job"
 	"corral/policy/runtimes"
 )
@@ -117,7 +118,7 @@ func (r Runtimes) ExitCode() int {
 
 // WriteJSON writes the report as one JSON object.
 func (r Runtimes) WriteJSON(w io.Writer) error {
-	return text.WriteJSON(w, r, "  ")
+	return jsontext.Write(w, r, "  ")
 }
 
 // WriteText writes the report for people: a line for each runtime, with the problem and the remedy below it.

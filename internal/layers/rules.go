@@ -316,7 +316,7 @@ var bounds = []bound{
 		from: "cmd/corral",
 		only: []string{
 			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/terminal",
-			"internal/text", "internal/usage", "internal/users", "internal/version",
+			"internal/text/...", "internal/usage", "internal/users", "internal/version",
 		},
 		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, longer than " +
 			"bubblewrap takes to run a job",
@@ -436,7 +436,7 @@ var bounds = []bound{
 	{
 		from: "front/doctor",
 		only: []string{
-			"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "policy/runtimes",
+			"std", sys, "internal/directory", "internal/text/...", "isolate/client", "isolate/wire", "job", "policy/runtimes",
 		},
 		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
 	},
@@ -521,6 +521,10 @@ var bounds = []bound{
 	{
 		from: "internal/strictjson", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/text"},
 		reason: "it reads untrusted input, so it must be easy to audit",
+	},
+	{
+		from: "internal/text/jsontext", only: []string{"std", "internal/text"},
+		reason: "programs that show no JSON are not linked with a package for it",
 	},
 	{
 		from: "internal/text", only: []string{"std"},

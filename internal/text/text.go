@@ -4,9 +4,6 @@
 package text
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -97,19 +94,6 @@ func JSON(b []byte) []byte {
 		b = b[n:]
 	}
 	return out
-}
-
-// WriteJSON writes a value as JSON: on one line if indent is empty, otherwise indented.
-func WriteJSON(w io.Writer, v any, indent string) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
-	err := e.Encode(v)
-	if err == nil {
-		_, err = w.Write(JSON(b.Bytes()))
-	}
-	return err
 }
 
 // unshown returns the index of the first character that JSON escapes, or len(b).

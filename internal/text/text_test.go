@@ -2,7 +2,6 @@ package text
 
 import (
 	"encoding/json"
-	"io"
 	"reflect"
 	"strconv"
 	"strings"
@@ -47,18 +46,6 @@ func TestLine(t *testing.T) {
 		if got := Line(c.in, c.most); got != c.want {
 			t.Errorf("%.40q, %d: %q, want %q", c.in, c.most, got, c.want)
 		}
-	}
-}
-
-func TestWriteJSON(t *testing.T) {
-	for indent, want := range map[string]string{"": `{"a":"<\u202e>"}` + "\n", "  ": "{\n  \"a\": \"<\\u202e>\"\n}\n"} {
-		var b strings.Builder
-		if err := WriteJSON(&b, map[string]string{"a": "<\u202e>"}, indent); err != nil || b.String() != want {
-			t.Errorf("%q, %v, want %q", b.String(), err, want)
-		}
-	}
-	if err := WriteJSON(io.Discard, func() {}, ""); err == nil {
-		t.Error("a function has no JSON")
 	}
 }
 

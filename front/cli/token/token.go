@@ -17,6 +17,7 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/text"
+	"corral/internal/text/jsontext"
 )
 
 // Help is the help text of the command.
@@ -176,7 +177,7 @@ func (o *options) list() (int, error) {
 	for _, p := range c.Principals {
 		l := describe(p, time.Now())
 		if o.json {
-			if err := text.WriteJSON(&out, l, ""); err != nil {
+			if err := jsontext.Write(&out, l, ""); err != nil {
 				return cli.Failure, err
 			}
 			continue
