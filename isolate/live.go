@@ -2,6 +2,8 @@ package isolate
 
 import (
 	"context"
+	"crypto/rand"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,10 +39,14 @@ type run struct {
 	forwarding bool         // guarded by mu: forwardSignals runs
 }
 
+// newJobID returns an id that no other job has. It tells nothing about others: numbers in a row would tell a user how many jobs all users
+// run. Its 50 random bits keep a million jobs in an audit log apart.
+func newJobID() string { return "job-" + strings.ToLower(rand.Text()[:10]) }
+
 // newRun returns a run with a new id for a job of peer. It can be signaled from now on.
 func (s *Supervisor) newRun(peer host.Peer) *run {
 	return &run{
-		s: s, id: s.instance.Unique("job-"), peer: peer,
+		s: s, id: newJobID(), peer: peer,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
 }

@@ -3,6 +3,7 @@ package isolate
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -151,4 +152,18 @@ func TestListUsage(t *testing.T) {
 		f.Sh("true")
 	}
 	<-done
+}
+
+// TestJobIDs: the ids of a user's jobs tell nothing about the jobs of others, or how many there are.
+func TestJobIDs(t *testing.T) {
+	s := supervise(t)
+	form := regexp.MustCompile(`^job-[a-z2-7]{10}$`)
+	seen := map[string]bool{}
+	for range 100 {
+		id := s.newRun(host.Peer{UID: owner}).id
+		if seen[id] || !form.MatchString(id) {
+			t.Errorf("id %q, and before it %v", id, seen)
+		}
+		seen[id] = true
+	}
 }

@@ -27,8 +27,8 @@ const Help = `corral audit reads the supervisor's audit log of decisions and job
 Usage:
   corral audit tail [-n N] [--follow] [FILTER] print the last records (default 10), and with --follow new ones, until the
                                                log continues in another file
-  corral audit show JOB|SEQ                    print a job's records, or the record with that number; JOB is job-7, or
-                                               main/job-7 for the instance main
+  corral audit show JOB|SEQ                    print a job's records, or the record with that number; JOB is its id, or
+                                               main/ID for the instance main
   corral audit verify [--expect SEQ:HASH]...   report records that were changed, removed, inserted or moved: exit code 1 if
                                                there are any. --expect also compares a record with a hash from earlier
   corral audit export [FILTER]                 print all records
