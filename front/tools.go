@@ -42,17 +42,17 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 	}, shares: o.Shares, running: &sync.WaitGroup{}}
 	t.knowledge = store.NewKnowledge(c, o.Log, o.Supervisor.State, t.artifacts)
 	// Tools that search the knowledge base share this, runtime_query_output among them.
-	t.ctx = &ctxtools.Suite{Engine: t.engine, Outputs: t.artifacts, Plain: !c.Output.Redact, Log: o.Log}
+	t.ctx = ctxtools.New(ctxtools.Settings{Engine: t.engine, Outputs: t.artifacts, Plain: !c.Output.Redact, Log: o.Log})
 	if t.knowledge != nil { // a nil pointer in an interface is not nil
 		t.ctx.Knowledge = t.knowledge
 	}
-	t.agent = &agent.Suite{Artifacts: t.artifacts}
-	t.govern(t.agent, c)
+	t.agent = agent.New(agent.Settings{Artifacts: t.artifacts})
+	t.govern(&t.agent.Settings, c)
 	return t
 }
 
 // govern sets what the tools of package agent take from a configuration.
-func (t *toolset) govern(x *agent.Suite, c config.Config) {
+func (t *toolset) govern(x *agent.Settings, c config.Config) {
 	look := &reviewer{c, t.sessions, t.options.Supervisor}
 	x.Review, x.Scripts, x.MaxTimeout = look.review, t.ctx, c.Runtime.MaxDuration
 	x.Reset = func(principal, client, repo string) {
@@ -69,10 +69,10 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 	e := &engine{Engine: t.engine.Engine, shares: t.engine.shares, running: t.engine.running}
 	e.Policy = rules
 	n.engine, n.options.Config = e, c
-	n.ctx = t.ctx.Renew(func(x *ctxtools.Suite) {
+	n.ctx = t.ctx.Renew(func(x *ctxtools.Settings) {
 		x.Engine, x.Repos, x.Paths, x.Secrets, x.Runtimes = e, nil, nil, nil, nil
 	})
-	n.agent = t.agent.Renew(func(x *agent.Suite) { n.govern(x, c) })
+	n.agent = t.agent.Renew(func(x *agent.Settings) { n.govern(x, c) })
 	return &n
 }
 

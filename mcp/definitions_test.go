@@ -17,13 +17,13 @@ import (
 // listed returns the tools that are listed by default.
 func listed() []tool.Tool {
 	own := []tool.Tool{&execute.Execute{}, &execute.QueryOutput{}, &execute.Sandbox{Repos: []string{"app"}}, &execute.Starlark{}}
-	return append(own, (&ctxtools.Suite{}).Tools()...)
+	return append(own, ctxtools.New(ctxtools.Settings{}).Tools()...)
 }
 
 // TestPublishedDefinitions: what tools/list publishes about each tool is the file of its name in testdata/definitions. Clients depend
 // on names, types and bounds; UPDATE=1 writes the files again after a deliberate change.
 func TestPublishedDefinitions(t *testing.T) {
-	for _, tool := range slices.Concat(listed(), (&agent.Suite{}).Tools()) {
+	for _, tool := range slices.Concat(listed(), agent.New(agent.Settings{}).Tools()) {
 		var got bytes.Buffer
 		e := json.NewEncoder(&got)
 		e.SetEscapeHTML(false)

@@ -56,7 +56,7 @@ func TestAgentDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range (&agent.Suite{}).Tools() {
+	for _, tool := range agent.New(agent.Settings{}).Tools() {
 		var want []string
 		for _, p := range mcptest.ReadSchema(t, tool.Definition().Input).Properties {
 			want = append(want, p.Name)

@@ -18,13 +18,13 @@ import (
 func newSuite(t *testing.T, f *mcptest.FakeRunner) *Suite {
 	t.Helper()
 	s := mcptest.Store(t)
-	x := &Suite{
-		Scripts: &ctxtools.Suite{
+	x := New(Settings{
+		Scripts: ctxtools.New(ctxtools.Settings{
 			Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f},
 			Outputs: s, Repos: []string{"app", "other"}, Paths: map[string]string{"app": "/srv/app"},
-		},
+		}),
 		Artifacts: s,
-	}
+	})
 	t.Cleanup(x.Scripts.Close)
 	return x
 }
@@ -260,7 +260,7 @@ func TestFolded(t *testing.T) {
 // TestListed: what tools/list publishes of all tools is short.
 func TestListed(t *testing.T) {
 	total := 0
-	for _, one := range (&Suite{}).Tools() {
+	for _, one := range New(Settings{}).Tools() {
 		d := one.Definition()
 		if d.Output != nil {
 			t.Errorf("%s has an output schema", d.Name)

@@ -160,5 +160,5 @@ func (v *view) stream(ctx context.Context, s *ctxtools.Snapshot, name string) st
 // changes returns what the footer says about files: how many differ from the repository, if that is not what an earlier reply of the
 // session said, and which sensitive ones were changed.
 func (v *view) changes(r *job.Record, repo string) []string {
-	return run.Changed(r, v.root().seen.News(v.caller, repo, r.Changes))
+	return run.Changed(r, v.seen.News(v.caller, repo, r.Changes))
 }

@@ -78,7 +78,7 @@ func (t *Run) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	}
 	if a.Reset && t.Reset != nil {
 		t.Reset(s.Caller.Principal, s.Caller.Session, s.Repo)
-		t.root().seen.End(s.Caller.Principal, s.Caller.Session)
+		t.seen.End(s.Caller.Principal, s.Caller.Session)
 	}
 	wait, notes := t.wait(a)
 	v := &view{Suite: t.Suite, caller: s.Caller, intent: a.Intent, language: s.Language, notes: notes}

@@ -19,8 +19,16 @@ import (
 // Group is the name that stands for all tools of this package, in lists of tools.
 const Group = "agent"
 
-// A Suite is what the tools share. Its fields must be set before the first call and not be changed afterwards; see Renew.
+// A Suite is what the tools share. Its settings must not be changed after the first call; see Renew.
 type Suite struct {
+	Settings
+
+	seen  *run.Seen     // what all Suites that were renewed from one have reported
+	queue time.Duration // replaces queueTime in tests
+}
+
+// Settings are what the tools work with.
+type Settings struct {
 	Scripts *ctxtools.Suite // runs and indexes
 	// Artifacts reads stored output; nil if none is stored.
 	Artifacts Artifacts
@@ -32,18 +40,17 @@ type Suite struct {
 	// Review returns what the jobs of the caller's session changed in a repository, at and below paths (none: all). With diff, it
 	// writes a patch there instead of listing. nil: there are no sessions to review.
 	Review func(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*Review, error)
-
-	first *Suite // see root; nil is this one
-	seen  run.Seen
-	queue time.Duration // replaces queueTime in tests
 }
+
+// New returns a Suite.
+func New(s Settings) *Suite { return &Suite{Settings: s, seen: &run.Seen{}} }
 
 // Artifacts reads parts of stored output. *artifact.Store implements it.
 type Artifacts interface {
 	Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error)
 }
 
-// DefaultMaxTimeout is the default of Suite.MaxTimeout.
+// DefaultMaxTimeout is the default of Settings.MaxTimeout.
 const DefaultMaxTimeout = 10 * time.Minute
 
 // Tools returns the tools of x.
@@ -54,7 +61,7 @@ func (x *Suite) Tools() []tool.Tool {
 // Names returns the names of all tools.
 func Names() []string {
 	var names []string
-	for _, t := range (&Suite{}).Tools() {
+	for _, t := range New(Settings{}).Tools() {
 		names = append(names, t.Name())
 	}
 	return names
@@ -71,23 +78,15 @@ func Expand(list []string) []string {
 	return append(names, rest...)
 }
 
-// root returns the Suite that remembers what replies reported.
-func (x *Suite) root() *Suite {
-	if x.first != nil {
-		return x.first
-	}
-	return x
-}
-
 // Renew returns a Suite with other settings, which remembers what the replies of x reported. Calls in progress keep x.
-func (x *Suite) Renew(change func(*Suite)) *Suite {
-	n := &Suite{Scripts: x.Scripts, Artifacts: x.Artifacts, MaxTimeout: x.MaxTimeout, Reset: x.Reset, Review: x.Review, first: x.root(), queue: x.queue}
-	change(n)
-	return n
+func (x *Suite) Renew(change func(*Settings)) *Suite {
+	n := *x
+	change(&n.Settings)
+	return &n
 }
 
 // End forgets a client session.
-func (x *Suite) End(principal, session string) { x.root().seen.End(principal, session) }
+func (x *Suite) End(principal, session string) { x.seen.End(principal, session) }
 
 // text returns a result of text alone.
 func text(s string) (tool.Result, error) {

@@ -76,15 +76,15 @@ func (x *Suite) background(ctx context.Context, run *scriptRun, wait time.Durati
 	case ctx.Err() != nil:
 		b.cancel()
 		<-b.done
-		x.root().jobs.forget(b)
+		x.jobs.forget(b)
 		return tool.Result{}, ctx.Err()
 	case !ended:
 		return b.backgrounded(wait), nil
 	case err != nil:
-		x.root().jobs.forget(b)
+		x.jobs.forget(b)
 		return failed(err)
 	}
-	x.root().jobs.forget(b) // the job ended during its call, so it is not a background job
+	x.jobs.forget(b) // the job ended during its call, so it is not a background job
 	return x.answer(ctx, ran, intent)
 }
 
@@ -103,7 +103,7 @@ func (b *background) backgrounded(wait time.Duration) tool.Result {
 // start lists and starts a job that runs until its session or its maximum duration ends.
 func (x *Suite) start(ctx context.Context, script *scriptRun) (*background, error) {
 	b, begin := x.prepare(ctx, script)
-	if err := x.root().jobs.add(b, cmp.Or(x.MaxBackground, DefaultMaxBackground), x.MaxBackgroundAll); err != nil {
+	if err := x.jobs.add(b, cmp.Or(x.MaxBackground, DefaultMaxBackground), x.MaxBackgroundAll); err != nil {
 		b.cancel()
 		return nil, err
 	}
@@ -120,7 +120,6 @@ func (x *Suite) launch(ctx context.Context, script *scriptRun) *background {
 
 // prepare returns a job, and the function that starts it.
 func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, begin func()) {
-	x.begin()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b = &background{
 		scriptRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
@@ -130,8 +129,8 @@ func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, 
 	request.Background = true
 	request.Usual = job.Limits{Wall: cmp.Or(x.BackgroundLife, DefaultBackgroundLife)}
 	return b, func() {
-		stop := context.AfterFunc(x.root().life, cancel)
-		x.root().running.Go(func() {
+		stop := context.AfterFunc(x.life, cancel)
+		x.running.Go(func() {
 			defer cancel()
 			defer stop()
 			hooks := run.Progress(script.caller)

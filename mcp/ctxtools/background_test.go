@@ -254,7 +254,7 @@ func TestBackgroundCancelled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	<-a.ended
-	if list := x.root().jobs.of(owner{"user:ada", "s1"}); len(list) != 0 {
+	if list := x.jobs.of(owner{"user:ada", "s1"}); len(list) != 0 {
 		t.Errorf("%d jobs", len(list))
 	}
 }
@@ -319,7 +319,7 @@ func TestBackgroundLimitPerPrincipal(t *testing.T) {
 	a := f.act(t, 0)
 	a.end <- job.Result{Status: job.Success}
 	<-a.ended
-	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.root().jobs.of(owner{"user:ada", "s1"})[0].runs() })
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.jobs.of(owner{"user:ada", "s1"})[0].runs() })
 	begin(t, inSession(t.Context(), "user:ada", "s3"), x)
 }
 
@@ -333,19 +333,19 @@ func TestEndedJobsStayListed(t *testing.T) {
 		ids = append(ids, begin(t, ctx, x))
 		a := f.act(t, n)
 		a.end <- job.Result{Status: job.Success}
-		b, err := x.root().jobs.find(owner{"user:ada", "s1"}, ids[n])
+		b, err := x.jobs.find(owner{"user:ada", "s1"}, ids[n])
 		if err != nil {
 			t.Fatal(err)
 		}
 		<-b.done
 	}
-	if _, err := x.root().jobs.find(owner{"user:ada", "s1"}, ids[2]); err == nil {
+	if _, err := x.jobs.find(owner{"user:ada", "s1"}, ids[2]); err == nil {
 		t.Error("the third is still listed")
 	}
-	if _, err := x.root().jobs.find(owner{"user:ada", "s1"}, ids[3]); err != nil {
+	if _, err := x.jobs.find(owner{"user:ada", "s1"}, ids[3]); err != nil {
 		t.Error(err)
 	}
-	if n := len(x.root().jobs.of(owner{"user:ada", "s1"})); n != maxEnded {
+	if n := len(x.jobs.of(owner{"user:ada", "s1"})); n != maxEnded {
 		t.Errorf("%d jobs", n)
 	}
 }
@@ -360,7 +360,7 @@ func TestUnstoredOutputKeepsMargins(t *testing.T) {
 	a := f.act(t, 0)
 	write(t, a.stdout, "first\n"+strings.Repeat("all is well\n", 100_000)+"last\n")
 	a.end <- job.Result{Status: job.Success}
-	b, _ := x.root().jobs.find(owner{"user:ada", "s1"}, id)
+	b, _ := x.jobs.find(owner{"user:ada", "s1"}, id)
 	<-b.done
 	sandboxtest.Eventually(t, 10*time.Second, "the job has ended and its output was trimmed", func() bool {
 		_, r := callCtxJob(t, ctx, x, id, `"action":"output"`)

@@ -171,7 +171,6 @@ func (t *Purge) Call(ctx context.Context, arguments json.RawMessage) (tool.Resul
 	if err != nil {
 		return failed(err)
 	}
-	t.begin()
 	t.pending.Drop(ctx, base) // it would be added after the purge
 	removed, err := t.Knowledge.Purge(ctx, base)
 	if err != nil {

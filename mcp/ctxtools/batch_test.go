@@ -204,7 +204,7 @@ func TestCtxBatchArguments(t *testing.T) {
 		`{"commands":[{"label":"l","command":"c"}],"repoId":"elsewhere"}`: "Repository elsewhere not found",
 	} {
 		e := &countingEngine{}
-		_, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &BatchExecute{&Suite{Engine: e, Repos: []string{"app"}}}, arguments)
+		_, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &BatchExecute{New(Settings{Engine: e, Repos: []string{"app"}})}, arguments)
 		if r.Text != want || !r.IsError || e.n.Load() > 0 {
 			t.Errorf("%.80s: %q, want %q", arguments, r.Text, want)
 		}
@@ -230,7 +230,7 @@ func FuzzCtxBatch(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	x := &Suite{Knowledge: &cannedIndex{}, Repos: []string{"app"}}
+	x := New(Settings{Knowledge: &cannedIndex{}, Repos: []string{"app"}})
 	f.Fuzz(func(t *testing.T, arguments string) {
 		e := &countingEngine{}
 		x.Engine = e

@@ -52,7 +52,7 @@ func TestCtxRepo(t *testing.T) {
 		{"", []string{}, "", "", "you may not use any repository"},
 		{"gone", nil, "", "", "you may not use any repository"},
 	} {
-		x := &Suite{Repos: []string{"app", "other"}, Repo: tt.repo}
+		x := New(Settings{Repos: []string{"app", "other"}, Repo: tt.repo})
 		got, err := x.repo(tool.Caller{Repos: tt.may}, tt.named)
 		if got != tt.want || err == nil != (tt.fail == "") || err != nil && err.Error() != tt.fail {
 			t.Errorf("%+v: %q, %v", tt, got, err)
@@ -275,7 +275,7 @@ func TestCtxDefinitions(t *testing.T) {
 		{[]string{"node", "shell"}, "Languages on this host: javascript, shell. Not installed: typescript, python, ruby, go, rust, php, perl, r, elixir, csharp."},
 		{[]string{}, "This host has no program for any language."},
 	} {
-		x := &Suite{Runtimes: tt.runtimes}
+		x := New(Settings{Runtimes: tt.runtimes})
 		if d := (&Execute{x}).Definition(); !strings.Contains(d.Description, tt.want) || len(d.Description) > 2048 {
 			t.Errorf("%s has %d bytes: %s", d.Name, len(d.Description), d.Description)
 		}

@@ -125,10 +125,10 @@ func newCtx(t *testing.T, f *mcptest.FakeRunner) (*Suite, *memoryKnowledge) {
 	t.Helper()
 	k := &memoryKnowledge{}
 	s := mcptest.Store(t)
-	x := &Suite{
+	x := New(Settings{
 		Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f},
 		Outputs: s, Knowledge: k, Repos: []string{"app", "other"},
-	}
+	})
 	t.Cleanup(x.Close)
 	return x, k
 }

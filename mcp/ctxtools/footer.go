@@ -31,7 +31,7 @@ func (w *replyText) footer() {
 // notes returns what a caller has to know about a run beyond its output and its end.
 func (w *replyText) notes() []string {
 	r := w.ran.record
-	parts := run.Changed(r, w.x.root().seen.News(w.ran.caller, w.ran.repo, r.Changes))
+	parts := run.Changed(r, w.x.seen.News(w.ran.caller, w.ran.repo, r.Changes))
 	if wall := r.Decision.Spec.Limits.Wall; w.ran.timeout > wall && wall > 0 {
 		parts = append(parts, fmt.Sprintf("timeout cut to %dms, the maximum", wall.Milliseconds()))
 	}

@@ -27,7 +27,7 @@ func FuzzCtxArguments(f *testing.F) {
 	}
 	stage := mcptest.NewFakeRunner()
 	stage.Stdout = "some output\n"
-	x := &Suite{Engine: &job.Engine{Policy: stage, Runner: stage, Auditor: stage}, Repos: []string{"app"}}
+	x := New(Settings{Engine: &job.Engine{Policy: stage, Runner: stage, Auditor: stage}, Repos: []string{"app"}})
 	f.Cleanup(x.Close)
 	tools := []tool.Tool{&Execute{x}, &ExecuteFile{x}, &Job{x}, &Jobs{x}}
 	f.Fuzz(func(t *testing.T, n uint8, arguments []byte) {

@@ -137,7 +137,7 @@ func TestFuzzyErrors(t *testing.T) {
 		{"lines", `"queryTerms":["x"],"lineRange":{"startLine":1,"endLine":2}`, tool.CodeInvalid, "match: \"fuzzy\" searches whole streams", x, "user:ada"},
 		{"no terms", `"queryTerms":[]`, tool.CodeInvalid, "queryTerms or lineRange is required", x, "user:ada"},
 		{"another's", `"queryTerms":["quagga"]`, tool.CodeNotFound, "not found", x, "token:bob"},
-		{"a full disk", `"queryTerms":["quagga"]`, tool.CodeUnavailable, "no space left on device", &Suite{Knowledge: full, Outputs: s}, "user:ada"},
+		{"a full disk", `"queryTerms":["quagga"]`, tool.CodeUnavailable, "no space left on device", New(Settings{Knowledge: full, Outputs: s}), "user:ada"},
 	} {
 		ctx := tool.WithCaller(t.Context(), tool.Caller{Principal: tt.principal, Session: "s", Progress: func(float64, string) {}})
 		v, r := mcptest.CallTool(t, ctx, &execute.QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: tt.x.Fuzzy()}, `{"artifactHandle":"`+handle+`","match":"fuzzy",`+tt.arguments+`}`)

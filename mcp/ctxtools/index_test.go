@@ -245,7 +245,7 @@ func TestCtxPurge(t *testing.T) {
 // TestCtxExpiry: expired sources are not found.
 func TestCtxExpiry(t *testing.T) {
 	now := time.Now()
-	x := &Suite{Repos: []string{"app"}, Knowledge: realIndex(t, index.Options{TTL: time.Hour, Now: func() time.Time { return now }})}
+	x := New(Settings{Repos: []string{"app"}, Knowledge: realIndex(t, index.Options{TTL: time.Hour, Now: func() time.Time { return now }})})
 	t.Cleanup(x.Close)
 	mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Index{x}, `{"content":"a zebra"}`)
 	if _, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Search{x}, `{"query":"zebra"}`); !strings.Contains(r.Text, "a zebra") {

@@ -42,8 +42,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			x.Knowledge = stuckKnowledge{k}
 		}
 		log := x.noted()
-		x.begin()
-		x.root().pending.Settle = 50 * time.Millisecond
+		x.pending.Settle = 50 * time.Millisecond
 		ctx := mcptest.AsUser(t.Context())
 		for n := range backlog.MaxEach + 2 {
 			id := begin(t, ctx, x)
@@ -51,7 +50,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			write(t, a.stdout, "some\n")
 			a.end <- job.Result{Status: job.Success}
 			sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool {
-				b, err := x.root().jobs.find(ownerOf(tool.CallerOf(ctx)), id)
+				b, err := x.jobs.find(ownerOf(tool.CallerOf(ctx)), id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +79,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			t.Error("output was indexed")
 		}
 		close(k.hold)
-		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.root().pending.Count(testBase) == 0 })
+		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.pending.Count(testBase) == 0 })
 		if !strings.Contains(log.String(), "output was not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
 			t.Errorf("deaf %t: %s", deaf, log)
 		}
@@ -226,7 +225,7 @@ func TestBackgroundLimitOfAllPrincipals(t *testing.T) {
 		t.Errorf("got %q", r.Text)
 	}
 	f.act(t, 1).end <- job.Result{Status: job.Success}
-	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.root().jobs.of(owner{"user:eve", "s1"})[0].runs() })
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.jobs.of(owner{"user:eve", "s1"})[0].runs() })
 	begin(t, inSession(t.Context(), "user:bob", "s1"), x)
 }
 
@@ -236,7 +235,7 @@ func TestEndedJobDropsCode(t *testing.T) {
 	x, _ := f.ctx(t)
 	ctx := mcptest.AsUser(t.Context())
 	id := begin(t, ctx, x)
-	b, err := x.root().jobs.find(ownerOf(tool.CallerOf(ctx)), id)
+	b, err := x.jobs.find(ownerOf(tool.CallerOf(ctx)), id)
 	if err != nil {
 		t.Fatal(err)
 	}

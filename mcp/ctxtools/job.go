@@ -91,8 +91,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
 		return failed(err)
 	}
-	t.begin()
-	b, err := t.root().jobs.find(ownerOf(tool.CallerOf(ctx)), a.ID)
+	b, err := t.jobs.find(ownerOf(tool.CallerOf(ctx)), a.ID)
 	if err != nil {
 		return failed(err)
 	}

@@ -35,10 +35,9 @@ func (t *Jobs) Call(ctx context.Context, arguments json.RawMessage) (tool.Result
 	if err := tool.Decode(arguments, &struct{}{}, tool.Lenient); err != nil {
 		return failed(err)
 	}
-	t.begin()
 	reply := &jobsReply{Jobs: []*jobReply{}}
 	var lines []string
-	for _, b := range t.root().jobs.of(ownerOf(tool.CallerOf(ctx))) {
+	for _, b := range t.jobs.of(ownerOf(tool.CallerOf(ctx))) {
 		one := b.status()
 		reply.Jobs = append(reply.Jobs, one)
 		lines = append(lines, one.words())

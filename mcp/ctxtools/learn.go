@@ -55,7 +55,7 @@ func (x *Suite) runIndexTask(ctx context.Context, c *indexTask) (added index.Add
 	if len(c.sources) == 0 {
 		return added, nil
 	}
-	done, err := x.root().turns.Acquire(ctx, c.sources[0].Artifact)
+	done, err := x.turns.Acquire(ctx, c.sources[0].Artifact)
 	if err != nil {
 		return added, causeOr(ctx, err)
 	}
@@ -102,11 +102,10 @@ func (x *Suite) indexStream(ctx context.Context, ran *finishedRun, stream string
 // indexAndWait runs a task and waits for it, at most x.patience. After errStillIndexing the task continues; if
 // ctx ends, it is cancelled.
 func (x *Suite) indexAndWait(ctx context.Context, c *indexTask) (index.Added, error) {
-	x.begin()
 	var left atomic.Bool // the caller no longer waits
 	var added index.Added
 	var err error
-	q, refused := x.root().pending.Run(ctx, c.base, func(ctx context.Context) {
+	q, refused := x.pending.Run(ctx, c.base, func(ctx context.Context) {
 		if added, err = x.runIndexTask(ctx, c); err != nil && left.Load() {
 			x.logUnindexed(ctx, c, err)
 		}
@@ -135,12 +134,11 @@ func (x *Suite) indexLater(ctx context.Context, ran *finishedRun, streams ...str
 	if x.Knowledge == nil || ran.out.Handle == "" || len(streams) == 0 {
 		return nil
 	}
-	x.begin()
 	c, err := x.newIndexTask(ran, streams...)
 	if err != nil {
 		return err
 	}
-	_, err = x.root().pending.Run(ctx, c.base, func(ctx context.Context) {
+	_, err = x.pending.Run(ctx, c.base, func(ctx context.Context) {
 		if _, err := x.runIndexTask(ctx, c); err != nil {
 			x.logUnindexed(ctx, c, err)
 		}
@@ -187,6 +185,5 @@ func (x *Suite) indexSource(ctx context.Context, repo, principal string, s index
 // waitIndexed waits until the output that is being indexed for a knowledge base at the time of the call can be
 // found, at most settleTimeout.
 func (x *Suite) waitIndexed(ctx context.Context, b index.Base) {
-	x.begin()
-	x.root().pending.Wait(ctx, b)
+	x.pending.Wait(ctx, b)
 }

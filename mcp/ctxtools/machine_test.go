@@ -137,9 +137,9 @@ func realIndex(t *testing.T, o index.Options) *index.Index {
 func (m *scriptRunner) ctx(t *testing.T) (*Suite, *artifact.Store) {
 	t.Helper()
 	s := mcptest.Store(t)
-	x := &Suite{
+	x := New(Settings{
 		Engine: &job.Engine{Policy: m, Runner: m, Auditor: m}, Outputs: s, Knowledge: realIndex(t, index.Options{}), Repos: []string{"app", "other"},
-	}
+	})
 	if m.places > 0 {
 		x.Engine = &job.Engine{Policy: m, Runner: m, Auditor: m, Queue: job.NewQueue(m.places, 0, 0)}
 	}

@@ -51,7 +51,6 @@ type Snapshot struct {
 // Launch starts a script in the session that its caller's scripts share, see job.Request.Share. The script runs until it ends,
 // is cancelled, or has reached x.BackgroundLife. The caller must call Detach or Cancel, or wait until it is Done.
 func (x *Suite) Launch(ctx context.Context, s Script) *Process {
-	x.begin()
 	l := language.Of(s.Language)
 	return &Process{x, x.launch(ctx, &scriptRun{
 		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir,
@@ -75,11 +74,11 @@ func (p *Process) Cancel() {
 // it ends. ended reports that it had ended before; it is not listed then. The error is an *Error with code DENIED if the
 // principal, or all principals together, have their maximum of background jobs; the process runs on then.
 func (p *Process) Detach() (ended bool, err error) {
-	if err := p.x.root().jobs.add(p.b, cmp.Or(p.x.MaxBackground, DefaultMaxBackground), p.x.MaxBackgroundAll); err != nil {
+	if err := p.x.jobs.add(p.b, cmp.Or(p.x.MaxBackground, DefaultMaxBackground), p.x.MaxBackgroundAll); err != nil {
 		return false, err
 	}
 	if _, ended, _ = p.b.detach(false); ended {
-		p.x.root().jobs.forget(p.b)
+		p.x.jobs.forget(p.b)
 	}
 	return ended, nil
 }
@@ -123,9 +122,8 @@ func (p *Process) Learn(ctx context.Context) {
 
 // Processes returns the background jobs of the caller's session, running or ended, the oldest first.
 func (x *Suite) Processes(c tool.Caller) []*Process {
-	x.begin()
 	var list []*Process
-	for _, b := range x.root().jobs.of(ownerOf(c)) {
+	for _, b := range x.jobs.of(ownerOf(c)) {
 		list = append(list, &Process{x, b})
 	}
 	return list
@@ -133,8 +131,7 @@ func (x *Suite) Processes(c tool.Caller) []*Process {
 
 // FindProcess returns the background job of the caller's session with this id. The error is an *Error with code NOT_FOUND.
 func (x *Suite) FindProcess(c tool.Caller, id string) (*Process, error) {
-	x.begin()
-	b, err := x.root().jobs.find(ownerOf(c), id)
+	b, err := x.jobs.find(ownerOf(c), id)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,6 @@ type finishedRun struct {
 
 // run runs a script and waits for its end. A job that was denied, failed or timed out is not an error.
 func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
-	x.begin()
 	out := x.output(r, rawOutput/2)
 	record, err := x.Engine.Run(ctx, r.request(), out, run.Progress(r.caller))
 	if err != nil {
@@ -54,7 +53,7 @@ func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
 		return nil, ctx.Err()
 	}
 	ran := &finishedRun{r, record, out.Captured()}
-	x.root().sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
+	x.sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
 	return ran, nil
 }
 

@@ -151,8 +151,7 @@ func unpackList(arguments json.RawMessage, queries []string) []string {
 
 // indexing returns how many outputs are being indexed or queued for a knowledge base.
 func (x *Suite) indexing(b index.Base) int {
-	x.begin()
-	return x.root().pending.Count(b)
+	return x.pending.Count(b)
 }
 
 func indexingText(n int) string {

@@ -60,7 +60,7 @@ func cannedHit(source, title, text string) index.Hit {
 
 func cannedCtx(t *testing.T, k *cannedIndex) *Suite {
 	t.Helper()
-	x := &Suite{Knowledge: k, Repos: []string{"app", "other"}}
+	x := New(Settings{Knowledge: k, Repos: []string{"app", "other"}})
 	t.Cleanup(x.Close)
 	return x
 }
@@ -167,7 +167,7 @@ func TestCtxNoIndex(t *testing.T) {
 		name, code, want string
 		x                *Suite
 	}{
-		{"none", tool.CodeUnsupported, "indexing is disabled: the configuration sets index.enabled to false", &Suite{Repos: []string{"app"}}},
+		{"none", tool.CodeUnsupported, "indexing is disabled: the configuration sets index.enabled to false", New(Settings{Repos: []string{"app"}})},
 		{"broken", tool.CodeUnavailable, "the index cannot be used: no space left on device", cannedCtx(t, broken)},
 	} {
 		for _, call := range []struct {
@@ -191,10 +191,9 @@ func TestCtxNoIndex(t *testing.T) {
 func TestCtxSearchWaits(t *testing.T) {
 	k := &cannedIndex{found: map[string]*index.Found{"x": {Empty: true}}}
 	x := cannedCtx(t, k)
-	x.begin()
 	busy, ended := make(chan struct{}), make(chan struct{})
 	base := index.Base{Repo: "app", Principal: "user:ada"}
-	if _, err := x.root().pending.Run(t.Context(), base, func(context.Context) { <-busy; close(ended) }); err != nil {
+	if _, err := x.pending.Run(t.Context(), base, func(context.Context) { <-busy; close(ended) }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(mcptest.AsUser(t.Context()), time.Millisecond)
@@ -262,7 +261,7 @@ func FuzzCtxSearch(f *testing.F) {
 		f.Add(s)
 	}
 	k := &cannedIndex{found: map[string]*index.Found{"a": {Hits: []index.Hit{cannedHit("s", "t", "a\xff")}}}}
-	x := &Suite{Knowledge: k, Repos: []string{"app"}}
+	x := New(Settings{Knowledge: k, Repos: []string{"app"}})
 	f.Fuzz(func(t *testing.T, arguments string) {
 		k.queries, k.bases = nil, nil
 		_, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Search{x}, arguments)

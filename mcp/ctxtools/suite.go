@@ -14,12 +14,21 @@ import (
 	"corral/store/index"
 )
 
-// Suite is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers may
-// leave out the repository, and arguments that are not known are ignored and named. Only standard output enters a caller's
-// context; long output is indexed and can be searched.
+// Suite is what the tools ctx_execute, ctx_search and their siblings share. Their callers may leave out the repository, and
+// arguments that are not known are ignored and named. Only standard output enters a caller's context; long output is indexed
+// and can be searched.
 //
-// The fields must be set before the first call and not be changed afterwards; see Renew. The owner must call Close.
+// The settings must not be changed after the first call; see Renew. The owner must call Close.
 type Suite struct {
+	Settings
+
+	*shared
+	// patience is how long a reply waits until its output is indexed; 0 is indexTimeout.
+	patience time.Duration
+}
+
+// Settings are what a Suite does, and with what.
+type Settings struct {
 	Engine    run.Engine
 	Outputs   Kept      // nil: nothing is stored, and so nothing can be indexed
 	Knowledge Knowledge // nil: nothing is indexed
@@ -40,76 +49,58 @@ type Suite struct {
 	// Plain makes ctx_index store text without redacting secrets. Redaction of job output is configured in Outputs.
 	Plain bool
 	Log   *slog.Logger // diagnostic log; nil discards
+}
 
-	first   *Suite // see root; nil is this one
-	once    sync.Once
+// shared is what all Suites have that were renewed from one.
+type shared struct {
 	life    context.Context // of background jobs
 	end     context.CancelFunc
 	running sync.WaitGroup // background jobs
 	pending *backlog.Backlog
-	// patience is how long a reply waits until its output is indexed; 0 is indexTimeout.
-	patience time.Duration
-	jobs     jobs
-	turns    backlog.Turns // serialize the indexing of one artifact
-	sums     sums
-	seen     run.Seen
+	jobs    jobs
+	turns   backlog.Turns // serialize the indexing of one artifact
+	sums    sums
+	seen    run.Seen
 }
 
-// Defaults of Suite.
+// New returns a Suite.
+func New(s Settings) *Suite {
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	x := &Suite{Settings: s, shared: &shared{pending: backlog.New()}}
+	x.life, x.end = context.WithCancel(context.Background())
+	return x
+}
+
+// Defaults of Settings.
 const (
 	DefaultBackgroundLife = time.Hour
 	DefaultMaxBackground  = 4
 )
 
-// begin initializes the unexported fields on first use.
-func (x *Suite) begin() {
-	r := x.root()
-	r.once.Do(func() {
-		r.life, r.end = context.WithCancel(context.Background())
-		r.pending = backlog.New()
-		if r.Log == nil {
-			r.Log = slog.New(slog.DiscardHandler)
-		}
-	})
-}
-
-// root returns the Suite that has the background jobs, the indexing and the counts of x.
-func (x *Suite) root() *Suite {
-	if x.first != nil {
-		return x.first
-	}
-	return x
-}
-
 // Renew returns a Suite with other settings, which has the background jobs, the indexing and the counts of x. Calls in progress
 // keep x. The owner calls End and Close on either.
-func (x *Suite) Renew(change func(*Suite)) *Suite {
-	x.begin()
-	n := &Suite{
-		Engine: x.Engine, Outputs: x.Outputs, Knowledge: x.Knowledge, Repos: x.Repos, Paths: x.Paths, Repo: x.Repo, Secrets: x.Secrets,
-		Runtimes: x.Runtimes, BackgroundLife: x.BackgroundLife, MaxBackground: x.MaxBackground, MaxBackgroundAll: x.MaxBackgroundAll,
-		Plain: x.Plain, Log: x.root().Log, first: x.root(), patience: x.patience,
-	}
-	change(n)
-	return n
+func (x *Suite) Renew(change func(*Settings)) *Suite {
+	n := *x
+	change(&n.Settings)
+	return &n
 }
 
 // End ends the background jobs of a client session and waits for them; afterwards the client can no longer read their
 // output. Options.Ended calls it.
 func (x *Suite) End(principal, session string) {
-	x.begin()
-	x.root().jobs.end(owner{principal, session})
-	x.root().sums.end(owner{principal, session})
-	x.root().seen.End(principal, session)
+	x.jobs.end(owner{principal, session})
+	x.sums.end(owner{principal, session})
+	x.seen.End(principal, session)
 }
 
 // Close ends all background jobs and waits for them, then waits for indexing in progress: less than ten
 // seconds, whatever the backlog.
 func (x *Suite) Close() {
-	x.begin()
-	x.root().end()
-	if !x.root().pending.Close(x.root().running.Wait) {
-		x.root().Log.Warn("stopping while output is still being indexed")
+	x.end()
+	if !x.pending.Close(x.running.Wait) {
+		x.Log.Warn("stopping while output is still being indexed")
 	}
 }
 
