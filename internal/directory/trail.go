@@ -10,8 +10,9 @@ import (
 const maxLinks = 40
 
 // Trail returns every path that the kernel passes through when it looks up path, which must be absolute: each directory, each
-// symbolic link, and what links lead to. The last one is where path leads. None of them has a symbolic link among its directories. Who can write to one of them or
-// to the directory of one can choose where path leads. What cannot be read, or does not exist, counts as no link.
+// symbolic link, and what links lead to. The last one is where path leads. None of them has a symbolic link among its
+// directories. Somebody who can write to one of them, or to the directory of one, can choose where path leads. A path that
+// cannot be read or does not exist counts as no link.
 func Trail(path string) []string {
 	var trail []string
 	here, rest := "/", strings.Split(path, "/")

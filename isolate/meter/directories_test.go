@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirectoryBytes: each directory that can be read counts once, however many processes inherited it; so do queued descriptors. What
-// only names a directory (O_PATH) and what is no directory do not count.
+// TestDirectoryBytes: each directory that can be read counts once, however many processes inherited it; so do queued descriptors. A
+// descriptor that only names a directory (O_PATH) and a file do not count.
 func TestDirectoryBytes(t *testing.T) {
 	open := func(path string, flags int) *os.File {
 		t.Helper()
