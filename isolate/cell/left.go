@@ -31,7 +31,8 @@ const (
 type LeftKind int
 
 const (
-	LeftNothing LeftKind = iota // it is free
+	// LeftNothing is memory that is free.
+	LeftNothing LeftKind = iota
 	// LeftUnknown is kernel memory that may be reclaimable: mostly entries of its caches of directories and inodes.
 	LeftUnknown
 	// LeftKernel is what the kernel could not reclaim. A process can hold it: data in sockets and pipes. Or it is still in use by

@@ -59,11 +59,19 @@ func TestAwaitLeft(t *testing.T) {
 		{"nothing", []fakeLook{{nothing, false}}, []told{none}, 0},
 		{"shared", []fakeLook{{shared, false}, {shared, false}, {nothing, false}}, []told{{LeftShared, mib + 9}, {LeftShared, mib + 9}, none}, 0},
 		{"reclaimable", []fakeLook{{other, false}, {nothing, true}}, []told{{LeftUnknown, mib + 9}, none}, 1},
-		{"reclaimable later", []fakeLook{{other, false}, {other, true}, {nothing, true}},
-			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, none}, 2},
+		{
+			"reclaimable later",
+			[]fakeLook{{other, false}, {other, true}, {nothing, true}},
+			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, none},
+			2,
+		},
 		{"partly shared", []fakeLook{{other, false}, {shared, true}, {nothing, false}}, []told{{LeftUnknown, mib + 9}, {LeftShared, mib + 9}, none}, 1},
-		{"held", []fakeLook{{other, false}, {other, false}, {other, false}, {other, false}, {other, false}, {nothing, false}},
-			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftKernel, mib + 9}, {LeftUnknown, mib + 9}, none}, 3},
+		{
+			"held",
+			[]fakeLook{{other, false}, {other, false}, {other, false}, {other, false}, {other, false}, {nothing, false}},
+			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftKernel, mib + 9}, {LeftUnknown, mib + 9}, none},
+			3,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

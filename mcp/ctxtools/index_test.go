@@ -117,10 +117,12 @@ func TestCtxIndexRefused(t *testing.T) {
 			f.Decision.Spec.Limits.Wall = 400 * time.Millisecond
 			f.Result = job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}
 		}, tool.CodeUnavailable, "the file cannot be read: timed out after 400ms"},
-		{"killed", func(f *mcptest.FakeRunner, _ *Suite) {
-			f.Result = job.Result{Status: job.Failure, ExitCode: -1, Signal: 9}
+		{
+			"killed", func(f *mcptest.FakeRunner, _ *Suite) {
+				f.Result = job.Result{Status: job.Failure, ExitCode: -1, Signal: 9}
+			},
+			tool.CodeNotFound, "the file cannot be read: the job failed",
 		},
-			tool.CodeNotFound, "the file cannot be read: the job failed"},
 		{"not stored", func(_ *mcptest.FakeRunner, x *Suite) { x.Outputs = nil }, tool.CodeUnavailable, "the file is not indexed: "},
 	} {
 		f := mcptest.NewFakeRunner()

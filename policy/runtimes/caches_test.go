@@ -41,8 +41,11 @@ func TestCaches(t *testing.T) {
 	}{
 		{"none", []string{"usr"}, nil},
 		{"absent", []string{"absent/cache/download", "file/cache/download"}, nil},
-		{"the first of each", []string{"n/_cacache", "absent/cache/download", "a b,c/cache/download", "second/cache/download"},
-			append(slices.Clone(npm), golang(f.at("a%20b%2Cc/cache/download"))...)},
+		{
+			"the first of each",
+			[]string{"n/_cacache", "absent/cache/download", "a b,c/cache/download", "second/cache/download"},
+			append(slices.Clone(npm), golang(f.at("a%20b%2Cc/cache/download"))...),
+		},
 	} {
 		i := f.find(tt.toolchains, nil)
 		if got := i.Caches(); !slices.Equal(got, tt.want) {

@@ -67,7 +67,7 @@ func TestRoom(t *testing.T) {
 func TestRoomStorm(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	h.limit(3)
+	_ = h.limit(3)
 	k := h.manager(t, Options{})
 	var work sync.WaitGroup
 	for n := range 40 {
