@@ -73,11 +73,11 @@ func (t *jobTable) register(r *run) error {
 		return err
 	}
 	if n := len(t.live) + t.left.all; n >= t.maxAll {
-		return admit.TooMany(n, t.left.all, "of this supervisor")
+		return admit.TooMany(n, t.maxAll, t.left.all, "of this supervisor")
 	}
 	left := t.left.perUser[r.peer.Payer()]
 	if n := t.perUser[r.peer.Payer()] + left; r.peer.UID != 0 && n >= t.maxPerUser {
-		return admit.TooMany(n, left, "per user")
+		return admit.TooMany(n, t.maxPerUser, left, "per user")
 	}
 	r.started = time.Now()
 	t.live[r.id] = r

@@ -137,11 +137,11 @@ func (r *Request) WorkDir() string {
 	return r.Dir
 }
 
-// TooMany refuses a job because n are running, which is the maximum of scope. left of them have ended, but other processes
-// hold memory that they made.
-func TooMany(n, left int, scope string) error {
+// TooMany refuses a job because n are running, and most may run in scope. left of them have ended, but other processes hold
+// memory that they made: with these, n can be more than most, because they may begin to count together.
+func TooMany(n, most, left int, scope string) error {
 	r := &job.Refusal{
-		Step: "request", Message: fmt.Sprintf("%d jobs are running, which is the maximum %s", n, scope),
+		Step: "request", Message: fmt.Sprintf("%d jobs are running, and the maximum %s is %d", n, scope, most),
 		Hint: "try again when a job has ended",
 	}
 	if left > 0 {

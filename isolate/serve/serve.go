@@ -418,7 +418,7 @@ func (c *client) begin(tag uint32) (Run, error) {
 		return nil, fmt.Errorf("tag %d in use: %w", tag, wire.ErrMalformed)
 	}
 	if len(c.runs) >= MaxClientRuns {
-		return nil, admit.TooMany(MaxClientRuns, 0, "per connection")
+		return nil, admit.TooMany(MaxClientRuns, MaxClientRuns, 0, "per connection")
 	}
 	r := c.s.Jobs.NewRun(c.peer)
 	c.runs[tag] = r
