@@ -98,15 +98,16 @@ func (t *jobTable) unregister(r *run) {
 func (t *jobTable) leave(payer uint32, log *slog.Logger) cell.LeftSetter {
 	l := &leftJob{}
 	logged := false
-	return func(kind cell.LeftKind, bytes int64) {
+	return func(kind cell.LeftKind, bytes int64) (reclaim bool) {
 		t.mu.Lock()
-		t.left.change(payer, l, kind, bytes)
+		reclaim = t.left.change(payer, l, kind, bytes)
 		warn := l.counts && kind != cell.LeftUnknown && !logged
 		logged = logged || warn
 		t.mu.Unlock()
 		if warn {
 			log.Warn("memory of an ended job is still held: the job passed descriptors to another process", "bytes", bytes)
 		}
+		return reclaim
 	}
 }
 

@@ -1,6 +1,9 @@
 package isolate
 
-import "corral/isolate/cell"
+import (
+	"corral/isolate/cell"
+	"corral/isolate/host"
+)
 
 // Other memory than shared memory that ended jobs of one user have left, and for which none of them counts as running. An ordinary
 // job can leave some: the kernel does not reclaim inodes that it has not written yet, for half a minute, nor those that another job
@@ -9,6 +12,11 @@ const (
 	// maxUnknown is the maximum in bytes until the kernel was asked twice to reclaim it, within two seconds. That of a single job
 	// never counts.
 	maxUnknown = 512 << 20
+	// pressUnknown is the size in bytes of a user's above which the kernel is asked, pressLeaving the number of a user's jobs, and
+	// pressAll that of all: each of them keeps a user id of its jail's, of which there are few, and its cgroup.
+	pressUnknown = maxUnknown / 2
+	pressLeaving = 16
+	pressAll     = host.JobUIDs / 8
 	// maxKernel is the maximum in bytes of what it did not reclaim, and maxLeaving the maximum of jobs that left any.
 	maxKernel  = 256 << 20
 	maxLeaving = 256
@@ -30,18 +38,19 @@ type leftJob struct {
 // leftovers is what ended jobs have left. Its owner's lock guards it.
 type leftovers struct {
 	maxKernel int64              // see the constant; constant
+	press     int64              // pressUnknown; constant
 	perUser   map[uint32]int     // jobs that count as running
 	all       int                // the sum of perUser
 	sums      map[uint32]leftSum // by user
 }
 
 func newLeftovers() leftovers {
-	return leftovers{maxKernel: maxKernel, perUser: map[uint32]int{}, sums: map[uint32]leftSum{}}
+	return leftovers{maxKernel: maxKernel, press: pressUnknown, perUser: map[uint32]int{}, sums: map[uint32]leftSum{}}
 }
 
 // change records what a job of a user has left now. It counts as running as long as its memory is shared, or if its user's jobs have left
-// too much of another kind.
-func (t *leftovers) change(user uint32, l *leftJob, kind cell.LeftKind, bytes int64) {
+// too much of another kind. It returns whether the kernel has to reclaim what it can.
+func (t *leftovers) change(user uint32, l *leftJob, kind cell.LeftKind, bytes int64) (reclaim bool) {
 	sum := t.sums[user]
 	if l.kind != cell.LeftNothing && !l.counts {
 		sum.jobs--
@@ -65,6 +74,15 @@ func (t *leftovers) change(user uint32, l *leftJob, kind cell.LeftKind, bytes in
 		t.all--
 	}
 	l.counts = counts
+	return counts || sum.bytes[cell.LeftUnknown] > t.press || sum.jobs > pressLeaving || t.leaving() > pressAll
+}
+
+// leaving returns the number of jobs that have left memory and do not count as running.
+func (t *leftovers) leaving() (n int) {
+	for _, sum := range t.sums {
+		n += sum.jobs
+	}
+	return n
 }
 
 // overflows reports whether a job counts as running that has left bytes of a kind besides the others of its user.

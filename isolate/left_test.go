@@ -1,10 +1,14 @@
 package isolate
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -51,7 +55,7 @@ func TestLeftMemory(t *testing.T) {
 	}{{name: "jobs", program: passOn}, {"sockets", passOnSockets, 1, false}, {"sessions", passOn, 0, true}, {"sockets of sessions", passOnSockets, 1, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFront(t, func(c *Config) { c.MaxPerUser = most })
-			f.s.jobs.left.maxKernel = 64 << 20
+			f.s.jobs.left.maxKernel, f.s.jobs.left.press = 64<<20, 0
 			holding := f.Launch(f.Spec("perl", "-e", holder))
 			pass := func() string {
 				spec := f.Spec("perl", "-e", c.program)
@@ -72,7 +76,7 @@ func TestLeftMemory(t *testing.T) {
 				}
 				f.awaitLeft(max(0, n+1-c.free))
 			}
-			want := fmt.Sprintf("%d jobs are running, which is the maximum per user; %d of them have ended", most, most-1)
+			want := fmt.Sprintf("%d jobs are running, and the maximum per user is %[1]d; %d of them have ended", most, most-1)
 			if said := pass(); !strings.Contains(said, want) {
 				t.Errorf("%q, want %q", said, want)
 			}
@@ -103,13 +107,14 @@ func TestSmallLeft(t *testing.T) {
 	}
 	t.Run("jobs", func(t *testing.T) {
 		f := newFront(t, func(c *Config) { c.small, c.MaxPerUser = 2<<20, most })
-		f.s.jobs.left.maxKernel = 0
+		f.s.jobs.left.maxKernel, f.s.jobs.left.press = 0, 0
 		holding := f.Launch(f.Spec("perl", "-e", holder))
 		said, n := "", 0
 		for ; n < 10*most && (said == "" || said == "passed"); n++ {
 			said = pass(f, job.Session{})
 		}
-		if want := fmt.Sprintf("%d jobs are running, which is the maximum per user", most); !strings.Contains(said, want) {
+		// Several begin to count at once, so there can be more than the maximum.
+		if want := fmt.Sprintf("jobs are running, and the maximum per user is %d; ", most); !strings.Contains(said, want) {
 			t.Fatalf("after %d jobs that left %d bytes each: %q, want %q", n, size, said, want)
 		}
 		holding.In.Close()
@@ -120,7 +125,7 @@ func TestSmallLeft(t *testing.T) {
 	})
 	t.Run("a session that ended", func(t *testing.T) {
 		f := newFront(t)
-		f.s.jobs.left.maxKernel = 0
+		f.s.jobs.left.maxKernel, f.s.jobs.left.press = 0, 0
 		holding := f.Launch(f.Spec("perl", "-e", holder))
 		ss := f.Session(job.SessionSpec{Repo: f.Repo, Disk: 32 << 20})
 		for range 4 {
@@ -158,6 +163,7 @@ func (f *front) awaitLeft(n int) {
 func TestNothingLeft(t *testing.T) {
 	var log fronttest.Output
 	f := newFront(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	f.s.jobs.left.press = 0 // have the kernel reclaim it, so that the test need not wait until it does by itself
 	for n := range 2 {
 		for _, script := range []string{
 			":", "ls -lR /usr/lib", "sleep 0.01 & sleep 0.01 & wait", "head -c 40M /dev/zero > /tmp/file", "head -c 40M /dev/zero > file; rm file",
@@ -185,6 +191,62 @@ func TestNothingLeft(t *testing.T) {
 	if strings.Contains(log.String(), "still held") {
 		t.Error(log.String())
 	}
+}
+
+// TestCachesStay: what jobs read stays in the cache for the next one, also if the kernel keeps something else of theirs.
+func TestCachesStay(t *testing.T) {
+	f := newFront(t)
+	path := filepath.Join(f.Repo, "data")
+	if err := errors.Join(os.WriteFile(path, make([]byte, 4<<20), 0o600), os.Chmod(path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := errors.Join(unix.Fsync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)); err != nil {
+		t.Fatal(err)
+	}
+	if n := cached(t, file); n > 0 {
+		t.Fatalf("%d pages are cached before the job", n)
+	}
+	ss := f.Session(job.SessionSpec{Repo: f.Repo, Workspace: job.Direct})
+	f.Must(ss, "cat data >/dev/null && seq 3000 | xargs touch")
+	f.CloseSession(ss, false)
+	eventually(t, func() string {
+		f.s.jobs.mu.Lock()
+		defer f.s.jobs.mu.Unlock()
+		if sum := f.s.jobs.left.sums[owner]; sum.jobs == 0 {
+			return fmt.Sprintf("the kernel keeps nothing else: %+v", sum)
+		}
+		return ""
+	})
+	if n := cached(t, file); n < 4<<20/os.Getpagesize() {
+		t.Errorf("%d pages are cached after the job", n)
+	}
+}
+
+// cached returns how many pages of a file are cached (mincore(2)).
+func cached(t *testing.T, file *os.File) (n int) {
+	t.Helper()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mapped) //nolint:errcheck // of what was mapped
+	pages := make([]byte, len(mapped)/os.Getpagesize())
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mapped[0])), uintptr(len(mapped)), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+		t.Fatal(errno)
+	}
+	for _, p := range pages {
+		n += int(p & 1)
+	}
+	return n
 }
 
 // TestLeftCounts: ended jobs count that left shared memory, and those beyond what a user's jobs may leave of other kinds.
@@ -224,6 +286,25 @@ func TestLeftCounts(t *testing.T) {
 	}
 	if len(left.sums)+len(left.perUser) > 0 {
 		t.Errorf("remain: %+v", left)
+	}
+	for _, step := range []struct {
+		job     int
+		bytes   int64
+		reclaim bool
+	}{{0, pressUnknown, false}, {1, mib, true}, {0, mib, false}, {1, 0, false}, {0, 0, false}} {
+		kind := cell.LeftUnknown
+		if step.bytes == 0 {
+			kind = cell.LeftNothing
+		}
+		if got := left.change(1, &all[step.job], kind, step.bytes); got != step.reclaim {
+			t.Errorf("%+v: %v", step, got)
+		}
+	}
+	several := newLeftovers()
+	for n := range pressAll + 1 {
+		if user := uint32(n % 4); several.change(user, new(leftJob), cell.LeftUnknown, mib) != (n >= 4*pressLeaving) {
+			t.Errorf("%d jobs of 4 users left a little: the kernel reclaims too early or too late", n+1)
+		}
 	}
 	for range maxLeaving {
 		left.change(1, new(leftJob), cell.LeftKernel, 1)

@@ -23,6 +23,7 @@ const leftMin = 256 << 10
 const (
 	leftFirst = 100 * time.Millisecond
 	leftLater = time.Second
+	leftRest  = time.Minute // the maximum for memory that may be reclaimable
 	// leftReclaims is the maximum number of looks from one attempt to reclaim to the next.
 	leftReclaims = 64
 )
@@ -33,7 +34,8 @@ type LeftKind int
 const (
 	// LeftNothing is memory that is free.
 	LeftNothing LeftKind = iota
-	// LeftUnknown is kernel memory that may be reclaimable: mostly entries of its caches of directories and inodes.
+	// LeftUnknown is kernel memory that may be reclaimable: mostly entries of its caches of directories and inodes. To find out is
+	// to lose them, and the job's cached files, which the next job reads again. So it is found out only if they are too much.
 	LeftUnknown
 	// LeftKernel is what the kernel could not reclaim. A process can hold it: data in sockets and pipes. Or it is still in use by
 	// others without anybody's intent, such as an inode in a directory that another job watches.
@@ -42,8 +44,9 @@ const (
 	LeftShared
 )
 
-// A LeftSetter is told what an ended job has left, whenever that changes, with its size in bytes.
-type LeftSetter func(kind LeftKind, bytes int64)
+// A LeftSetter is told what an ended job has left, whenever that changes, with its size in bytes. It returns whether ended jobs
+// have left so much that the kernel has to reclaim what it can.
+type LeftSetter func(kind LeftKind, bytes int64) (reclaim bool)
 
 // leftGroup is the part of a job's cgroup that leftMemory uses.
 type leftGroup interface {
@@ -83,25 +86,33 @@ func (l *leftMemory) some() bool {
 // Reclaiming can take a second, so mu is locked for it.
 func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
 	set := l.count()
-	again := 0 // number of the next look that reclaims
-	for look, wait := 0, leftFirst; ; look, wait = look+1, leftLater {
+	freed = func() { set(LeftNothing, 0) }
+	attempts, again := 0, 0 // to reclaim, and the number of the look for the next attempt
+	for look, wait := 0, leftFirst; ; look++ {
 		select {
 		case <-ctx.Done():
+			return freed
 		case <-time.After(wait):
 		}
+		wait = min(max(2*wait, leftLater), leftRest)
 		kind, n := l.left()
-		if kind == LeftUnknown && look >= again {
-			set(kind, n)
-			kind, n = l.reclaimed(mu)
-			again = max(2*look, look+1)
-			again = min(again, look+leftReclaims)
+		if kind == LeftUnknown && set(kind, n) {
+			wait = leftLater
+			if look >= again {
+				kind, n = l.reclaimed(mu)
+				attempts++
+				again = min(max(2*look, look+1), look+leftReclaims)
+			}
+			// What is dirty or was used lately is reclaimed by the second attempt.
+			if kind == LeftUnknown && attempts > 1 {
+				kind = LeftKernel
+			}
 		}
-		if ctx.Err() != nil || kind == LeftNothing {
-			return func() { set(LeftNothing, 0) }
-		}
-		// What is dirty or was used lately is reclaimed by the second attempt.
-		if kind == LeftUnknown && look > 0 {
-			kind = LeftKernel
+		switch kind {
+		case LeftNothing:
+			return freed
+		case LeftShared, LeftKernel:
+			wait = leftLater
 		}
 		set(kind, n)
 	}

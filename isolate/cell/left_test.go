@@ -41,7 +41,8 @@ func (g *fakeGroup) Reclaim() error {
 
 var small smallLeft
 
-// TestAwaitLeft: memory is said to be held only when the kernel was asked twice to reclaim it, or if it is shared.
+// TestAwaitLeft: memory is said to be held only when the kernel was asked twice to reclaim it, or if it is shared. The kernel is asked
+// only if the supervisor wants it.
 func TestAwaitLeft(t *testing.T) {
 	const mib = 1 << 20
 	type told struct {
@@ -55,29 +56,41 @@ func TestAwaitLeft(t *testing.T) {
 		looks    []fakeLook
 		told     []told
 		reclaims int
+		spare    bool // the supervisor does not want the kernel to reclaim
 	}{
-		{"nothing", []fakeLook{{nothing, false}}, []told{none}, 0},
-		{"shared", []fakeLook{{shared, false}, {shared, false}, {nothing, false}}, []told{{LeftShared, mib + 9}, {LeftShared, mib + 9}, none}, 0},
-		{"reclaimable", []fakeLook{{other, false}, {nothing, true}}, []told{{LeftUnknown, mib + 9}, none}, 1},
+		{"nothing", []fakeLook{{nothing, false}}, []told{none}, 0, false},
+		{"shared", []fakeLook{{shared, false}, {shared, false}, {nothing, false}}, []told{{LeftShared, mib + 9}, {LeftShared, mib + 9}, none}, 0, false},
+		{"reclaimable", []fakeLook{{other, false}, {nothing, true}}, []told{{LeftUnknown, mib + 9}, none}, 1, false},
 		{
 			"reclaimable later",
 			[]fakeLook{{other, false}, {other, true}, {nothing, true}},
 			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, none},
-			2,
+			2, false,
 		},
-		{"partly shared", []fakeLook{{other, false}, {shared, true}, {nothing, false}}, []told{{LeftUnknown, mib + 9}, {LeftShared, mib + 9}, none}, 1},
+		{
+			"not much",
+			[]fakeLook{{other, false}, {other, false}, {nothing, false}},
+			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, none},
+			0, true,
+		},
+		{"partly shared", []fakeLook{{other, false}, {shared, true}, {nothing, false}}, []told{{LeftUnknown, mib + 9}, {LeftShared, mib + 9}, none}, 1, false},
 		{
 			"held",
 			[]fakeLook{{other, false}, {other, false}, {other, false}, {other, false}, {other, false}, {nothing, false}},
 			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftKernel, mib + 9}, {LeftUnknown, mib + 9}, none},
-			3,
+			3, false,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &fakeGroup{looks: c.looks}
 				var all []told
-				l := leftMemory{g, small.least, func() LeftSetter { return func(kind LeftKind, bytes int64) { all = append(all, told{kind, bytes}) } }}
+				l := leftMemory{g, small.least, func() LeftSetter {
+					return func(kind LeftKind, bytes int64) bool {
+						all = append(all, told{kind, bytes})
+						return !c.spare
+					}
+				}}
 				l.await(t.Context(), new(sync.Mutex))()
 				if !slices.Equal(all, c.told) || g.reclaims != c.reclaims {
 					t.Errorf("told %v, want %v; %d attempts to reclaim, want %d", all, c.told, g.reclaims, c.reclaims)
@@ -88,8 +101,11 @@ func TestAwaitLeft(t *testing.T) {
 	t.Run("end of the supervisor", func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		end()
-		l := leftMemory{&fakeGroup{looks: []fakeLook{{shared, false}}}, small.least, func() LeftSetter { return func(LeftKind, int64) {} }}
-		l.await(ctx, new(sync.Mutex))()
+		g := &fakeGroup{looks: []fakeLook{{other, false}}}
+		l := leftMemory{g, small.least, func() LeftSetter { return func(LeftKind, int64) bool { return true } }}
+		if l.await(ctx, new(sync.Mutex))(); g.reclaims > 0 {
+			t.Error("cached files were dropped")
+		}
 	})
 }
 
@@ -99,7 +115,7 @@ func TestReclaimsSeldom(t *testing.T) {
 		g := &fakeGroup{looks: slices.Repeat([]fakeLook{{cgroup.Left{Other: 1 << 20}, false}}, 1000)}
 		g.looks = append(g.looks, fakeLook{})
 		looks := 0
-		l := leftMemory{g, small.least, func() LeftSetter { return func(LeftKind, int64) { looks++ } }}
+		l := leftMemory{g, small.least, func() LeftSetter { return func(LeftKind, int64) bool { looks++; return true } }}
 		l.await(t.Context(), new(sync.Mutex))()
 		if g.reclaims > looks/20 {
 			t.Errorf("%d attempts to reclaim, %d times told", g.reclaims, looks)
