@@ -68,7 +68,7 @@ func TestLeftMemory(t *testing.T) {
 				if err != nil {
 					return err.Error()
 				}
-				return d.Out + d.Err
+				return d.Out + d.Err + d.Limit
 			}
 			for n := range most - 1 + c.free {
 				if said := pass(); said != "passed" {

@@ -56,7 +56,8 @@ var placeholders = map[string]Kind{
 	"PROGRAM": CommandLine,
 	"MODE":    Fixed, "WHAT": Fixed, "WORD": Fixed, "LEVEL": Fixed, "PROFILE": Fixed,
 	"ID": Free, "ID,...": Free, "NAME": Free, "NAME,...": Free, "NAME=VALUE": Free, "HANDLE": Free, "SIZE": Free, "TIME": Free, "N": Free,
-	"USER": Free, "URL": Free, "ADDRESS": Free, "HOST:PORT": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
+	"USER": Free, "PRINCIPAL": Free, "TOOL": Free, "URL": Free,
+	"ADDRESS": Free, "HOST:PORT": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
 	"JOB|SEQ": Free,
 	// Examples in place of a name.
 	"30s": Free, "30m": Free, "1GiB": Free, "1.5": Free, "256": Free,
@@ -76,6 +77,7 @@ var words = map[string][]string{
 	"serve --tool-names":      {"plain", "dotted"},
 	"serve --log-level":       {"debug", "info", "warn", "error"},
 	"exec-server --log-level": {"debug", "info", "warn", "error"},
+	"audit --outcome":         {"success", "failure", "timeout", "cancelled", "lost", "refused", "denied"},
 	"output --stream":         {"stdout", "stderr", "both"},
 }
 

@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 
 // flagCall matches the definition of a flag; flagMap the beginning of a loop that defines those in its keys.
 var (
-	flagCall = regexp.MustCompile(`\bf\.[A-Z]\w*\((?:&[^,"]*, )?"([a-z][a-z-]*)"`)
+	flagCall = regexp.MustCompile(`\b(?:f|set)\.[A-Z]\w*\((?:&[^,"]*, )?"([a-z][a-z-]*)"`)
 	flagMap  = regexp.MustCompile(`(?s)range map\[string\][^{]*\{(.*?)\n?\s*\} \{`)
 	flagKey  = regexp.MustCompile(`"([a-z-]+)": &`)
 )

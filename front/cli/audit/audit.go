@@ -34,12 +34,14 @@ Usage:
   corral audit export [FILTER]                 print all records
 
 FILTER is any of these; a record must match all of them:
+
   --user USER             requests of this user, a name or a number
   --repo PATH             requests for this repository: its path, or its id as the front-end claims it
   --principal PRINCIPAL   requests of this client, as the front-end claims it
   --tool TOOL             requests by this tool or command, as the front-end claims it
   --outcome OUTCOME,...   requests that ended so: success, failure, timeout, cancelled, lost, refused, denied
-  --since T, --until T    records of this period; T is 2026-11-21, 2026-11-21T10:00:00Z or 36h, which is 36 hours ago
+  --since T               records from this time on: 2026-11-21, 2026-11-21T10:00:00Z or 36h, which is 36 hours ago
+  --until T               records before this time
 
   --json        print records as they are in the log, one per line
   --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
