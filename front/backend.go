@@ -115,6 +115,14 @@ func (b *Backend) Stored() (bytes int64, ok bool) {
 	return b.tools.artifacts.Used()
 }
 
+// Load returns the use of the queue of the tools' jobs.
+func (b *Backend) Load() job.Load {
+	if b.tools == nil {
+		return job.Load{}
+	}
+	return b.tools.engine.Queue.Load()
+}
+
 // End releases what belongs to a client's session.
 func (b *Backend) End(principal, session string) {
 	if b.tools != nil {

@@ -139,6 +139,9 @@ func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, h job.
 	}
 	record, err := e.Engine.Run(ctx, r, out, h)
 	call.Ran(record)
+	if record == nil {
+		call.Failed(err)
+	}
 	return record, err
 }
 

@@ -26,6 +26,22 @@ func NewQueue(running, waiting int, maxWait time.Duration) *Queue {
 	return &Queue{running: max(running, 1), waiting: waiting, maxWait: max(maxWait, 0)}
 }
 
+// A Load is the use of a Queue at one time.
+type Load struct {
+	Running, MaxRunning int // jobs that run, and how many may
+	Waiting, MaxWaiting int // jobs that wait, and how many may
+}
+
+// Load returns the use of the queue now: zero for a nil *Queue.
+func (q *Queue) Load() Load {
+	if q == nil {
+		return Load{}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Load{q.active, q.running, len(q.waiters), q.waiting}
+}
+
 // ErrFull reports that the concurrency limit was reached.
 var ErrFull = errors.New("concurrency limit reached")
 

@@ -22,6 +22,9 @@ func TestQueueRefuses(t *testing.T) {
 	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) || err.Error() != "Concurrency limit reached (2/2 active jobs)" {
 		t.Errorf("a third job, without waiting: %v", err)
 	}
+	if got, want := q.Load(), (Load{Running: 2, MaxRunning: 2, MaxWaiting: 5}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 	leaves[0]()
 	leave, err := q.Enter(t.Context())
 	if err != nil {
@@ -95,9 +98,8 @@ func TestQueuePatience(t *testing.T) {
 
 // counts returns the number of running jobs and the number of waiters.
 func counts(q *Queue) (active, waiting int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.active, len(q.waiters)
+	l := q.Load()
+	return l.Running, l.Waiting
 }
 
 // taken returns a full queue whose waiters wait for an hour.

@@ -51,8 +51,9 @@ func TestServeMetrics(t *testing.T) {
 		`corral_calls_total{outcome="protocol_error",tool="runtime_execute"} 1`,
 		`corral_calls_total{outcome="protocol_error",tool="unknown"} 50`,
 		`corral_jobs_total{status="success"} 1`, `corral_jobs_total{status="timeout"} 1`, `corral_jobs_total{status="denied"} 1`,
-		`corral_denials_total{rule="executable.`, `corral_limits_hit_total{limit="time"} 1`, `corral_job_run_seconds_count 2`,
-		`corral_http_sessions 2`, `corral_artifacts_bytes `,
+		`corral_denials_total{rule="executable.compatible"} 1`, `corral_limits_hit_total{limit="time"} 1`, `corral_job_stage_seconds_count{stage="run"} 2`,
+		`corral_supervisor_up 1`, `corral_jobs_running 0`, `corral_jobs_running_limit 8`, `corral_jobs_waiting_limit 64`,
+		`corral_artifacts_limit_bytes 1.073741824e+09`, `corral_http_sessions 2`, `corral_artifacts_bytes `,
 	} {
 		if !strings.Contains(text, "\n"+want) {
 			t.Errorf("no line %q", want)

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"corral/internal/calls"
+	"corral/job"
 )
 
 // Options describe a server.
@@ -30,6 +31,12 @@ type Options struct {
 	Next calls.Tracer
 	// Stored returns the size on disk of the stored artifacts in bytes, and false if it is not known. It must not block.
 	Stored func() (bytes int64, ok bool)
+	// StoredLimit is the size in bytes from which the oldest artifacts are evicted.
+	StoredLimit int64
+	// Load returns the use of the queue of jobs; nil leaves it out. It must not block.
+	Load func() job.Load
+	// Ready reports whether the supervisor can be reached; nil leaves it out. A scrape waits for it.
+	Ready func() bool
 }
 
 // Metrics are those of one server. They implement calls.Tracer.
@@ -38,9 +45,9 @@ type Metrics struct {
 	next     calls.Tracer // may be nil
 	registry *prometheus.Registry
 
-	calls, jobs, denials, limits *prometheus.CounterVec
-	callTime                     *prometheus.HistogramVec
-	queueTime, runTime           prometheus.Histogram
+	calls, jobs, denials, refusals, limits *prometheus.CounterVec
+	callTime, stageTime                    *prometheus.HistogramVec
+	queueTime                              prometheus.Histogram
 
 	reloads  *prometheus.CounterVec
 	reloaded prometheus.Gauge
@@ -59,19 +66,20 @@ func New(o Options) *Metrics {
 	}
 	m := &Metrics{
 		tools: o.Tools, next: o.Next, registry: prometheus.NewRegistry(),
-		calls:   counters("corral_calls_total", "Calls of tools that were answered.", "tool", "outcome"),
-		jobs:    counters("corral_jobs_total", "Jobs that ended, and requests for which none was started.", "status"),
-		denials: counters("corral_denials_total", "Requests for which no job was started, by what refused them.", "rule"),
-		limits:  counters("corral_limits_hit_total", "Jobs that reached a limit.", "limit"),
+		calls:    counters("corral_calls_total", "Calls of tools that were answered.", "tool", "outcome"),
+		jobs:     counters("corral_jobs_total", "Jobs that ended, and requests for which none was started.", "status"),
+		denials:  counters("corral_denials_total", "Requests for which no job was started, by what refused them.", "rule"),
+		refusals: counters("corral_refusals_total", "Jobs that the supervisor refused or could not start, by the step that failed.", "step"),
+		limits:   counters("corral_limits_hit_total", "Jobs that reached a limit.", "limit"),
 		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "corral_call_seconds", Help: "Time from a call to its answer.", Buckets: buckets(),
 		}, []string{"tool"}),
 		queueTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "corral_job_queue_seconds", Help: "Time from a request, which the policy allowed, to its turn in the queue.", Buckets: buckets(),
 		}),
-		runTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "corral_job_run_seconds", Help: "Time that the programs of jobs ran.", Buckets: buckets(),
-		}),
+		stageTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "corral_job_stage_seconds", Help: "Time that a stage of a job took.", Buckets: buckets(),
+		}, []string{"stage"}),
 		reloads:     counters("corral_config_reloads_total", "Readings of the configuration on SIGHUP.", "outcome"),
 		reloaded:    gauge("corral_config_last_reload_successful", "Whether the last reading of the configuration was applied: 1 or 0."),
 		connections: gauge("corral_http_connections", "Open connections, that of the scrape included."),
@@ -85,16 +93,29 @@ func New(o Options) *Metrics {
 	start := gauge("corral_start_time_seconds", "When the server was started, in seconds since 1970.")
 	start.Set(float64(time.Now().UnixMilli()) / 1000)
 	m.reloaded.Set(1)
-	m.registry.MustRegister(m.calls, m.jobs, m.denials, m.limits, m.callTime, m.queueTime, m.runTime, m.connections, m.sessions,
-		m.reloads, m.reloaded, build, start, &stored{o.Stored})
+	m.zero()
+	m.registry.MustRegister(m.calls, m.jobs, m.denials, m.refusals, m.limits, m.callTime, m.queueTime, m.stageTime,
+		m.connections, m.sessions, m.reloads, m.reloaded, build, start, &levels{o})
 	return m
+}
+
+// zero shows the counters whose labels have fixed values from the start: an alert rule sees the first event only as an increase.
+func (m *Metrics) zero() {
+	for counter, values := range map[*prometheus.CounterVec][]string{
+		m.jobs: statuses, m.denials: append([]string{bySupervisor}, rules...), m.refusals: steps, m.limits: append([]string{byTime}, limits...),
+		m.reloads: {applied, failed},
+	} {
+		for _, value := range values {
+			counter.WithLabelValues(value)
+		}
+	}
 }
 
 // Reloaded records whether a configuration that was read again is applied.
 func (m *Metrics) Reloaded(ok bool) {
-	outcome, value := "failed", 0.0
+	outcome, value := failed, 0.0
 	if ok {
-		outcome, value = "applied", 1
+		outcome, value = applied, 1
 	}
 	m.reloads.WithLabelValues(outcome).Inc()
 	m.reloaded.Set(value)
@@ -120,24 +141,4 @@ func (m *Metrics) Text(connections, sessions int) ([]byte, error) {
 		}
 	}
 	return out.Bytes(), nil
-}
-
-// A stored collects the size of the stored artifacts, if it is known.
-type stored struct {
-	size func() (bytes int64, ok bool) // may be nil
-}
-
-var storedBytes = prometheus.NewDesc("corral_artifacts_bytes", "Size on disk of the artifacts of the server's user, of all its servers.", nil, nil)
-
-// Describe implements prometheus.Collector.
-func (s *stored) Describe(to chan<- *prometheus.Desc) { to <- storedBytes }
-
-// Collect implements prometheus.Collector.
-func (s *stored) Collect(to chan<- prometheus.Metric) {
-	if s.size == nil {
-		return
-	}
-	if n, ok := s.size(); ok {
-		to <- prometheus.MustNewConstMetric(storedBytes, prometheus.GaugeValue, float64(n))
-	}
 }

@@ -88,7 +88,9 @@ func TestValues(t *testing.T) {
 	var next counting
 	m := New(Options{
 		Version: "v1", Tools: map[string]string{"run": "run", "corral.run": "run"}, Next: &next,
-		Stored: func() (int64, bool) { return 4096, true },
+		Stored: func() (int64, bool) { return 4096, true }, StoredLimit: 8192,
+		Load:  func() job.Load { return job.Load{Running: 1, MaxRunning: 2, Waiting: 3, MaxWaiting: 4} },
+		Ready: func() bool { return true },
 	})
 	call := func(tool, code string, jobs ...*job.Record) {
 		c := calls.Begin(m, calls.Start{Tool: tool, At: time.Now()})
@@ -104,6 +106,10 @@ func TestValues(t *testing.T) {
 	call("run", "DENIED", denied, refused)
 	call("run", "-32602")
 	call("nope", "-32602")
+	c := calls.Begin(m, calls.Start{Tool: "run", At: time.Now()})
+	c.Failed(fmt.Errorf("run: %w", &job.Refusal{Step: "audit"}))
+	c.Failed(&job.Refusal{Step: "landlock"})
+	c.Failed(job.ErrUnavailable)
 	got := text(t, m)
 	for key, want := range map[string]float64{
 		`corral_calls_total{outcome="ok",tool="run"}`:                 1,
@@ -123,9 +129,22 @@ func TestValues(t *testing.T) {
 		`corral_job_queue_seconds_count`:                              3,
 		`corral_job_queue_seconds_bucket{le="0.001"}`:                 0,
 		`corral_job_queue_seconds_bucket{le="0.004"}`:                 3,
-		`corral_job_run_seconds_sum`:                                  9,
-		`corral_job_run_seconds_bucket{le="1.024"}`:                   0,
-		`corral_job_run_seconds_bucket{le="+Inf"}`:                    3,
+		`corral_job_stage_seconds_sum{stage="run"}`:                   9,
+		`corral_job_stage_seconds_bucket{stage="run",le="1.024"}`:     0,
+		`corral_job_stage_seconds_bucket{stage="run",le="+Inf"}`:      3,
+		`corral_job_stage_seconds_sum{stage="start"}`:                 3,
+		`corral_job_stage_seconds_count{stage="decision"}`:            3,
+		`corral_job_stage_seconds_count{stage="store"}`:               3,
+		`corral_refusals_total{step="jail"}`:                          1,
+		`corral_refusals_total{step="audit"}`:                         1,
+		`corral_refusals_total{step="other"}`:                         1,
+		`corral_artifacts_limit_bytes`:                                8192,
+		`corral_jobs_running`:                                         1,
+		`corral_jobs_running_limit`:                                   2,
+		`corral_jobs_waiting`:                                         3,
+		`corral_jobs_waiting_limit`:                                   4,
+		`corral_refusals_total{step="session"}`:                       0,
+		`corral_supervisor_up`:                                        1,
 		`corral_http_connections`:                                     3,
 		`corral_http_sessions`:                                        2,
 		`corral_artifacts_bytes`:                                      4096,
@@ -139,7 +158,7 @@ func TestValues(t *testing.T) {
 	}) {
 		t.Error("no build information")
 	}
-	if want := (counting{begun: 5, jobs: 5, ended: 5}); next != want {
+	if want := (counting{begun: 6, jobs: 5, ended: 5}); next != want {
 		t.Errorf("the next tracer got %+v, want %+v", next, want)
 	}
 }
@@ -168,6 +187,7 @@ func TestBounded(t *testing.T) {
 		r = ran(job.Denied, "")
 		r.Decision.Rule = word
 		c.Ran(r)
+		c.Failed(&job.Refusal{Step: word})
 		c.End(t.Context(), nil, 0, word)
 	}
 	hostile(0)

@@ -31,6 +31,14 @@ const (
 	other   = "other"
 )
 
+// Values of labels that are not those of another package.
+const (
+	bySupervisor = "supervisor" // a denial
+	byTime       = "time"       // a limit
+	applied      = "applied"    // a reading of the configuration
+	failed       = "failed"
+)
+
 // outcomes are the codes of tool.Error, and that of a call that was cancelled.
 var outcomes = []string{
 	tool.CodeInvalid, tool.CodeNotFound, tool.CodeExpired, tool.CodeCorrupt, tool.CodeUnsupported, tool.CodeDenied, tool.CodeUnavailable,
@@ -78,15 +86,23 @@ var (
 		"runtime.enabled", "repo", "runtime.allowed", "executable.compatible", "executable.allowed", "arguments", "environment", "cwd",
 		"workspace", "timeout", "limits", "rules", "concurrency",
 	}
+	// steps are those of job.Refusal that the supervisor and sessions name. A step of the confinement counts as other.
+	steps = []string{
+		"audit", "changes", "cwd", "exec", "files", "jail", "limits", "payload", "profile", "protect", "repo",
+		"request", "session", "workspace",
+	}
 	limits = []string{job.LimitMemory, job.LimitPIDs, job.LimitDisk, job.LimitFiles, job.LimitOutput}
 )
 
 // Job implements calls.Span.
 func (s *span) Job(r *job.Record) {
 	s.m.jobs.WithLabelValues(among(statuses, string(r.Status))).Inc()
+	if r.Refusal != nil {
+		s.Refused(r.Refusal)
+	}
 	switch {
 	case r.Refusal != nil:
-		s.m.denials.WithLabelValues("supervisor").Inc()
+		s.m.denials.WithLabelValues(bySupervisor).Inc()
 	case r.Status == job.Denied:
 		s.m.denials.WithLabelValues(among(rules, r.Decision.Rule)).Inc()
 	}
@@ -94,17 +110,18 @@ func (s *span) Job(r *job.Record) {
 	case r.Result.Limit != "":
 		s.m.limits.WithLabelValues(among(limits, r.Result.Limit)).Inc()
 	case r.Status == job.Timeout:
-		s.m.limits.WithLabelValues("time").Inc()
+		s.m.limits.WithLabelValues(byTime).Inc()
 	}
 	if r.Queued > 0 { // it came to the queue
 		s.m.queueTime.Observe(r.Queued.Seconds())
 	}
-	for _, part := range r.Parts() {
-		if part.Name == job.PartRun {
-			s.m.runTime.Observe(max(part.To.Sub(part.From), 0).Seconds())
-		}
+	for _, part := range r.Parts() { // of a fixed set of names
+		s.m.stageTime.WithLabelValues(part.Name).Observe(max(part.To.Sub(part.From), 0).Seconds())
 	}
 	if s.next != nil {
 		s.next.Job(r)
 	}
 }
+
+// Refused implements calls.Refuser.
+func (s *span) Refused(r *job.Refusal) { s.m.refusals.WithLabelValues(among(steps, r.Step)).Inc() }

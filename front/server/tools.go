@@ -13,6 +13,7 @@ import (
 	"corral/front/metrics"
 	"corral/front/settings"
 	"corral/internal/config"
+	"corral/internal/gate"
 	"corral/internal/version"
 )
 
@@ -70,7 +71,10 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 	}
 	tracer := b.Tracer()
 	if !s.alone {
-		s.metrics = metrics.New(metrics.Options{Version: version.Version, Tools: published(tools, agents), Next: tracer, Stored: b.Stored})
+		s.metrics = metrics.New(metrics.Options{
+			Version: version.Version, Tools: published(tools, agents), Next: tracer, Stored: b.Stored,
+			StoredLimit: b.Config.Artifacts.MaxBytes, Load: b.Load, Ready: gate.NewReadiness(b.Supervisor.Ready).Is,
+		})
 		tracer = s.metrics
 	}
 	return mcpserver.New(mcpserver.Options{

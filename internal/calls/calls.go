@@ -9,6 +9,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -38,6 +39,12 @@ type Span interface {
 	Job(r *job.Record)
 	// End is called once, when the call has ended.
 	End(s Summary)
+}
+
+// A Refuser is a Span that receives refusals which left no record of a job, too.
+type Refuser interface {
+	// Refused is called when the supervisor or a session refused a job, and corral or the operator must see to the reason.
+	Refused(r *job.Refusal)
 }
 
 // A Start describes a call when it begins.
@@ -122,6 +129,18 @@ func (c *Call) Ran(r *job.Record) {
 	c.mu.Unlock()
 	if tell {
 		c.span.Job(r)
+	}
+}
+
+// Failed records that a request of the call ended without a record. It passes on a *job.Refusal in err; another error is that
+// of the call.
+func (c *Call) Failed(err error) {
+	if c == nil {
+		return
+	}
+	var refusal *job.Refusal
+	if r, ok := c.span.(Refuser); ok && errors.As(err, &refusal) {
+		r.Refused(refusal)
 	}
 }
 
