@@ -140,6 +140,8 @@ OTHERS  = $(filter-out corral,$(PROGRAMS) $(STUB))
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 TMPFILESDIR = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
 SHAREDIR = $(DESTDIR)$(PREFIX)/share
+# What Prometheus and Grafana read.
+MONITORING = $(addprefix scripts/monitoring/,corral-dashboard.json corral-alerts.yaml corral-prometheus.yaml)
 
 # People start corral; corral or root starts the others, from a directory that only root can write. So only root installs,
 # except into DESTDIR, for a package. What is in bin/ is installed as it is, and only what is missing is built:
@@ -159,6 +161,8 @@ install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $
 	install -d -m 0755 '$(SHAREDIR)/corral/ci/github'
 	install -m 0755 scripts/ci/buildkite-command '$(SHAREDIR)/corral/ci/'
 	install -m 0644 scripts/ci/github/action.yml '$(SHAREDIR)/corral/ci/github/'
+	install -d -m 0755 '$(SHAREDIR)/corral/monitoring'
+	install -m 0644 $(MONITORING) '$(SHAREDIR)/corral/monitoring/'
 	install -m 0644 scripts/package/files/sysusers.conf '$(SYSUSERSDIR)/corral.conf'
 	install -m 0644 scripts/package/files/tmpfiles.conf '$(TMPFILESDIR)/corral.conf'
 	@for unit in $(UNITS); do \
@@ -173,8 +177,8 @@ uninstall: ## what install has put there
 	rm -f '$(SHAREDIR)/man/man1/corral.1' '$(SHAREDIR)'/man/man1/corral-*.1 '$(SHAREDIR)/man/man8/corrald.8' \
 		'$(SHAREDIR)/bash-completion/completions/corral' '$(SHAREDIR)/zsh/site-functions/_corral' \
 		'$(SHAREDIR)/fish/vendor_completions.d/corral.fish' '$(SHAREDIR)/corral/ci/buildkite-command' \
-		'$(SHAREDIR)/corral/ci/github/action.yml'
-	for dir in '$(SHAREDIR)'/corral/ci/github '$(SHAREDIR)'/corral/ci '$(SHAREDIR)'/corral; do \
+		'$(SHAREDIR)/corral/ci/github/action.yml' $(foreach f,$(notdir $(MONITORING)),'$(SHAREDIR)/corral/monitoring/$(f)')
+	for dir in '$(SHAREDIR)'/corral/monitoring '$(SHAREDIR)'/corral/ci/github '$(SHAREDIR)'/corral/ci '$(SHAREDIR)'/corral; do \
 		[ ! -d "$$dir" ] || rmdir --ignore-fail-on-non-empty "$$dir"; done
 	[ ! -d '$(LIBDIR)' ] || rmdir --ignore-fail-on-non-empty '$(LIBDIR)'
 	@[ -n '$(DESTDIR)' ] || echo 'left: /etc/corral, /var/lib/corral with the audit log, group corral, and what users have in ~/.config/corral and ~/.local/state/corral'
