@@ -76,7 +76,11 @@ func (s *Supervisor) closeAudit() error {
 }
 
 func (s *Supervisor) who(peer host.Peer, id string) record.Who {
-	return record.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
+	who := record.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
+	if peer.Embedded && peer.Account != nil { // root named it when it started this supervisor; no message can change it
+		who.Account = &peer.Account.UID
+	}
+	return who
 }
 
 // decide records the decision to run a job, before it runs, or refuses the job if that cannot be recorded. From then

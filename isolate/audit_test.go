@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -190,6 +191,26 @@ func TestDenialRateLimit(t *testing.T) {
 	}
 	if n := len(of(all, record.Denied)); n != written+1 || dropped == 0 || counted != uint64(dropped) {
 		t.Errorf("%d written, %d records; %d dropped, %d counted", written, n, dropped, counted)
+	}
+}
+
+// TestDroppedAccount: the record of dropped requests names the account behind an embedded supervisor.
+func TestDroppedAccount(t *testing.T) {
+	c := config(t)
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := host.Peer{Embedded: true, Account: &directory.Account{UID: owner, GID: owner}}
+	for range denialBurst + 100 {
+		s.allowDenial(peer)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dropped := of(logged(t, c.StateDir), record.Dropped)
+	if len(dropped) != 1 || !dropped[0].Embedded || dropped[0].Account == nil || *dropped[0].Account != owner {
+		t.Errorf("%+v", dropped)
 	}
 }
 

@@ -31,8 +31,15 @@ type bucket struct {
 	since   time.Time // when the first of dropped was counted
 }
 
-// denialKey returns the key of the peer's bucket: all connections of one user share it.
-func denialKey(p host.Peer) host.Peer { return host.Peer{UID: p.Payer(), Embedded: p.Embedded} }
+// denialKey returns the key of the peer's bucket: all connections of one user share it. An embedded supervisor has one
+// client, with one account, which the record of the dropped requests names.
+func denialKey(p host.Peer) host.Peer {
+	key := host.Peer{UID: p.Payer(), Embedded: p.Embedded}
+	if p.Embedded {
+		key.Account = p.Account
+	}
+	return key
+}
 
 // allow reports whether a record may be written, and counts it as dropped if not. first reports that it is the first
 // dropped record since the last flush.

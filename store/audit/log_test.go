@@ -133,7 +133,8 @@ func records(t testing.TB, dir string) []*record.Record {
 func TestRecords(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
-	who := record.Who{Instance: "main", Job: "job-1", Peer: 4294967294, Embedded: true}
+	account := uint32(1<<32 - 2)
+	who := record.Who{Instance: "main", Job: "job-1", Peer: 4294967294, Embedded: true, Account: &account}
 	begin := time.Now()
 	claim := job.Claim{
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s", Request: "r", Repo: "api", Runtime: "python",
@@ -153,7 +154,7 @@ func TestRecords(t *testing.T) {
 	refusal := &job.Refusal{Step: "cwd", Errno: 2, Message: "no"}
 	for _, err := range []error{
 		l.Finished(&record.Ending{Who: who, Of: of, Result: result}),
-		l.Refused(record.Who{Instance: "main", Job: "job-2", Peer: 7}, "/no", refusal, claim),
+		l.Refused(record.Who{Instance: "main", Job: "job-2", Peer: 7, Account: &account}, "/no", refusal, claim),
 		l.Denied(record.Who{Instance: "main", Peer: 7}, claim),
 		l.Dropped(record.Who{Instance: "main", Peer: 7}, 5, begin),
 	} {
@@ -178,6 +179,11 @@ func TestRecords(t *testing.T) {
 	if f.Event != record.Finished || f.Of != 2 || f.Status != "failure" || f.Signal != 9 || f.Limit != "memory" || f.Sensitive != 3 ||
 		f.Usage["wall_ns"] != 1 || f.Usage["peak_memory"] != -1 || f.Usage["write_bytes"] != 8 || len(f.Usage) != 8 {
 		t.Errorf("finished: %+v", f)
+	}
+	for n, x := range r[1:] {
+		if embedded := n < 2; (x.Account != nil) != embedded || embedded && *x.Account != account {
+			t.Errorf("account of a record %s: %v", x.Event, x.Account)
+		}
 	}
 	if x := r[3]; x.Event != record.Refused || x.Step != "cwd" || x.Errno != 2 || x.Message != "no" || x.Repo != "/no" || x.Claimed["tool"] == "" {
 		t.Errorf("refused: %+v", x)
@@ -246,7 +252,8 @@ func TestLongestLines(t *testing.T) {
 	l := open(t, dir, options(t))
 	long := strings.Repeat("\x01", 1<<16)
 	name := strings.Repeat("z", record.MaxName)
-	who := record.Who{Instance: name, Job: name, Peer: 1<<32 - 1, Embedded: true}
+	account := uint32(1<<32 - 1)
+	who := record.Who{Instance: name, Job: name, Peer: 1<<32 - 1, Embedded: true, Account: &account}
 	var claim job.Claim
 	for _, f := range claim.Fields() {
 		*f.Value = long

@@ -35,7 +35,7 @@ Usage:
 
 FILTER is any of these; a record must match all of them:
 
-  --user USER             requests of this user, a name or a number
+  --user USER             requests of this user, a name or a number, also through sudo
   --repo PATH             requests for this repository: its path, or its id as the front-end claims it
   --principal PRINCIPAL   requests of this client, as the front-end claims it
   --tool TOOL             requests by this tool or command, as the front-end claims it

@@ -134,7 +134,8 @@ func (f *filter) add(r *record.Record, text []byte) []one {
 // about reports whether a record that is not the last one of a job is about what the options name.
 func (f *filter) about(r *record.Record) bool {
 	claims := func(name, want string) bool { return want == "" || r.Claimed[name] == want }
-	return (f.uid == nil || r.Peer != nil && *r.Peer == *f.uid) && claims("principal", f.principal) && claims("tool", f.tool) &&
+	by := func(uid *uint32) bool { return uid != nil && *uid == *f.uid }
+	return (f.uid == nil || by(r.Peer) || by(r.Account)) && claims("principal", f.principal) && claims("tool", f.tool) &&
 		(f.repo == "" || r.Claimed["repo"] == f.repo || r.RepoPath() == filepath.Clean(f.repo))
 }
 

@@ -31,6 +31,9 @@ func formatRecord(r *record.Record) string {
 	if r.Peer != nil {
 		word("uid", strconv.FormatUint(uint64(*r.Peer), 10))
 	}
+	if r.Account != nil {
+		word("account", strconv.FormatUint(uint64(*r.Account), 10))
+	}
 	word("repo", r.RepoPath())
 	word("status", r.Status)
 	switch {

@@ -27,6 +27,9 @@ func (w Who) begin(event Event, of uint64) (*encoder, error) {
 func (w Who) peer(e *encoder) {
 	e.number("peer", int64(w.Peer))
 	e.flag("embedded", w.Embedded)
+	if w.Embedded && w.Account != nil {
+		e.number("account", int64(*w.Account))
+	}
 }
 
 // A Decision describes a job that the supervisor is about to run.

@@ -34,6 +34,9 @@ type Who struct {
 	Peer     uint32 // user id of the caller
 	Payer    uint32 // user id whose share of the audit log is charged; not recorded. 0 means Peer
 	Embedded bool   // the caller is the front-end for which root started the supervisor
+	// Account is the user with whose rights an embedded supervisor opens directories: the one who called sudo. It is
+	// recorded only with Embedded; nil means that it is not known.
+	Account *uint32
 }
 
 // MaxName is the maximum length of the names of instances and jobs, in bytes.

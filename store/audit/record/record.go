@@ -14,6 +14,7 @@ type Record struct {
 	Of        uint64            `json:"of"`
 	Peer      *uint32           `json:"peer"`
 	Embedded  bool              `json:"embedded"`
+	Account   *uint32           `json:"account"`
 	PID       int               `json:"pid"`
 	Repo      string            `json:"repo"`
 	RepoBytes []byte            `json:"repo_base64"` // nil if Repo is the path
