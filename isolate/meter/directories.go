@@ -14,7 +14,7 @@ import (
 
 // The kernel keeps names for an open directory that is being read, charged to no cgroup: ext4 those of a block, 11 KB; overlayfs all
 // names of a directory that is in more than one layer, 125 bytes each, and a list of its own for each descriptor if the directory
-// changed in between. Nothing reports how many names those are, so that a directory counts by estimate; see endSuspect for more.
+// changed in between. Nothing reports how many names those are, so that a directory counts by estimate.
 const (
 	// directoryBytes is for a directory of one layer or on a device: 512 of them are too many.
 	directoryBytes = 64 << 10
@@ -30,15 +30,9 @@ const (
 // An openFiles collects the directories, and sockets with queued descriptors, that the tasks of a job have open. Tasks share what they
 // inherited: such a file counts once.
 type openFiles struct {
-	openSize
+	bytes   int64
 	seen    []openFile // in the order that kcmp(2) defines
 	compare func(a, b openFile) (int, error)
-}
-
-// An openSize is what the kernel may hold for open files.
-type openSize struct {
-	bytes    int64 // by estimate
-	suspects int   // files that can hold more: directories in more than one layer, and for each queued descriptor minSuspectFiles
 }
 
 // An openFile is a descriptor of a task.
@@ -46,10 +40,10 @@ type openFile struct{ task, fd int }
 
 var errTooSlow = errors.New("reading the descriptors takes too long")
 
-// openFilesOf returns what the kernel may hold for the open directories of a group, and for the files that its tasks wait for. The group
+// openBytesOf returns what the kernel may hold for the open directories of a group, and for the files that its tasks wait for. The group
 // is frozen while directories are counted: otherwise its processes could pass them around. It fails if they are more than MaxKernelBytes,
 // as walkTables does, and if that takes longer than tablesPatience: then it calls end, which lets the reads return.
-func openFilesOf(group Group, maxTasks int64, end func()) (openSize, error) {
+func openBytesOf(group Group, maxTasks int64, end func()) (int64, error) {
 	late := time.AfterFunc(tablesPatience, end)
 	o := openFiles{compare: compareFiles}
 	pids, err := group.PIDs()
@@ -67,7 +61,7 @@ func openFilesOf(group Group, maxTasks int64, end func()) (openSize, error) {
 	if !late.Stop() {
 		err = errTooSlow
 	}
-	return o.openSize, err
+	return o.bytes, err
 }
 
 // add adds a table of descriptors, and is an error if there is too much.
@@ -81,13 +75,12 @@ func (o *openFiles) add(task string, names []string) error {
 		if err != nil {
 			return err
 		}
-		size, err := openSizeOf(task, name)
+		n, err := openBytes(task, name)
 		if err != nil {
 			return err
 		}
-		if size.bytes > 0 && o.isNew(openFile{id, fd}) {
-			o.bytes += size.bytes
-			o.suspects += size.suspects
+		if n > 0 && o.isNew(openFile{id, fd}) {
+			o.bytes += n
 		}
 		if o.bytes > MaxKernelBytes {
 			return errTooMuchToRead
@@ -119,44 +112,43 @@ func (o *openFiles) isNew(f openFile) bool {
 	return true
 }
 
-// openSizeOf returns the estimate for a descriptor of a task, and zero for one that is neither a directory nor a socket with descriptors.
-// No file system is asked, because a process outside the jail may have passed on a descriptor of one of its own.
-func openSizeOf(task, name string) (openSize, error) {
+// openBytes returns the estimate for a descriptor of a task, and 0 for one that is neither a directory nor a socket with descriptors. No
+// file system is asked, because a process outside the jail may have passed on a descriptor of one of its own.
+func openBytes(task, name string) (int64, error) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, task+"/fd/"+name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
-		unix.STATX_TYPE|unix.STATX_SIZE|unix.STATX_NLINK, &st)
+	err := unix.Statx(unix.AT_FDCWD, task+"/fd/"+name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_SIZE|unix.STATX_NLINK, &st)
 	if err == unix.EACCES || err == unix.EPERM {
-		return openSize{}, err
+		return 0, err
 	}
 	if err != nil { // closed meanwhile, or on a file system that does not report it from memory
-		return openSize{}, nil
+		return 0, nil
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		flags, err := fdinfo(task, name, "flags:", 8)
 		if err != nil || flags&unix.O_PATH != 0 { // names of such a descriptor cannot be read
-			return openSize{}, err
+			return 0, err
 		}
 		return directorySize(&st), nil
 	case unix.S_IFSOCK:
 		n, err := fdinfo(task, name, "scm_fds:", 10)
-		return openSize{n * queuedBytes, int(n) * minSuspectFiles}, err
+		return n * queuedBytes, err
 	}
-	return openSize{}, nil
+	return 0, nil
 }
 
 // directorySize returns the estimate for an open directory. An overlay has no device, and its directories that are in more than one layer
 // have one link; those of btrfs, too, while others have a link for each subdirectory and two more.
-func directorySize(st *unix.Statx_t) openSize {
+func directorySize(st *unix.Statx_t) int64 {
 	const linksOfOne = 2
 	names := nameFactor * int64(min(st.Size, MaxKernelBytes))
 	switch {
 	case st.Dev_major != 0:
-		return openSize{bytes: directoryBytes}
+		return directoryBytes
 	case st.Nlink >= linksOfOne:
-		return openSize{bytes: directoryBytes + names}
+		return directoryBytes + names
 	}
-	return openSize{layeredBytes + names, 1}
+	return layeredBytes + names
 }
 
 // fdinfo returns a number that the kernel reports of a descriptor, 0 if it reports none or the descriptor was closed.

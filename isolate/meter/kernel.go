@@ -52,9 +52,6 @@ type kernelHolder struct {
 	group    Group
 	maxTasks int64
 	seen     survey // guarded by target.mu: of the last look
-
-	suspectFiles int   // guarded by target.mu: of the last read, see openFiles
-	from         int64 // guarded by target.mu: lowest use by the kernel since the job had few suspectFiles; 0: not read yet
 }
 
 // Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
@@ -83,7 +80,6 @@ func (w *KernelWatch) look() {
 	}
 	w.mu.Lock()
 	w.base = min(w.base, n)
-	base := w.base
 	var all []*kernelHolder
 	if n-w.base > ManyKernelBytes {
 		all = w.jobs()
@@ -96,16 +92,16 @@ func (w *KernelWatch) look() {
 	defer w.mu.Unlock()
 	if len(all) > 0 && !w.reading && time.Now().After(w.rested) {
 		w.reading = true
-		go w.read(all, n, base, blameless && err == nil)
+		go w.read(all, n, blameless && err == nil)
 	}
 	w.again(next)
 }
 
-// read reads the tables of all jobs, after a look at them. n is what the kernel of the host used before, base the base then; if blameless
-// and if no job is to blame for the tables or for the growth, n becomes the base.
-func (w *KernelWatch) read(all []*kernelHolder, n, base int64, blameless bool) {
+// read reads the tables of all jobs, after a look at them. n is what the kernel of the host used before; if blameless and if no job is to
+// blame for the tables, that becomes the base.
+func (w *KernelWatch) read(all []*kernelHolder, n int64, blameless bool) {
 	begin := time.Now()
-	blameless = readTables(all) && blameless && endSuspect(all, n, base)
+	blameless = readTables(all) && blameless
 	end := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +197,6 @@ func (h *kernelHolder) read(pid int) (int64, error) {
 	if n += more; err != nil || n > MaxKernelBytes {
 		return n, err
 	}
-	open, err := openFilesOf(h.group, h.maxTasks, h.end)
-	h.suspectFiles = open.suspects
-	return n + open.bytes, err
+	more, err = openBytesOf(h.group, h.maxTasks, h.end)
+	return n + more, err
 }
