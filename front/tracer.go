@@ -37,8 +37,9 @@ func holder(path string, repos []string) string {
 	if path == "" {
 		return ""
 	}
+	trail := directory.Trail(path)
 	for _, repo := range repos {
-		if directory.Passes(path, repo) {
+		if directory.Passes(path, trail, repo) {
 			return repo
 		}
 	}

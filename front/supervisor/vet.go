@@ -52,23 +52,37 @@ func Owners(repos []config.Repo) map[string]uint32 {
 	return owners
 }
 
-// vetting returns a function that refuses repositories that overlap, because jobs in one could replace the other, and
-// repositories that contain one of this front-end's configuration files, or a link that leads to one, because jobs could write
-// to it. Both are logged; the others are served.
-func vetting(c config.Config, files []string, log *slog.Logger) func(string) error {
+// unsafeRepos returns the repositories that overlap others, and those that hold a configuration file or a link to one, by path,
+// with the reason.
+func unsafeRepos(c config.Config, files []string) map[string]error {
 	refused := map[string]error{}
+	var paths []string
+	trails := map[string][]string{}
+	for _, file := range files {
+		if file, err := directory.Absolute(file); err == nil {
+			paths, trails[file] = append(paths, file), directory.Trail(file)
+		}
+	}
 	for i, a := range c.Repos {
 		for _, b := range c.Repos[i+1:] {
 			if a.Path != b.Path && directory.Overlap(a.Path, b.Path) {
 				refused[a.Path], refused[b.Path] = overlaps(b), overlaps(a)
 			}
 		}
-		for _, file := range files {
-			if file, err := directory.Absolute(file); err == nil && directory.Passes(file, a.Path) && c.For(a).Workspace != job.ReadOnly {
+		for _, file := range paths {
+			if directory.Passes(file, trails[file], a.Path) && c.For(a).Workspace != job.ReadOnly {
 				refused[a.Path] = fmt.Errorf("it contains this server's configuration, %s, or a link on the way to it: jobs could write it", text.Quote(file))
 			}
 		}
 	}
+	return refused
+}
+
+// vetting returns a function that refuses repositories that overlap, because jobs in one could replace the other, and
+// repositories that contain one of this front-end's configuration files, or a link that leads to one, because jobs could write
+// to it. Both are logged; the others are served.
+func vetting(c config.Config, files []string, log *slog.Logger) func(string) error {
+	refused := unsafeRepos(c, files)
 	for path, why := range refused {
 		log.Warn("repository not served", "path", path, "reason", why)
 	}

@@ -3,6 +3,7 @@ package directory
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -44,16 +45,8 @@ func Trail(path string) []string {
 	return append(trail, here)
 }
 
-// Passes reports whether the lookup of path passes through dir or something below it, see Trail. Both must be absolute and
-// clean, and dir must have no symbolic link in its path.
-func Passes(path, dir string) bool {
-	if Within(path, dir) {
-		return true
-	}
-	for _, p := range Trail(path) {
-		if Within(p, dir) {
-			return true
-		}
-	}
-	return false
+// Passes reports whether the lookup of path, whose Trail is trail, passes through dir or something below it. Path and dir must
+// be absolute and clean, and dir must have no symbolic link in its path.
+func Passes(path string, trail []string, dir string) bool {
+	return Within(path, dir) || slices.ContainsFunc(trail, func(p string) bool { return Within(p, dir) })
 }

@@ -42,7 +42,8 @@ func TestTrail(t *testing.T) {
 	if n := len(Trail(top + "/circle")); n > 200 {
 		t.Errorf("a circle has %d steps", n)
 	}
-	if !Passes(top+"/abs/b", top+"/c") || Passes(top+"/a/b", top+"/c") || !Passes(top+"/c", top+"/c") {
+	passes := func(path, dir string) bool { return Passes(path, Trail(path), dir) }
+	if !passes(top+"/abs/b", top+"/c") || passes(top+"/a/b", top+"/c") || !passes(top+"/c", top+"/c") {
 		t.Error("Passes")
 	}
 }

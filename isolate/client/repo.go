@@ -64,12 +64,13 @@ func refuseRepo(path string, err error) error {
 }
 
 // CheckPrivate refuses a repository that is, contains or lies in the directory of the front-end's own configuration or
-// state, also if links lead there: a job there would control what front-ends do outside of any jail, and read what earlier jobs of others wrote.
+// state, also if links lead there: a job there would control what front-ends do outside of any jail, and read what earlier
+// jobs of others wrote.
 func CheckPrivate(path string) error {
 	for _, own := range private(os.Getenv) {
 		trail := directory.Trail(own)
 		in := directory.Within(path, own) || directory.Within(path, trail[len(trail)-1])
-		if path != "/" && (in || directory.Passes(own, path)) { // the supervisor refuses / with its own message
+		if path != "/" && (in || directory.Passes(own, trail, path)) { // the supervisor refuses / with its own message
 			return &job.Refusal{
 				Step:    "repo",
 				Message: fmt.Sprintf("%q is refused: corral keeps its configuration or state in %q", path, own),
