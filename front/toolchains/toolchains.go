@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -114,14 +113,12 @@ func (h homeDir) usable(list, repos []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	top, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	dir, err := directory.Open(real)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: real, Err: err}
+		return nil, err
 	}
-	defer unix.Close(top)
+	defer dir.Close()
+	top := int(dir.Fd())
 	if st, err := stat(top); err != nil || st.Uid != h.uid && st.Uid != 0 {
 		return nil, errors.Join(fmt.Errorf("the home directory %s does not belong to user %d", real, h.uid), err)
 	}
@@ -164,15 +161,12 @@ func (h homeDir) owns(top int, name string) bool {
 // ownsAll reports whether all repositories belong to the home directory's owner.
 func (h homeDir) ownsAll(repos []string) bool {
 	return !slices.ContainsFunc(repos, func(repo string) bool {
-		fd, err := unix.Openat2(unix.AT_FDCWD, repo, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		dir, err := directory.Open(repo)
 		if err != nil {
 			return true
 		}
-		defer unix.Close(fd)
-		st, err := stat(fd)
+		defer dir.Close()
+		st, err := stat(int(dir.Fd()))
 		return err != nil || st.Uid != h.uid
 	})
 }
