@@ -45,17 +45,8 @@ func (r *reader) wrongType(name, want string, got json.RawMessage) {
 
 // kind returns the type of a JSON value, or a number itself, for error messages.
 func kind(raw json.RawMessage) string {
-	switch raw[0] {
-	case '"':
-		return "a string"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
+	if k := strictjson.Kind(raw); k != strictjson.Number {
+		return k
 	}
 	return text.Line(string(raw), maxWord)
 }

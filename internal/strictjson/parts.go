@@ -87,3 +87,27 @@ func Encode(v any) json.RawMessage {
 	}
 	return raw
 }
+
+// Number is the Kind of a number.
+const Number = "a number"
+
+// Kind returns the type of a JSON value with its article, for error messages.
+func Kind(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return Number
+}

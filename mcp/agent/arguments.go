@@ -25,7 +25,7 @@ func decode(raw json.RawMessage, into any, names ...string) error {
 
 // rename replaces synonyms of names in an object. It returns what is not an object unchanged.
 func rename(raw json.RawMessage, names []string) json.RawMessage {
-	if tool.Kind(raw) != "an object" || strictjson.Syntax(raw) != nil {
+	if strictjson.Kind(raw) != "an object" || strictjson.Syntax(raw) != nil {
 		return raw
 	}
 	known := map[string]bool{}

@@ -31,7 +31,7 @@ func FuzzCtxArguments(f *testing.F) {
 	f.Cleanup(x.Close)
 	tools := []tool.Tool{&Execute{x}, &ExecuteFile{x}, &Job{x}, &Jobs{x}}
 	f.Fuzz(func(t *testing.T, n uint8, arguments []byte) {
-		if envelope, aside := (strictjson.Checker{Fold: true}).Check(arguments); envelope != nil || aside != nil || tool.Kind(arguments) != "an object" {
+		if envelope, aside := (strictjson.Checker{Fold: true}).Check(arguments); envelope != nil || aside != nil || strictjson.Kind(arguments) != "an object" {
 			return // rejected by the server
 		}
 		target := tools[int(n)%len(tools)]

@@ -135,11 +135,11 @@ func unpackList(arguments json.RawMessage, queries []string) []string {
 		return queries
 	}
 	raw := member(arguments, "queries")
-	if tool.Kind(raw) != "a string" {
+	if strictjson.Kind(raw) != "a string" {
 		return queries
 	}
 	inner := json.RawMessage(strings.TrimSpace(strictjson.Unquote(raw)))
-	if tool.Kind(inner) != "an array" || !json.Valid(inner) {
+	if strictjson.Kind(inner) != "an array" || !json.Valid(inner) {
 		return queries
 	}
 	var unpacked queriesArg

@@ -73,8 +73,8 @@ func (d decoder) converts() bool { return d.mode == Lenient || d.mode == Toleran
 
 // object decodes an object. Errors name its keys with prefix in front.
 func (d decoder) object(raw json.RawMessage, prefix string, list []argument, into reflect.Value) error {
-	if Kind(raw) != "an object" {
-		return Invalid(strings.TrimSuffix(prefix, "."), "must be an object, got %s", Kind(raw))
+	if strictjson.Kind(raw) != "an object" {
+		return Invalid(strings.TrimSuffix(prefix, "."), "must be an object, got %s", strictjson.Kind(raw))
 	}
 	for n := range list {
 		list[n].setDefault(into)
@@ -95,7 +95,7 @@ func (d decoder) object(raw json.RawMessage, prefix string, list []argument, int
 		} else if seen[n] {
 			return Invalid(name, "duplicate key")
 		}
-		if Kind(e.Value) == "null" && d.mode != Strict && !list[n].noNull {
+		if strictjson.Kind(e.Value) == "null" && d.mode != Strict && !list[n].noNull {
 			continue
 		}
 		seen[n] = true
@@ -137,19 +137,19 @@ func (d decoder) value(a *argument, name string, raw json.RawMessage, into refle
 
 func (d decoder) boolean(name string, raw json.RawMessage, into reflect.Value) error {
 	word := string(raw)
-	if d.converts() && Kind(raw) == "a string" {
+	if d.converts() && strictjson.Kind(raw) == "a string" {
 		word = strings.TrimSpace(strictjson.Unquote(raw))
 	}
 	if word != "true" && word != "false" {
-		return Invalid(name, "must be true or false, got %s", Kind(raw))
+		return Invalid(name, "must be true or false, got %s", strictjson.Kind(raw))
 	}
 	into.SetBool(word == "true")
 	return nil
 }
 
 func (d decoder) string(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
-	if Kind(raw) != "a string" {
-		return Invalid(name, "must be a string, got %s", Kind(raw))
+	if strictjson.Kind(raw) != "a string" {
+		return Invalid(name, "must be a string, got %s", strictjson.Kind(raw))
 	}
 	if loneSurrogate(raw) {
 		return Invalid(name, "contains an unpaired surrogate escape, which is not valid text")
@@ -190,14 +190,14 @@ func (a *argument) check(name, s string) error {
 
 // integer decodes an integer, which may be written as 1000.0 or 1e3.
 func (d decoder) integer(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
-	if d.converts() && Kind(raw) == "a string" {
+	if d.converts() && strictjson.Kind(raw) == "a string" {
 		raw = json.RawMessage(strings.TrimSpace(strictjson.Unquote(raw)))
 	}
 	switch {
-	case a.noNull && Kind(raw) == "null":
+	case a.noNull && strictjson.Kind(raw) == "null":
 		return Invalid(name, "null is out of range: %d to %d", a.min, a.max)
-	case Kind(raw) != "a number":
-		return Invalid(name, "must be an integer, got %s", Kind(raw))
+	case strictjson.Kind(raw) != "a number":
+		return Invalid(name, "must be an integer, got %s", strictjson.Kind(raw))
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || n != math.Trunc(n) {
@@ -213,7 +213,7 @@ func (d decoder) integer(a *argument, name string, raw json.RawMessage, into ref
 }
 
 func (d decoder) strings(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
-	if d.converts() && Kind(raw) == "a string" {
+	if d.converts() && strictjson.Kind(raw) == "a string" {
 		list := reflect.MakeSlice(into.Type(), 1, 1)
 		into.Set(list)
 		return d.string(a, name, raw, list.Index(0))
@@ -249,8 +249,8 @@ func (d decoder) objects(a *argument, name string, raw json.RawMessage, into ref
 
 // elements returns the elements of an array of what.
 func (a *argument) elements(name string, raw json.RawMessage, what string) ([]json.RawMessage, error) {
-	if Kind(raw) != "an array" {
-		return nil, Invalid(name, "must be an array of %s, got %s", what, Kind(raw))
+	if strictjson.Kind(raw) != "an array" {
+		return nil, Invalid(name, "must be an array of %s, got %s", what, strictjson.Kind(raw))
 	}
 	items := strictjson.Elements(raw, a.items)
 	if len(items) > a.items {

@@ -9,27 +9,6 @@ import (
 	"corral/internal/nearest"
 )
 
-// Kind returns the type of a JSON value with its article, for error messages.
-func Kind(raw json.RawMessage) string {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 {
-		return "nothing"
-	}
-	switch raw[0] {
-	case '"':
-		return "a string"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
-}
-
 // loneSurrogate reports whether a string has an escape for half of a surrogate pair. encoding/json would replace it by
 // U+FFFD, and the program that runs would differ from the one that was sent.
 func loneSurrogate(raw json.RawMessage) bool {
