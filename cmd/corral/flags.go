@@ -87,14 +87,9 @@ func parseFlags(f *flag.FlagSet, args []string) error {
 	return nearest.ParseFlags(f, args, "corral "+f.Name())
 }
 
-// parseAround parses options that may follow arguments, where package flag stops, and returns the arguments.
-func parseAround(f *flag.FlagSet, args []string) (rest []string, err error) {
-	for {
-		if err := parseFlags(f, args); err != nil || f.NArg() == 0 {
-			return rest, err
-		}
-		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
-	}
+// parseMixed is parseFlags for options that may stand before and after arguments, which it returns.
+func parseMixed(f *flag.FlagSet, args []string) (rest []string, err error) {
+	return nearest.ParseMixed(f, args, "corral "+f.Name())
 }
 
 // nonEmpty returns a parser that sets *to, and refuses an empty value: it usually comes from a script's unset variable,

@@ -17,7 +17,7 @@ import (
 func operate(f *flag.FlagSet, help string, n int, args []string) (rest []string, c *client.Client, err error) {
 	f.SetOutput(io.Discard)
 	socket := f.String("supervisor", "", "")
-	rest, err = parseAround(f, args)
+	rest, err = parseMixed(f, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return nil, nil, printText(help)

@@ -46,7 +46,7 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	if more != nil {
 		more(f)
 	}
-	rest, err = parseAround(f, args)
+	rest, err = parseMixed(f, args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil, "", true, printText(usage.Session)
 	}

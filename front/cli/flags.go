@@ -14,7 +14,12 @@ import (
 // and an error end the command (ended): root is dropped, and the command returns code and err.
 func ParseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code int, err error) {
 	f.SetOutput(io.Discard)
-	if err = nearest.ParseFlags(f, args, "corral "+f.Name()); err == nil {
+	return parsed(nearest.ParseFlags(f, args, "corral "+f.Name()), help)
+}
+
+// parsed returns whether the result of parsing ends a command, and how.
+func parsed(err error, help string) (ended bool, code int, _ error) {
+	if err == nil {
 		return false, 0, nil
 	}
 	if dropped := privilege.Drop(); dropped != nil {
@@ -29,15 +34,10 @@ func ParseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code i
 
 // ParseMixed is ParseFlags for commands whose options may stand before and after their arguments, which it returns.
 func ParseMixed(f *flag.FlagSet, args []string, help string) (rest []string, ended bool, code int, err error) {
-	for {
-		if ended, code, err := ParseFlags(f, args, help); ended {
-			return nil, true, code, err
-		}
-		if f.NArg() == 0 {
-			return rest, false, 0, nil
-		}
-		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
-	}
+	f.SetOutput(io.Discard)
+	rest, err = nearest.ParseMixed(f, args, "corral "+f.Name())
+	ended, code, err = parsed(err, help)
+	return rest, ended, code, err
 }
 
 // Separated splits the value of an option at commas; "" is nil.

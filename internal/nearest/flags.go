@@ -31,6 +31,17 @@ func ParseFlags(f *flag.FlagSet, args []string, command string) error {
 	return fmt.Errorf("%s\nhint: %s", text, hint)
 }
 
+// ParseMixed is ParseFlags for commands whose options may stand before and after their arguments, where package flag stops. It
+// returns the arguments.
+func ParseMixed(f *flag.FlagSet, args []string, command string) (rest []string, err error) {
+	for {
+		if err := ParseFlags(f, args, command); err != nil || f.NArg() == 0 {
+			return rest, err
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
+}
+
 // typed returns the option as it was typed in args, with one dash or two.
 func typed(args []string, name string) string {
 	for _, arg := range args {
