@@ -46,6 +46,12 @@ const (
 	cgroupRoot = "/sys/fs/cgroup"
 )
 
+// endSignals returns the signals that end a run: those of a terminal, also of one that is closed, and of whoever started it.
+// One that the run was started to ignore, as by nohup(1), is left out.
+func endSignals() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}, signal.Ignored)
+}
+
 // ownDirs are the directories of an installed corral. They must exist so that others can be mounted on them.
 var ownDirs = []string{"/etc/corral", "/run/corral", "/var/lib/corral"}
 
@@ -53,12 +59,17 @@ var ownDirs = []string{"/etc/corral", "/run/corral", "/var/lib/corral"}
 // processes of another run.
 const ownDirsLock = "/run/corral-test-machines.lock"
 
-// makeOwnDirs makes the directories on which test processes mount their own. The returned function removes those that it
-// made, unless another run needs them.
+// makeOwnDirs makes the directories on which test processes mount their own, and removes what killed runs have left. The
+// returned function removes the directories that it made, unless another run needs them.
 func makeOwnDirs() (remove func(), err error) {
 	lock, err := os.OpenFile(ownDirsLock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // there is no other run
+		if err := removeAbandoned(); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -173,7 +184,7 @@ func enter(args []string) int {
 }
 
 func enterMachine(args []string) (code int, err error) {
-	groups, err := hierarchies(fmt.Sprintf("sandboxtest-%d", os.Getpid()))
+	groups, err := hierarchies(fmt.Sprintf("%s%d", machineGroup, os.Getpid()))
 	if err != nil {
 		return 0, err
 	}
@@ -211,7 +222,7 @@ func enterMachine(args []string) (code int, err error) {
 	r.Close()
 	// The end of a run ends the machine but not this process, which still has to remove the groups.
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, endSignals()...)
 	go func() {
 		<-signals
 		_ = cmd.Process.Kill()

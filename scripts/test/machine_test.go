@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"corral/internal/test/sandboxtest"
 )
@@ -68,4 +71,76 @@ func TestMachine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAbandoned: the groups of a machine whose first process was killed are removed later, those of a running one are not, and a
+// machine whose terminal is closed removes its own.
+func TestAbandoned(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
+	remove, err := makeOwnDirs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(remove)
+	killed, running := startMachine(t), startMachine(t)
+	end := func(cmd *exec.Cmd, s os.Signal) {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // by a signal, or with the code of one
+	}
+	end(killed, syscall.SIGKILL)
+	if len(groupsOf(t, killed)) == 0 {
+		t.Fatal("a killed process has removed its groups")
+	}
+	sandboxtest.Eventually(t, 10*time.Second, "the groups of the killed machine are removed", func() bool {
+		if err := removeAbandoned(); err != nil {
+			t.Log(err) // the kernel empties a group some time after its last process has gone
+		}
+		return len(groupsOf(t, killed)) == 0
+	})
+	if len(groupsOf(t, running)) == 0 {
+		t.Error("the groups of a running machine were removed")
+	}
+	end(running, syscall.SIGHUP)
+	if left := groupsOf(t, running); len(left) > 0 {
+		t.Errorf("left after SIGHUP: %q", left)
+	}
+}
+
+// startMachine starts a machine that waits.
+func startMachine(t *testing.T) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, enterCommand, t.TempDir(), "/bin/sh", "-c", "echo; exec sleep 1000")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended already, unless the test failed
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// groupsOf returns the groups of a machine that exist.
+func groupsOf(t *testing.T, machine *exec.Cmd) (found []string) {
+	t.Helper()
+	list, err := hierarchies(machineGroup + strconv.Itoa(machine.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range list {
+		if _, err := os.Stat(h.group); err == nil {
+			found = append(found, h.group)
+		}
+	}
+	return found
 }

@@ -24,7 +24,6 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -49,7 +48,7 @@ func main() {
 		os.Exit(inside(os.Args[2:]))
 	}
 	// A signal ends the test processes first, so that each can clean up.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	err := run(ctx, os.Args[1:])
 	stop()
 	switch {
