@@ -27,8 +27,8 @@ type Left struct {
 // Sum returns all bytes.
 func (l Left) Sum() int64 { return l.Shared + l.Other }
 
-// Left returns the memory that is charged to the job, which has no process. Shared may be off by 64 pages per processor. So may
-// Other for pages that are not the kernel's, and on v2 for all.
+// Left returns the memory that is charged to the job. The job must not have processes any more. Shared is inexact by up to 64
+// pages per processor. Other is inexact by as much for pages that are not the kernel's, and on v2 for all pages.
 func (g *Job) Left() (Left, error) {
 	c, err := g.instance.charged(g.in("memory"))
 	return g.instance.left(c), err

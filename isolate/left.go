@@ -12,8 +12,9 @@ const (
 	// maxUnknown is the maximum in bytes until the kernel was asked twice to reclaim it, within two seconds. That of a single job
 	// never counts.
 	maxUnknown = 512 << 20
-	// pressUnknown is the size in bytes of a user's above which the kernel is asked, pressLeaving the number of a user's jobs, and
-	// pressAll that of all: each of them keeps a user id of its jail's, of which there are few, and its cgroup.
+	// The kernel is asked to reclaim memory if the jobs of a user have left more than pressUnknown bytes of it, if more than
+	// pressLeaving jobs of a user have left memory, or more than pressAll jobs of all users: each of these jobs keeps its cgroup
+	// and one of its jail's few user ids.
 	pressUnknown = maxUnknown / 2
 	pressLeaving = 16
 	pressAll     = host.JobUIDs / 8

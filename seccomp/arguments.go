@@ -113,9 +113,9 @@ var conditions = []condition{
 		// TCP_ULP sets upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP leads to IPsec and L2TP code for
 		// UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
 		// host (net.core.bpf_jit_limit). Neither are the timestamps of sent data, which wait in the socket until they are
-		// read, nor what other options leave in a socket: headers for packets of IPv6 (64 KiB for each socket, and for each of
-		// the flow labels, of which the host has 4,096) and keys of TCP (128 KiB). No program that has only a loopback interface
-		// needs these. The supervisor counts memberships of multicast groups.
+		// read, nor is what other options leave in a socket: IPv6 packet headers (64 KiB for each socket and for each of the
+		// host's 4,096 flow labels) and TCP keys (128 KiB). Programs with only a loopback interface do not need these
+		// options. The supervisor counts memberships of multicast groups.
 		call: "setsockopt",
 		text: "refused: TCP_ULP, TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, " +
 			"SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF, IPV6_2292PKTOPTIONS, IPV6_RTHDR, IPV6_FLOWLABEL_MGR",

@@ -74,7 +74,7 @@ func TestDisk(t *testing.T) {
 	for _, found := range []inside.Probed{served, want[elsewhere], want[file]} {
 		defer p.Hold(found)()
 	}
-	check("held what is no disk")
+	check("directories that are not on a disk are held")
 	forget, forgetToo := p.Hold(want[dir]), p.Hold(want[readOnly])
 	check("held twice", dir, readOnly)
 	forget()
