@@ -14,7 +14,7 @@ import (
 
 // The kernel keeps names for an open directory that is being read, charged to no cgroup: ext4 those of a block, 11 KB; overlayfs all
 // names of a directory that is in more than one layer, 125 bytes each, and a list of its own for each descriptor if the directory
-// changed in between. Nothing reports how many names those are, so that a directory counts by estimate.
+// changed in between. Nothing reports how many names those are, so that a directory counts by estimate; see endSuspect for more.
 const (
 	// directoryBytes is for a directory of one layer or on a device: 512 of them are too many.
 	directoryBytes = 64 << 10
@@ -30,9 +30,15 @@ const (
 // An openFiles collects the directories, and sockets with queued descriptors, that the tasks of a job have open. Tasks share what they
 // inherited: such a file counts once.
 type openFiles struct {
-	bytes   int64
+	openSize
 	seen    []openFile // in the order that kcmp(2) defines
 	compare func(a, b openFile) (int, error)
+}
+
+// An openSize is what the kernel may hold for open files.
+type openSize struct {
+	bytes    int64 // by estimate
+	suspects int   // files that can hold more: directories in more than one layer, and queued descriptors
 }
 
 // An openFile is a descriptor of a task.
@@ -40,10 +46,10 @@ type openFile struct{ task, fd int }
 
 var errTooSlow = errors.New("reading the descriptors takes too long")
 
-// openBytesOf returns what the kernel may hold for the open directories of a group, and for the files that its tasks wait for. The group
+// openFilesOf returns what the kernel may hold for the open directories of a group, and for the files that its tasks wait for. The group
 // is frozen while directories are counted: otherwise its processes could pass them around. It fails if they are more than MaxKernelBytes,
 // as walkTables does, and if that takes longer than tablesPatience: then it calls end, which lets the reads return.
-func openBytesOf(group Group, maxTasks int64, end func()) (int64, error) {
+func openFilesOf(group Group, maxTasks int64, end func()) (openSize, error) {
 	late := time.AfterFunc(tablesPatience, end)
 	o := openFiles{compare: compareFiles}
 	pids, err := group.PIDs()
@@ -61,7 +67,7 @@ func openBytesOf(group Group, maxTasks int64, end func()) (int64, error) {
 	if !late.Stop() {
 		err = errTooSlow
 	}
-	return o.bytes, err
+	return o.openSize, err
 }
 
 // add adds a table of descriptors, and is an error if there is too much.
@@ -75,12 +81,13 @@ func (o *openFiles) add(task string, names []string) error {
 		if err != nil {
 			return err
 		}
-		n, err := openBytes(task, name)
+		size, err := openSizeOf(task, name)
 		if err != nil {
 			return err
 		}
-		if n > 0 && o.isNew(openFile{id, fd}) {
-			o.bytes += n
+		if size.bytes > 0 && o.isNew(openFile{id, fd}) {
+			o.bytes += size.bytes
+			o.suspects += size.suspects
 		}
 		if o.bytes > MaxKernelBytes {
 			return errTooMuchToRead
@@ -112,43 +119,44 @@ func (o *openFiles) isNew(f openFile) bool {
 	return true
 }
 
-// openBytes returns the estimate for a descriptor of a task, and 0 for one that is neither a directory nor a socket with descriptors. No
-// file system is asked, because a process outside the jail may have passed on a descriptor of one of its own.
-func openBytes(task, name string) (int64, error) {
+// openSizeOf returns the estimate for a descriptor of a task, and zero for one that is neither a directory nor a socket with descriptors.
+// No file system is asked, because a process outside the jail may have passed on a descriptor of one of its own.
+func openSizeOf(task, name string) (openSize, error) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, task+"/fd/"+name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_SIZE|unix.STATX_NLINK, &st)
+	err := unix.Statx(unix.AT_FDCWD, task+"/fd/"+name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
+		unix.STATX_TYPE|unix.STATX_SIZE|unix.STATX_NLINK, &st)
 	if err == unix.EACCES || err == unix.EPERM {
-		return 0, err
+		return openSize{}, err
 	}
 	if err != nil { // closed meanwhile, or on a file system that does not report it from memory
-		return 0, nil
+		return openSize{}, nil
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		flags, err := fdinfo(task, name, "flags:", 8)
 		if err != nil || flags&unix.O_PATH != 0 { // names of such a descriptor cannot be read
-			return 0, err
+			return openSize{}, err
 		}
 		return directorySize(&st), nil
 	case unix.S_IFSOCK:
 		n, err := fdinfo(task, name, "scm_fds:", 10)
-		return n * queuedBytes, err
+		return openSize{n * queuedBytes, int(n)}, err
 	}
-	return 0, nil
+	return openSize{}, nil
 }
 
 // directorySize returns the estimate for an open directory. An overlay has no device, and its directories that are in more than one layer
 // have one link; those of btrfs, too, while others have a link for each subdirectory and two more.
-func directorySize(st *unix.Statx_t) int64 {
+func directorySize(st *unix.Statx_t) openSize {
 	const linksOfOne = 2
 	names := nameFactor * int64(min(st.Size, MaxKernelBytes))
 	switch {
 	case st.Dev_major != 0:
-		return directoryBytes
+		return openSize{bytes: directoryBytes}
 	case st.Nlink >= linksOfOne:
-		return directoryBytes + names
+		return openSize{bytes: directoryBytes + names}
 	}
-	return layeredBytes + names
+	return openSize{layeredBytes + names, 1}
 }
 
 // fdinfo returns a number that the kernel reports of a descriptor, 0 if it reports none or the descriptor was closed.

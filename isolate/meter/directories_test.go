@@ -34,9 +34,9 @@ func TestDirectoryBytes(t *testing.T) {
 	if err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(int(one.Fd()), int(one.Fd())), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	each, err := openBytes("/proc/self", fmt.Sprint(one.Fd()))
-	if err != nil || each != directoryBytes && each < layeredBytes {
-		t.Fatalf("a directory: %d bytes, %v", each, err)
+	each, err := openSizeOf("/proc/self", fmt.Sprint(one.Fd()))
+	if err != nil || each.bytes < directoryBytes || each.suspects > 0 && each.bytes < layeredBytes {
+		t.Fatalf("a directory: %+v, %v", each, err)
 	}
 	with := []*os.File{one, open(dir, os.O_RDONLY), open(dir, unix.O_PATH), open(dir+"/file", os.O_RDWR|os.O_CREATE), one, receiver}
 	var pids []int
@@ -50,9 +50,9 @@ func TestDirectoryBytes(t *testing.T) {
 		pids = append(pids, cmd.Process.Pid)
 	}
 	end := func() { t.Error("a job with few directories was ended") }
-	want := 2*each + 2*queuedBytes
-	if n, err := openBytesOf(fakeGroup{pids: pids}, 10, end); n != want || err != nil {
-		t.Errorf("%d bytes, %v; want %d: two directories and two queued descriptors", n, err, want)
+	want := openSize{2*each.bytes + 2*queuedBytes, 2*each.suspects + 2}
+	if n, err := openFilesOf(fakeGroup{pids: pids}, 10, end); n != want || err != nil {
+		t.Errorf("%+v, %v; want %+v: two directories and two queued descriptors", n, err, want)
 	}
 	for range MaxKernelBytes / directoryBytes {
 		with = append(with, open(dir, os.O_RDONLY))
@@ -63,26 +63,7 @@ func TestDirectoryBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
-	if n, err := openBytesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, end); n <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
-		t.Errorf("%d bytes, %v; want too much", n, err)
-	}
-}
-
-// TestDirectorySize: a directory that can be in more than one layer counts more than another.
-func TestDirectorySize(t *testing.T) {
-	for name, c := range map[string]struct {
-		major, links uint32
-		want         int64
-	}{
-		"on a device":           {8, 1, directoryBytes},
-		"of one layer":          {0, 2, directoryBytes + 4096*nameFactor},
-		"of two layers":         {0, 1, layeredBytes + 4096*nameFactor},
-		"of one layer, removed": {0, 0, layeredBytes + 4096*nameFactor},
-		"with subdirectories":   {0, 9, directoryBytes + 4096*nameFactor},
-	} {
-		st := unix.Statx_t{Dev_major: c.major, Nlink: c.links, Size: 4096}
-		if got := directorySize(&st); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
+	if n, err := openFilesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, end); n.bytes <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
+		t.Errorf("%+v, %v; want too much", n, err)
 	}
 }

@@ -42,6 +42,7 @@ const (
 type KernelWatch struct {
 	poll[*kernelHolder]
 	base    int64     // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
+	names   int64     // guarded by mu: namesBytes at the time of base, or the lowest since; 0: not known
 	reading bool      // guarded by mu: tables are being read
 	rested  time.Time // guarded by mu: when tables may be read again
 }
@@ -52,6 +53,9 @@ type kernelHolder struct {
 	group    Group
 	maxTasks int64
 	seen     survey // guarded by target.mu: of the last look
+
+	suspectFiles int   // guarded by target.mu: of the last read, see openFiles
+	from         int64 // guarded by target.mu: lowest namesBytes since the job had no suspectFiles; 0: not read yet
 }
 
 // Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
@@ -63,7 +67,7 @@ func (w *KernelWatch) Watch(pidfd *os.File, group Group, maxTasks int64, end fun
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.add(h, kernelInterval, w.look) {
-		w.base = 0 // the memory may have shrunk while nobody looked: the first look checks the jobs
+		w.base, w.names = 0, 0 // the memory may have shrunk while nobody looked: the first look checks the jobs
 	}
 	return func() bool {
 		w.remove(h)
@@ -78,10 +82,12 @@ func (w *KernelWatch) look() {
 	if err != nil {
 		next, n = kernelUnknown, math.MaxInt64
 	}
+	names := namesBytes("/proc/slabinfo")
 	w.mu.Lock()
-	w.base = min(w.base, n)
+	w.base, w.names = min(w.base, n), min(w.names, names)
+	base := w.names
 	var all []*kernelHolder
-	if n-w.base > ManyKernelBytes {
+	if n-w.base > ManyKernelBytes || names-w.names > ManyKernelBytes { // other memory can have shrunk meanwhile
 		all = w.jobs()
 	}
 	w.mu.Unlock()
@@ -92,22 +98,27 @@ func (w *KernelWatch) look() {
 	defer w.mu.Unlock()
 	if len(all) > 0 && !w.reading && time.Now().After(w.rested) {
 		w.reading = true
-		go w.read(all, n, blameless && err == nil)
+		go w.read(all, n, names, base, blameless && err == nil)
 	}
 	w.again(next)
 }
 
-// read reads the tables of all jobs, after a look at them. n is what the kernel of the host used before; if blameless and if no job is to
-// blame for the tables, that becomes the base.
-func (w *KernelWatch) read(all []*kernelHolder, n int64, blameless bool) {
+// read reads the tables of all jobs, after a look at them. n is what the kernel of the host used before and names what it used for names;
+// base is w.names of then. If blameless and if no job is to blame for the tables or for the growth, n and names become the base. A job that
+// is started after another was blamed for growth is not blamed for that as well: until then no base is known.
+func (w *KernelWatch) read(all []*kernelHolder, n, names, base int64, blameless bool) {
 	begin := time.Now()
 	blameless = readTables(all) && blameless
+	suspected := blameless && !endSuspect(all, names, base)
 	end := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reading, w.rested = false, end.Add(restAfter(end.Sub(begin)))
-	if blameless {
-		w.base = n
+	switch {
+	case suspected:
+		w.names = 0
+	case blameless:
+		w.base, w.names = n, names
 	}
 }
 
@@ -197,6 +208,7 @@ func (h *kernelHolder) read(pid int) (int64, error) {
 	if n += more; err != nil || n > MaxKernelBytes {
 		return n, err
 	}
-	more, err = openBytesOf(h.group, h.maxTasks, h.end)
-	return n + more, err
+	open, err := openFilesOf(h.group, h.maxTasks, h.end)
+	h.suspectFiles = open.suspects
+	return n + open.bytes, err
 }

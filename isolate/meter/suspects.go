@@ -1,0 +1,87 @@
+package meter
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The kernel reports no size of the list that overlayfs keeps of a directory in more than one layer: the directory in the lower layer can
+// have had any number of names when it was read. Nor does it report what is queued in a socket that is itself queued. So jobs that have
+// such descriptors are blamed for what the memory for names grew by since they had none. Sizes of lower directories would not do: a job of
+// the same user can replace them after they were read. Nor would the position of the descriptor: lseek(2) sets it back and the list stays.
+const (
+	// MinUnexplainedBytes is by how much that memory may grow while a job has many suspect files: more than the growth at which jobs are
+	// checked, so that the descriptors were there at several checks. A job that walks a tree has few directories open that were
+	// changed in the session's layer, and not for long.
+	MinUnexplainedBytes = 2 * ManyKernelBytes
+
+	// MaxUnexplainedBytes is by how much it may grow while a job has one suspect file, half of that for two, and so on.
+	MaxUnexplainedBytes = 8 * ManyKernelBytes
+)
+
+// blamedFrom returns the growth from which on a job with files suspect files is blamed.
+func blamedFrom(files int) int64 {
+	return max(MinUnexplainedBytes, MaxUnexplainedBytes/int64(max(files, 1)))
+}
+
+// endSuspect ends the job with the most suspect files among those to blame for unexplained growth, and reports whether there is none.
+// One at a time: the growth is of the host, and ending the one to blame reverses it. n is what the kernel of the host used for names before
+// all jobs were read without finding one that is over MaxKernelBytes; base is the lowest since all were blameless before, or 0: not known.
+func endSuspect(all []*kernelHolder, n, base int64) (blameless bool) {
+	var suspect *kernelHolder
+	most := 0
+	for _, h := range all {
+		if files, grown := h.unexplained(n, base); files > most && grown > blamedFrom(files) {
+			suspect, most = h, files
+		}
+	}
+	return suspect == nil || suspect.check(func(*kernelHolder, int) (int64, error) { return math.MaxInt64, nil })
+}
+
+// unexplained returns how many suspect files the job has, and how much the memory for names has grown since it had none.
+func (h *kernelHolder) unexplained(n, base int64) (files int, grown int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.gone || h.suspectFiles == 0 || base == 0 && h.from == 0:
+		h.from = n
+	case h.from == 0:
+		h.from = base
+	case base != 0:
+		h.from = min(h.from, base)
+	}
+	return h.suspectFiles, n - h.from
+}
+
+// namesCaches are the slab caches that hold names: file systems allocate them one by one, charged to no cgroup. Kernels that charge
+// allocations have caches apart for those that are charged, so that what jobs are charged for does not show in these.
+var namesCaches = regexp.MustCompile(`^kmalloc(-rnd-[0-9]+)?-(64|96|128|192|256|512)$`)
+
+const chargedCaches = "kmalloc-cg-"
+
+// namesBytes returns the size of the objects in those caches, from the table in /proc/slabinfo (slabinfo(5)): at least 0, and 0 where
+// charged objects are not apart, or where the kernel has no such file. There jobs are not blamed.
+func namesBytes(path string) int64 {
+	var sum int64
+	apart := false
+	err := readLines(path, func(line string) error {
+		f := strings.Fields(line)
+		apart = apart || strings.HasPrefix(line, chargedCaches)
+		if len(f) < 4 || !namesCaches.MatchString(f[0]) {
+			return nil
+		}
+		objects, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseInt(f[3], 10, 64)
+		sum += objects * size
+		return err
+	})
+	if err != nil || !apart {
+		return 0
+	}
+	return sum
+}

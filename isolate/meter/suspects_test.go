@@ -1,0 +1,118 @@
+package meter
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestUnexplainedGrowth: a job is blamed for what the kernel's memory grew by while it had suspect files, however slowly, and not for what
+// it grew by before, nor for growth that was reversed.
+func TestUnexplainedGrowth(t *testing.T) {
+	const mb = 1 << 20
+	h := &kernelHolder{}
+	for i, step := range []struct {
+		files   int
+		n, base int64
+		want    int64
+	}{
+		{1, 500 * mb, 0, 0}, // the first look of the watch, which has no base
+		{1, 540 * mb, 500 * mb, 40 * mb},
+		{1, 580 * mb, 540 * mb, 80 * mb},
+		{0, 620 * mb, 580 * mb, 0},
+		{1, 660 * mb, 620 * mb, 40 * mb},
+		{1, 660 * mb, 600 * mb, 60 * mb}, // it had shrunk in between
+	} {
+		h.suspectFiles = step.files
+		if files, grown := h.unexplained(step.n, step.base); files != step.files || grown != step.want {
+			t.Errorf("step %d: %d files, %d bytes; want %d, %d", i, files, grown, step.files, step.want)
+		}
+	}
+	late := &kernelHolder{suspectFiles: 1}
+	if _, grown := late.unexplained(660*mb, 620*mb); grown != 40*mb {
+		t.Errorf("a job that is new is blamed for %d bytes", grown)
+	}
+}
+
+// TestEndSuspect: of the jobs to blame only the one with the most suspect files is ended, and none without unexplained growth. One with few
+// such files is blamed for more growth only.
+func TestEndSuspect(t *testing.T) {
+	_, pidfd, end := sleeper(t)
+	defer end()
+	var ended []int
+	var all []*kernelHolder
+	for _, files := range []int{0, 1, 40, 20} {
+		all = append(all, &kernelHolder{pidfd: pidfd, suspectFiles: files, target: target{end: func() { ended = append(ended, files) }}})
+	}
+	base := int64(1 << 30)
+	if !endSuspect(all, base+MinUnexplainedBytes, base) || len(ended) > 0 {
+		t.Fatalf("ended without reason: jobs with %d files", ended)
+	}
+	for i, files := range []int{40, 20} {
+		if endSuspect(all, base+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
+			t.Fatalf("ended: jobs with %d files, want next the one with %d", ended, files)
+		}
+		all[i+2].gone = true
+	}
+	if !endSuspect(all, base+MaxUnexplainedBytes, base) {
+		t.Fatalf("ended without reason: jobs with %d files", ended)
+	}
+	if endSuspect(all, base+MaxUnexplainedBytes+1, base) || len(ended) != 3 || ended[2] != 1 {
+		t.Errorf("ended: jobs with %d files, want next the one with 1", ended)
+	}
+}
+
+// TestNamesBytes: objects that no cgroup is charged for count where the kernel has them apart.
+func TestNamesBytes(t *testing.T) {
+	const table = `slabinfo - version: 2.1
+# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>
+kmalloc-cg-128       900    960    128   32    1 : tunables    0    0    0 : slabdata      5      5      0
+kmalloc-rcl-96       500    544     96   42    1 : tunables    0    0    0 : slabdata    107    107      0
+kmalloc-8k            48     48   8192    4    8 : tunables    0    0    0 : slabdata     12     12      0
+kmalloc-512            3      8    512    8    1 : tunables    0    0    0 : slabdata    888    888      0
+kmalloc-128           10     32    128   32    1 : tunables    0    0    0 : slabdata    156    156      0
+kmalloc-rnd-07-96      2     42     96   42    1 : tunables    0    0    0 : slabdata     84     84      0
+dentry                 9     21    192   21    1 : tunables    0    0    0 : slabdata     84     84      0
+`
+	for name, c := range map[string]struct {
+		table string
+		want  int64
+	}{
+		"whole":       {table, 3*512 + 10*128 + 2*96},
+		"not apart":   {strings.ReplaceAll(table, chargedCaches, "kmalloc-"), 0},
+		"not a table": {"kmalloc-cg-128\nkmalloc-128 many 1 2\n", 0},
+	} {
+		path := filepath.Join(t.TempDir(), "slabinfo")
+		if err := os.WriteFile(path, []byte(c.table), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := namesBytes(path); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	if got := namesBytes("/nonexistent"); got != 0 {
+		t.Errorf("no table: %d", got)
+	}
+}
+
+// TestDirectorySize: a directory that can be in more than one layer is suspect and counts more than another.
+func TestDirectorySize(t *testing.T) {
+	for name, c := range map[string]struct {
+		major, links uint32
+		want         openSize
+	}{
+		"on a device":           {8, 1, openSize{bytes: directoryBytes}},
+		"of one layer":          {0, 2, openSize{bytes: directoryBytes + 4096*nameFactor}},
+		"of two layers":         {0, 1, openSize{layeredBytes + 4096*nameFactor, 1}},
+		"of one layer, removed": {0, 0, openSize{layeredBytes + 4096*nameFactor, 1}},
+		"with subdirectories":   {0, 9, openSize{bytes: directoryBytes + 4096*nameFactor}},
+	} {
+		st := unix.Statx_t{Dev_major: c.major, Nlink: c.links, Size: 4096}
+		if got := directorySize(&st); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
