@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,18 +148,26 @@ func actionStep(t *testing.T) string {
 	return strings.ReplaceAll(script, "\n        ", "\n")
 }
 
-// TestGitHubAction runs the step of the composite action as GitHub's runner does: bash, with the inputs as variables.
+// commandsStopped matches the output of the action's step: GitHub's runner obeys no workflow command in what is between the two lines, see
+// https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#stopping-and-starting-workflow-commands.
+var commandsStopped = regexp.MustCompile(`(?s)^::stop-commands::([0-9a-f-]{36})\n(.*)\n::([0-9a-f-]{36})::\n$`)
+
+// TestGitHubAction runs the step of the composite action as GitHub's runner does: bash, with the inputs as variables. What the script says
+// is no workflow command, and the word that ends this is another each time.
 func TestGitHubAction(t *testing.T) {
 	p, path := hooked(t)
 	env := append([]string{
 		"PATH=" + path, "CORRAL_OPTIONS=--nofile 300", "CORRAL_ENV=WANTED", "CORRAL_DIR=" + p.repo,
 		"CI=true", "WANTED=yes", "GITHUB_TOKEN=hunter2",
 	}, secrets...)
+	words := map[string]bool{}
 	for _, a := range attempts {
 		code, out := p.as(t, append(env, "CORRAL_RUN="+a.script), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", actionStep(t))
-		if code != a.code || out != a.out {
-			t.Errorf("%s: %d, %q; want %d, %q", a.script, code, out, a.code, a.out)
+		said := commandsStopped.FindStringSubmatch(out)
+		if code != a.code || said == nil || said[1] != said[3] || words[said[1]] || said[2] != a.out {
+			t.Fatalf("%s: %d, %q; want %d, %q", a.script, code, out, a.code, a.out)
 		}
+		words[said[1]] = true
 	}
 	p.reused(t, path, func(script string) {
 		p.as(t, append(env, "CORRAL_RUN="+script), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", actionStep(t))
