@@ -28,7 +28,7 @@ sub pass { my $s = shift; my @fds = map { fileno $_ } @_; my $x = "x"; my $v = p
 // descriptors queued in a socket that is queued itself. A job with many directories open that only the repository has is not affected.
 func TestKernelMemoryLayers(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
-	const names, lists, open = 12_000, 100, 200
+	const names, lists, open = 20_000, 100, 200
 	f := newFront(t)
 	fronttest.Shell(t, f.Repo, fmt.Sprintf(
 		`mkdir big small; (cd big; seq %d | xargs touch); cd small; seq %d | xargs mkdir; cd ..`, names, open))

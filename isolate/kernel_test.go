@@ -66,6 +66,7 @@ func TestKernelMemory(t *testing.T) {
 	for _, h := range holdings {
 		t.Run(h.name, func(t *testing.T) {
 			f := newFront(t)
+			f.s.kernel.Growth = 1 << 20 // what the job holds must show beside memory that jobs of other tests release meanwhile
 			few, err := f.Start(f.Spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.few)+`); print "held\n"; <STDIN>`))
 			if err != nil {
 				t.Fatal(err)

@@ -40,6 +40,10 @@ const (
 
 // A KernelWatch ends jobs that make the kernel hold more than MaxKernelBytes which no cgroup is charged for.
 type KernelWatch struct {
+	// Growth of the kernel's memory on the host at which jobs are checked, in bytes; 0 means ManyKernelBytes. It must not change after the
+	// first Watch.
+	Growth int64
+
 	poll[*kernelHolder]
 	base    int64     // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
 	names   int64     // guarded by mu: namesBytes at the time of base, or the lowest since; 0: not known
@@ -54,6 +58,7 @@ type kernelHolder struct {
 	maxTasks int64
 	seen     survey // guarded by target.mu: of the last look
 
+	known        int64 // guarded by target.mu: bytes at the last read
 	suspectFiles int   // guarded by target.mu: of the last read, see openFiles
 	from         int64 // guarded by target.mu: lowest namesBytes since the job had no suspectFiles; 0: not read yet
 }
@@ -87,7 +92,7 @@ func (w *KernelWatch) look() {
 	w.base, w.names = min(w.base, n), min(w.names, names)
 	base := w.names
 	var all []*kernelHolder
-	if n-w.base > ManyKernelBytes || names-w.names > ManyKernelBytes { // other memory can have shrunk meanwhile
+	if most := cmp.Or(w.Growth, ManyKernelBytes); n-w.base > most || names-w.names > most { // other memory can have shrunk meanwhile
 		all = w.jobs()
 	}
 	w.mu.Unlock()
@@ -209,6 +214,6 @@ func (h *kernelHolder) read(pid int) (int64, error) {
 		return n, err
 	}
 	open, err := openFilesOf(h.group, h.maxTasks, h.end)
-	h.suspectFiles = open.suspects
-	return n + open.bytes, err
+	h.known, h.suspectFiles = n+open.bytes, open.suspects
+	return h.known, err
 }

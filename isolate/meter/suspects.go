@@ -9,7 +9,8 @@ import (
 
 // The kernel reports no size of the list that overlayfs keeps of a directory in more than one layer: the directory in the lower layer can
 // have had any number of names when it was read. Nor does it report what is queued in a socket that is itself queued. So jobs that have
-// such descriptors are blamed for what the memory for names grew by since they had none. Sizes of lower directories would not do: a job of
+// such descriptors are blamed for what the memory for names grew by since they had none, less what all jobs are known to hold: otherwise
+// jobs of one user, each below its limit, could have those of another ended. Sizes of lower directories would not do: a job of
 // the same user can replace them after they were read. Nor would the position of the descriptor: lseek(2) sets it back and the list stays.
 const (
 	// MinUnexplainedBytes is by how much that memory may grow while a job has many suspect files: more than the growth at which jobs are
@@ -31,13 +32,27 @@ func blamedFrom(files int) int64 {
 // all jobs were read without finding one that is over MaxKernelBytes; base is the lowest since all were blameless before, or 0: not known.
 func endSuspect(all []*kernelHolder, n, base int64) (blameless bool) {
 	var suspect *kernelHolder
+	var known int64
+	for _, h := range all {
+		known += h.knownBytes()
+	}
 	most := 0
 	for _, h := range all {
-		if files, grown := h.unexplained(n, base); files > most && grown > blamedFrom(files) {
+		if files, grown := h.unexplained(n, base); files > most && grown-known > blamedFrom(files) {
 			suspect, most = h, files
 		}
 	}
 	return suspect == nil || suspect.check(func(*kernelHolder, int) (int64, error) { return math.MaxInt64, nil })
+}
+
+// knownBytes returns what the job was known to hold when it was read, 0 if it has ended.
+func (h *kernelHolder) knownBytes() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone {
+		return 0
+	}
+	return h.known
 }
 
 // unexplained returns how many suspect files the job has, and how much the memory for names has grown since it had none.

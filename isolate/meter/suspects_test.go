@@ -38,7 +38,7 @@ func TestUnexplainedGrowth(t *testing.T) {
 }
 
 // TestEndSuspect: of the jobs to blame only the one with the most suspect files is ended, and none without unexplained growth. One with few
-// such files is blamed for more growth only.
+// such files is blamed for more growth only, and what jobs are known to hold explains growth.
 func TestEndSuspect(t *testing.T) {
 	_, pidfd, end := sleeper(t)
 	defer end()
@@ -48,19 +48,21 @@ func TestEndSuspect(t *testing.T) {
 		all = append(all, &kernelHolder{pidfd: pidfd, suspectFiles: files, target: target{end: func() { ended = append(ended, files) }}})
 	}
 	base := int64(1 << 30)
-	if !endSuspect(all, base+MinUnexplainedBytes, base) || len(ended) > 0 {
+	all[0].known, all[1].known = 20<<20, 5<<20
+	const known = 25 << 20
+	if !endSuspect(all, base+known+MinUnexplainedBytes, base) || len(ended) > 0 {
 		t.Fatalf("ended without reason: jobs with %d files", ended)
 	}
 	for i, files := range []int{40, 20} {
-		if endSuspect(all, base+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
+		if endSuspect(all, base+known+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
 			t.Fatalf("ended: jobs with %d files, want next the one with %d", ended, files)
 		}
 		all[i+2].gone = true
 	}
-	if !endSuspect(all, base+MaxUnexplainedBytes, base) {
+	if !endSuspect(all, base+known+MaxUnexplainedBytes, base) {
 		t.Fatalf("ended without reason: jobs with %d files", ended)
 	}
-	if endSuspect(all, base+MaxUnexplainedBytes+1, base) || len(ended) != 3 || ended[2] != 1 {
+	if endSuspect(all, base+known+MaxUnexplainedBytes+1, base) || len(ended) != 3 || ended[2] != 1 {
 		t.Errorf("ended: jobs with %d files, want next the one with 1", ended)
 	}
 }
