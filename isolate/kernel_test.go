@@ -63,10 +63,11 @@ sub connected { socket(my $c, PF_INET, SOCK_STREAM, 0) or die; connect($c, getso
 // affected. The memory of the host shows that the job held some.
 func TestKernelMemory(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	all := newFront(t)
+	all.s.kernel.Growth = 1 << 20 // what a job holds must show beside memory that jobs of other tests release meanwhile
 	for _, h := range holdings {
 		t.Run(h.name, func(t *testing.T) {
-			f := newFront(t)
-			f.s.kernel.Growth = 1 << 20 // what the job holds must show beside memory that jobs of other tests release meanwhile
+			f := frontOf(t, all.s, all.C, all.Repo)
 			few, err := f.Start(f.Spec("perl", "-e", holdPrelude+h.code+"hold("+strconv.Itoa(h.few)+`); print "held\n"; <STDIN>`))
 			if err != nil {
 				t.Fatal(err)
