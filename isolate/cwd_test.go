@@ -78,7 +78,7 @@ func TestWorkingDirectorySwapped(t *testing.T) {
 	}
 	stop := exchange(dir, link)
 	found, refused := 0, 0
-	for range sandboxtest.Scale(200) {
+	for range sandboxtest.Scale(100) {
 		spec := f.Spec("pwd", "-P")
 		spec.Dir = "dir/../dir" // with ".." the kernel sometimes returns EAGAIN, which is retried
 		d, err := f.Try(spec)
