@@ -387,7 +387,7 @@ func TestCloseWithClientNotReading(t *testing.T) {
 // TestAuditLogLocked: while another process holds the audit log's lock no job runs, and the refusal names that
 // process. Ends that were not recorded meanwhile are recorded before the next job.
 func TestAuditLogLocked(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Log = slog.New(slog.DiscardHandler) })
+	f := newFront(t, func(c *Config) { c.Log, c.locked = slog.New(slog.DiscardHandler), 200*time.Millisecond })
 	l := f.Waiting()
 	lock, err := os.OpenFile(filepath.Join(f.s.config.StateDir, "audit", "lock"), os.O_RDWR, 0)
 	if err != nil {

@@ -49,6 +49,7 @@ type Config struct {
 
 	patience time.Duration // replaces sendPatience in tests
 	probing  time.Duration // replaces probe.DefaultPatience in tests
+	locked   time.Duration // replaces files.LockPatience of the audit log in tests
 	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
 	dying    int           // replaces maxDying in tests
 	small    int64         // replaces maxSmall in tests

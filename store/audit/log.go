@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,8 @@ type Options struct {
 	// ErrBudget.
 	UserDaily int64
 	Log       *slog.Logger // diagnostic log; nil discards
+	// Patience is how long an append waits for the lock while another process holds it; 0 is files.LockPatience.
+	Patience time.Duration
 }
 
 // DefaultMaxSize is the default size in bytes at which the next file is started.
@@ -81,7 +84,7 @@ func Open(dir string, o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{o: o, patience: files.LockPatience, running: map[uint64]bool{}, budgets: budgets{daily: o.UserDaily, now: time.Now}}
+	l := &Log{o: o, patience: cmp.Or(o.Patience, files.LockPatience), running: map[uint64]bool{}, budgets: budgets{daily: o.UserDaily, now: time.Now}}
 	if err := l.openAll(dir); err != nil {
 		l.closeAll()
 		return nil, fmt.Errorf("audit: %w", err)
