@@ -53,6 +53,7 @@ type Config struct {
 	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
 	dying    int           // replaces maxDying in tests
 	small    int64         // replaces maxSmall in tests
+	look     time.Duration // replaces leftLater in tests
 	reclaim  time.Duration // replaces reclaimRest in tests
 	trim     time.Duration // replaces trimInterval in tests
 	only     func() bool   // replaces host.OnlyInstance in tests

@@ -180,7 +180,7 @@ func (j *Jail) keepIfLeft() {
 	if j.groups == nil || j.s.Left == nil {
 		return
 	}
-	left := leftMemory{j.groups, func() int64 { return leftMin }, func() LeftSetter { return j.s.Left(j.builtFor, j.repo.Path) }}
+	left := leftMemory{j.groups, func() int64 { return leftMin }, j.s.Look, func() LeftSetter { return j.s.Left(j.builtFor, j.repo.Path) }}
 	if left.some() {
 		j.leavers.add(func() { left.await(j.s.Context, &j.leavers.reclaim)() })
 	}

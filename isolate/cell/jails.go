@@ -36,6 +36,7 @@ type Config struct {
 	Reclaim  time.Duration     // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
 	Dying    int               // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
 	Small    int64             // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
+	Look     time.Duration     // from one look at memory that an ended job has left to the next; 0 is leftLater
 	Trim     time.Duration     // how long a slot waits unneeded before it can be given up; 0 is trimInterval
 	Only     func() bool       // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
 	Hidden   *host.HiddenPaths // nil: what this supervisor alone has found
@@ -75,6 +76,9 @@ func New(c Config) (*Jails, error) {
 	}
 	if c.Small == 0 {
 		c.Small = maxSmall
+	}
+	if c.Look == 0 {
+		c.Look = leftLater
 	}
 	if c.Trim == 0 {
 		c.Trim = trimInterval

@@ -58,6 +58,7 @@ type leftGroup interface {
 type leftMemory struct {
 	group leftGroup
 	least func() int64      // the size in bytes up to which memory that is left counts as none
+	later time.Duration     // from one look to the next, see leftLater
 	count func() LeftSetter // see Slot.CountLeft; nil without a job
 }
 
@@ -94,10 +95,10 @@ func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
 			return freed
 		case <-time.After(wait):
 		}
-		wait = min(max(2*wait, leftLater), leftRest)
+		wait = min(max(2*wait, l.later), leftRest)
 		kind, n := l.left()
 		if kind == LeftUnknown && set(kind, n) {
-			wait = leftLater
+			wait = l.later
 			if look >= again {
 				kind, n = l.reclaimed(mu)
 				attempts++
@@ -112,7 +113,7 @@ func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
 		case LeftNothing:
 			return freed
 		case LeftShared, LeftKernel:
-			wait = leftLater
+			wait = l.later
 		}
 		set(kind, n)
 	}

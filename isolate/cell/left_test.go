@@ -85,7 +85,7 @@ func TestAwaitLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &fakeGroup{looks: c.looks}
 				var all []told
-				l := leftMemory{g, small.least, func() LeftSetter {
+				l := leftMemory{g, small.least, leftLater, func() LeftSetter {
 					return func(kind LeftKind, bytes int64) bool {
 						all = append(all, told{kind, bytes})
 						return !c.spare
@@ -102,7 +102,7 @@ func TestAwaitLeft(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		end()
 		g := &fakeGroup{looks: []fakeLook{{other, false}}}
-		l := leftMemory{g, small.least, func() LeftSetter { return func(LeftKind, int64) bool { return true } }}
+		l := leftMemory{g, small.least, leftLater, func() LeftSetter { return func(LeftKind, int64) bool { return true } }}
 		if l.await(ctx, new(sync.Mutex))(); g.reclaims > 0 {
 			t.Error("cached files were dropped")
 		}
@@ -115,7 +115,7 @@ func TestReclaimsSeldom(t *testing.T) {
 		g := &fakeGroup{looks: slices.Repeat([]fakeLook{{cgroup.Left{Other: 1 << 20}, false}}, 1000)}
 		g.looks = append(g.looks, fakeLook{})
 		looks := 0
-		l := leftMemory{g, small.least, func() LeftSetter { return func(LeftKind, int64) bool { looks++; return true } }}
+		l := leftMemory{g, small.least, leftLater, func() LeftSetter { return func(LeftKind, int64) bool { looks++; return true } }}
 		l.await(t.Context(), new(sync.Mutex))()
 		if g.reclaims > looks/20 {
 			t.Errorf("%d attempts to reclaim, %d times told", g.reclaims, looks)

@@ -119,7 +119,7 @@ func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
 // CountLeft makes the slot call count when its job has ended and other processes may still hold memory that the job wrote, and
 // tell what count returned how much it is, until it is free.
 func (sl *Slot) CountLeft(count func() LeftSetter) {
-	sl.left = leftMemory{sl.group, sl.jail.leavers.small.least, count}
+	sl.left = leftMemory{sl.group, sl.jail.leavers.small.least, sl.jail.s.Look, count}
 }
 
 // Report receives the next report of the slot's stub. The caller closes the files.
