@@ -98,14 +98,14 @@ func (r *runner) goTest(ctx context.Context, phase, choice string, list []testPa
 }
 
 // writeWrapper writes a script for -exec into dir and returns its path. The script runs a test process in a machine of its
-// own, with a directory in dir that is named by the shell's process id.
+// own, with a directory in dir that other users can pass through. A process id would not do as its name: a run under load uses all of them.
 func writeWrapper(dir string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	wrapper := filepath.Join(dir, "exec")
-	script := fmt.Sprintf("#!/bin/sh\nmkdir %[1]s/$$ && exec %[2]s %[3]s %[1]s/$$ \"$@\"\n", dir, self, enterCommand)
+	script := fmt.Sprintf("#!/bin/sh\ndir=$(mktemp -d %[1]s/XXXXXX) && chmod 755 \"$dir\" && exec %[2]s %[3]s \"$dir\" \"$@\"\n", dir, self, enterCommand)
 	return wrapper, os.WriteFile(wrapper, []byte(script), 0o755)
 }
 
