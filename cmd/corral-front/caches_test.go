@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
 	"errors"
@@ -124,25 +125,14 @@ func TestWord(t *testing.T) { t.Fatal(greet.Word) }
 func TestNpmCache(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("npm"))
 	p := newCachePlace(t)
-	var archive bytes.Buffer
-	z := gzip.NewWriter(&archive)
-	w := tar.NewWriter(z)
-	for _, f := range [][2]string{
+	archive := packed(t, [][2]string{
 		{"package/package.json", `{"name":"greet","version":"1.2.0","main":"greet.js"}`}, {"package/greet.js", "module.exports = 'from the cache'\n"},
-	} {
-		err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1])), Typeflag: tar.TypeReg})
-		if _, bad := w.Write([]byte(f[1])); err != nil || bad != nil {
-			t.Fatal(err, bad)
-		}
-	}
-	if err := errors.Join(w.Close(), z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive.Bytes()) }))
+	})
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive) }))
 	url := registry.URL + "/greet/-/greet-1.2.0.tgz"
 	p.asOwner(t, nil, "npm", "cache", "add", url)
 	registry.Close()
-	sum := sha512.Sum512(archive.Bytes())
+	sum := sha512.Sum512(archive)
 	p.file(t, "package.json", `{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}}`, 0o644)
 	p.file(t, "package-lock.json", fmt.Sprintf(`{"name":"app","version":"1.0.0","lockfileVersion":3,"packages":{
 		"":{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}},
@@ -156,4 +146,96 @@ func TestNpmCache(t *testing.T) {
 	if !strings.Contains(got, "\nfrom the cache\n") || strings.Contains(got, "npmrc") || strings.Contains(got, "_logs") {
 		t.Error(got)
 	}
+}
+
+// TestCargoRegistry checks that cargo builds with a crate of the owner's registry without a network, whether or not it has to
+// resolve versions, installs programs, and sees none of cargo's credentials.
+func TestCargoRegistry(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("cargo"))
+	p := newCachePlace(t)
+	crate := packed(t, [][2]string{
+		{"greet-1.2.0/Cargo.toml", "[package]\nname = \"greet\"\nversion = \"1.2.0\"\n"},
+		{"greet-1.2.0/src/lib.rs", "pub const WORD: &str = \"from the cache\";\n"},
+	})
+	files := map[string]string{
+		"/dl":          string(crate),
+		"/gr/ee/greet": fmt.Sprintf(`{"name":"greet","vers":"1.2.0","deps":[],"cksum":"%x","features":{},"yanked":false}`+"\n", sha256.Sum256(crate)),
+	}
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(files[r.URL.Path])) }))
+	files["/config.json"] = `{"dl":"` + registry.URL + `/dl?{crate}"}`
+	p.file(t, "Cargo.toml", "[package]\nname = \"app\"\nversion = \"1.0.0\"\n\n[dependencies]\ngreet = \"1.2.0\"\n", 0o644)
+	p.file(t, "src/main.rs", "fn main() { println!(\"{}\", greet::WORD) }\n", 0o644)
+	// A sparse index is an unstable feature of cargo before 1.68.
+	p.file(t, ".cargo/config.toml", "[unstable]\nsparse-registry = true\n"+
+		"[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+"+registry.URL+"/\"\n", 0o644)
+	p.asOwner(t, []string{"RUSTC_BOOTSTRAP=1"}, "env", "cargo", "fetch") // the one in /usr/bin, as in jails
+	registry.Close()
+	cargo := filepath.Join(p.home, ".cargo")
+	if err := os.WriteFile(filepath.Join(cargo, "credentials.toml"), []byte("token = \"hunter2\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h := p.serve(t, filepath.Join(cargo, "registry"))
+	got := h.agentCall("run", object{
+		"code": "export RUSTC_BOOTSTRAP=1; cargo run --locked 2>&1; rm Cargo.lock; cargo install --path . 2>&1; ~/.cargo/bin/app; ls -A " + cargo +
+			"; cat " + cargo + "/credentials.toml; touch " + cargo + "/registry/x || echo cannot write",
+		"timeout": 100_000,
+	})
+	if strings.Count(got, "from the cache\n") != 2 || !strings.Contains(got, "\nregistry\n") || !strings.Contains(got, "cannot write") || strings.Contains(got, "hunter2") {
+		t.Error(got)
+	}
+}
+
+// TestWheelhouse checks that pip installs a wheel of the owner's wheelhouse without a network.
+func TestWheelhouse(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("pip3"))
+	p := newCachePlace(t)
+	var wheel bytes.Buffer
+	z := zip.NewWriter(&wheel)
+	for _, f := range [][2]string{
+		{"greet.py", "WORD = 'from the cache'\n"},
+		{"greet-1.2.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: greet\nVersion: 1.2.0\n"},
+		{"greet-1.2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{"greet-1.2.0.dist-info/RECORD", "greet.py,,\ngreet-1.2.0.dist-info/METADATA,,\ngreet-1.2.0.dist-info/WHEEL,,\ngreet-1.2.0.dist-info/RECORD,,\n"},
+	} {
+		w, err := z.Create(f[0])
+		if err == nil {
+			_, err = w.Write([]byte(f[1]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wheels := filepath.Join(p.home, ".cache/wheelhouse")
+	makeDir(t, wheels, p.uid, 0o755)
+	makeDir(t, filepath.Join(p.home, ".cache/pip/http"), p.uid, 0o755)
+	if err := errors.Join(z.Close(), os.WriteFile(filepath.Join(wheels, "greet-1.2.0-py3-none-any.whl"), wheel.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	h := p.serve(t, wheels)
+	got := h.agentCall("run", object{
+		"code":    "pip3 install greet==1.2.0 2>&1 && python3 -c 'import greet; print(greet.WORD)'; ls -A " + p.home + "/.cache; pip3 install absent 2>&1",
+		"timeout": 100_000,
+	})
+	if !strings.Contains(got, "\nfrom the cache\n") || !strings.Contains(got, "\nwheelhouse\n") || strings.Contains(got, "\npip\n") ||
+		!strings.Contains(got, "No matching distribution found for absent") {
+		t.Error(got)
+	}
+}
+
+// packed returns a compressed archive of files with these names and contents.
+func packed(t *testing.T, files [][2]string) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	z := gzip.NewWriter(&archive)
+	w := tar.NewWriter(z)
+	for _, f := range files {
+		err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1])), Typeflag: tar.TypeReg})
+		if _, bad := w.Write([]byte(f[1])); err != nil || bad != nil {
+			t.Fatal(err, bad)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
 }

@@ -34,6 +34,8 @@ func TestFindToolchains(t *testing.T) {
 	makeDir(t, at("go/pkg/mod/cache/download"), p.uid, 0o755)
 	makeDir(t, at("go/pkg/mod/cache/vcs"), p.uid, 0o755)
 	makeDir(t, at(".npm/_cacache"), p.uid, 0o755)
+	makeDir(t, at(".cargo/registry"), p.uid, 0o755)
+	makeDir(t, at(".cache/pip"), p.uid, 0o755)
 	makeDir(t, at("sdk"), 0, 0o700) // not accessible to the user
 	makeDir(t, at(".nvm/alias"), p.uid, 0o755)
 	if err := unix.Mkfifo(at(".nvm/alias/default"), 0o644); err != nil {
@@ -54,7 +56,8 @@ func TestFindToolchains(t *testing.T) {
 	defer stuck.Stop()
 	err = cmd.Wait()
 	var got []string
-	if bad := json.Unmarshal(out.Bytes(), &got); err != nil || bad != nil || !slices.Equal(got, []string{at(".bun"), at("go/pkg/mod/cache/download"), at(".npm/_cacache")}) {
+	want := []string{at(".bun"), at("go/pkg/mod/cache/download"), at(".npm/_cacache"), at(".cargo/registry")}
+	if bad := json.Unmarshal(out.Bytes(), &got); err != nil || bad != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, %v", out.String(), err, bad)
 	}
 }

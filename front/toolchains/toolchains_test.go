@@ -80,7 +80,8 @@ func TestUsableToolchains(t *testing.T) {
 func TestUsableCaches(t *testing.T) {
 	h := newHome(t)
 	at := func(name string) string { return filepath.Join(h.path, name) }
-	list := []string{at("go/pkg/mod/cache/download"), at(".npm/_cacache"), at("sdk/go1")}
+	list := []string{at("go/pkg/mod/cache/download"), at(".npm/_cacache"), at(".cache/wheelhouse"), at(".cargo/registry"), at("sdk/go1")}
+	programs := list[4:]
 	for _, path := range list {
 		makeDir(t, path, testUser, 0o755)
 	}
@@ -97,10 +98,10 @@ func TestUsableCaches(t *testing.T) {
 	}{
 		{nil, list},
 		{[]string{own}, list},
-		{[]string{own, others}, list[2:]},
-		{[]string{roots}, list[2:]},
-		{[]string{at("link")}, list[2:]},
-		{[]string{at("absent")}, list[2:]},
+		{[]string{own, others}, programs},
+		{[]string{roots}, programs},
+		{[]string{at("link")}, programs},
+		{[]string{at("absent")}, programs},
 	} {
 		if got, err := h.usable(list, tt.repos); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %q, %v; want %q", tt.repos, got, err, tt.want)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +18,8 @@ type moduleCache struct {
 	last string // last elements of the path, wherever the cache is
 	// env returns the variables with which the manager reads the cache at dir and writes nothing there.
 	env func(dir string) []string
+	// secret reports whether the cache at dir may contain credentials; nil stands for a cache that never does.
+	secret func(dir string) bool
 }
 
 // moduleCaches lists the caches that can be read where nothing can be written.
@@ -24,13 +28,44 @@ var moduleCaches = []moduleCache{
 	// settings may contain passwords. What a job unpacks is its own, and checked against go.sum. The checksum database
 	// cannot be reached; whoever filled the cache has consulted it.
 	{"go/pkg/mod/cache/download", "/cache/download", func(dir string) []string {
-		proxy := strings.NewReplacer("%", "%25", " ", "%20", "#", "%23", "?", "%3F", ",", "%2C", "|", "%7C").Replace(dir)
-		return []string{"GOPROXY=file://" + proxy + ",off", "GOSUMDB=off"}
-	}},
+		return []string{"GOPROXY=" + fileURL(dir) + ",off", "GOSUMDB=off"}
+	}, nil},
 	// npm writes logs beside this directory unless it is told to keep none.
 	{".npm/_cacache", "/_cacache", func(dir string) []string {
 		return []string{"npm_config_cache=" + filepath.Dir(dir), "npm_config_prefer_offline=true", "npm_config_logs_max=0"}
-	}},
+	}, nil},
+	// pip's own cache is of no use without a network: pip asks the index again for what versions there are, and finds wheels
+	// that it built by the address of their source. So packages have to be downloaded to a directory of their own.
+	{".cache/wheelhouse", "/wheelhouse", func(dir string) []string {
+		return []string{"PIP_FIND_LINKS=" + fileURL(dir)}
+	}, nil},
+	// cargo takes no lock where it cannot write, and uses the sources that it unpacked on the host. It installs programs below
+	// CARGO_HOME unless it is told another place. Besides ~/.cargo, CARGO_HOME may be /usr/local/cargo.
+	{".cargo/registry", "cargo/registry", func(dir string) []string {
+		return []string{"CARGO_HOME=" + filepath.Dir(dir), "CARGO_INSTALL_ROOT=/home/job/.cargo"}
+	}, clonedWithPassword},
+}
+
+// fileURL returns the URL of a directory, for lists that are separated by commas, spaces or bars.
+func fileURL(dir string) string {
+	return "file://" + strings.NewReplacer("%", "%25", " ", "%20", "#", "%23", "?", "%3F", ",", "%2C", "|", "%7C").Replace(dir)
+}
+
+// passwordInURL matches a URL with a password, or with a token as user. The user of ssh is neither.
+var passwordInURL = regexp.MustCompile(`https?://[^/\s]*@|://[^/\s]*:[^/\s]*@`)
+
+// clonedWithPassword reports whether the URL from which an index in cargo's registry was cloned has a password, or cannot be
+// read. git writes it into FETCH_HEAD. An index that is no clone has no URL of itself.
+func clonedWithPassword(registry string) bool {
+	index := filepath.Join(registry, "index")
+	list := names(index)
+	return len(list) == maxNames || slices.ContainsFunc(list, func(name string) bool {
+		if _, err := os.Lstat(filepath.Join(index, name, ".git")); errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+		text := readSmall(index, name+"/.git/FETCH_HEAD")
+		return text == "" || len(text) == maxSmall || passwordInURL.MatchString(text)
+	})
 }
 
 // IsModuleCache reports whether a path has the name of a package manager's download cache. Such a toolchain directory is
@@ -46,7 +81,8 @@ func moduleCacheOf(path string) *moduleCache {
 	return nil
 }
 
-// ModuleCaches returns the download caches of package managers in a home directory that can be toolchains: links resolved.
+// ModuleCaches returns the download caches of package managers in a home directory that can be toolchains: links resolved,
+// and without credentials.
 // Callers must observe what Toolchains says about other privileges.
 func ModuleCaches(homeDir string) []string {
 	homeDir, err := filepath.EvalSymlinks(homeDir)
@@ -57,7 +93,11 @@ func ModuleCaches(homeDir string) []string {
 	for _, m := range moduleCaches {
 		dir := filepath.Join(homeDir, m.home)
 		real, err := filepath.EvalSymlinks(dir)
-		if info, bad := os.Lstat(dir); err == nil && bad == nil && info.IsDir() && below(real, homeDir) && IsModuleCache(real) {
+		info, bad := os.Lstat(dir)
+		if err != nil || bad != nil || !info.IsDir() || !below(real, homeDir) || !IsModuleCache(real) {
+			continue
+		}
+		if m.secret == nil || !m.secret(real) {
 			list = append(list, real)
 		}
 	}

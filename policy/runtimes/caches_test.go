@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,12 +13,16 @@ import (
 func TestModuleCaches(t *testing.T) {
 	f := newFake(t,
 		"ada/go/pkg/mod/cache/download/", "ada/go/pkg/mod/cache/vcs/", "ada/.npm/_cacache/", "ada/.npmrc",
+		"ada/.cache/wheelhouse/", "ada/.cache/pip/", "ada/.cargo/registry/", "ada/.cargo/git/", "ada/.cargo/credentials.toml",
 		"bob/go/pkg/mod/cache/download -> /ada/go/pkg/mod/cache/download", "bob/.npm -> /ada/.npm",
 		"eve/go/pkg/mod/cache/download", "link -> ada",
 	)
+	own := []string{
+		f.at("ada/go/pkg/mod/cache/download"), f.at("ada/.npm/_cacache"), f.at("ada/.cache/wheelhouse"), f.at("ada/.cargo/registry"),
+	}
 	for home, want := range map[string][]string{
-		"ada":    {f.at("ada/go/pkg/mod/cache/download"), f.at("ada/.npm/_cacache")},
-		"link":   {f.at("ada/go/pkg/mod/cache/download"), f.at("ada/.npm/_cacache")},
+		"ada":    own,
+		"link":   own,
 		"bob":    nil,
 		"eve":    nil,
 		"absent": nil,
@@ -28,10 +33,43 @@ func TestModuleCaches(t *testing.T) {
 	}
 }
 
+// TestCargoRegistry checks that a registry is not shown if an index was cloned from a URL with a password or a token, or from one
+// that cannot be read.
+func TestCargoRegistry(t *testing.T) {
+	const head = "8763712fdb3c57b3ddc5ad5b7836398277fc99d5\t\t"
+	for _, tt := range []struct {
+		name, head string
+		shown      bool
+	}{
+		{"crates.io", head + "https://github.com/rust-lang/crates.io-index\n", true},
+		{"a mirror on disk", head + "file:///srv/index\n", true},
+		{"ssh", head + "ssh://git@example.com:22/index\n", true},
+		{"ssh without a scheme", head + "git@example.com:index\n", true},
+		{"password", head + "https://ada:hunter2@example.com/index\n", false},
+		{"token", head + "http://hunter2@example.com/index\n", false},
+		{"password of ssh", head + "ssh://ada:hunter2@example.com/index\n", false},
+		{"the second of two", head + "https://example.com/a\n" + head + "https://ada:hunter2@example.com/b\n", false},
+		{"empty", "", false},
+		{"too long", strings.Repeat("x", maxSmall), false},
+	} {
+		f := newFake(t, "ada/.cargo/registry/cache/", "ada/.cargo/registry/index/a/config.json")
+		f.text("ada/.cargo/registry/index/b/.git/FETCH_HEAD", tt.head)
+		if got := ModuleCaches(f.at("ada")); slices.Contains(got, f.at("ada/.cargo/registry")) != tt.shown {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+	f := newFake(t, "ada/.cargo/registry/index/b/.git -> /elsewhere", "elsewhere/FETCH_HEAD")
+	f.text("elsewhere/FETCH_HEAD", head+"https://example.com/a\n")
+	if got := ModuleCaches(f.at("ada")); got != nil {
+		t.Errorf("a link: %q", got)
+	}
+}
+
 // TestCaches checks the variables with which package managers read the caches among the toolchains, and that caches are
 // not searched for programs.
 func TestCaches(t *testing.T) {
-	f := newFake(t, "a b,c/cache/download/python3", "second/cache/download/", "n/_cacache/node", "closed/cache/download/", "file/cache/download")
+	f := newFake(t, "a b,c/cache/download/python3", "second/cache/download/", "n/_cacache/node", "closed/cache/download/", "file/cache/download",
+		"a b/wheelhouse/python3", "r/cargo/registry/", "r/.cargo/registry/")
 	golang := func(dir string) []string { return []string{"GOPROXY=file://" + dir + ",off", "GOSUMDB=off"} }
 	npm := []string{"npm_config_cache=" + f.at("n"), "npm_config_prefer_offline=true", "npm_config_logs_max=0"}
 	for _, tt := range []struct {
@@ -46,12 +84,18 @@ func TestCaches(t *testing.T) {
 			[]string{"n/_cacache", "absent/cache/download", "a b,c/cache/download", "second/cache/download"},
 			append(slices.Clone(npm), golang(f.at("a%20b%2Cc/cache/download"))...),
 		},
+		{"of pip", []string{"a b/wheelhouse"}, []string{"PIP_FIND_LINKS=file://" + f.at("a%20b/wheelhouse")}},
+		{
+			"of cargo",
+			[]string{"r/.cargo/registry", "r/cargo/registry"},
+			[]string{"CARGO_HOME=" + f.at("r/.cargo"), "CARGO_INSTALL_ROOT=/home/job/.cargo"},
+		},
 	} {
 		i := f.find(tt.toolchains, nil)
 		if got := i.Caches(); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
-		if path := i.Path(); strings.Contains(path, "cache/download") || strings.Contains(path, "_cacache") {
+		if path := i.Path(); regexp.MustCompile("cache/download|_cacache|wheelhouse|registry").MatchString(path) {
 			t.Errorf("%s: PATH is %q", tt.name, path)
 		}
 		f.expect(tt.name, i, "node", "", "", "no program that runs node")
