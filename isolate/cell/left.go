@@ -62,14 +62,17 @@ type leftMemory struct {
 	count func() LeftSetter // see Slot.CountLeft; nil without a job
 }
 
-// left returns what the ended job has left, LeftUnknown unless it certainly is shared memory.
-func (l *leftMemory) left() (LeftKind, int64) {
+// left returns what the ended job has left, after some attempts to reclaim it. What is dirty or was used lately is reclaimed by the
+// second one: the rest stays LeftKernel from then on, because a job must not count as ended while it is looked at again.
+func (l *leftMemory) left(attempts int) (LeftKind, int64) {
 	left, err := l.group.Left()
 	switch {
 	case err != nil || left.Sum() <= l.least():
 		return LeftNothing, 0
 	case left.Shared > leftMin:
 		return LeftShared, left.Sum()
+	case attempts > 1:
+		return LeftKernel, left.Sum()
 	}
 	return LeftUnknown, left.Sum()
 }
@@ -79,7 +82,7 @@ func (l *leftMemory) some() bool {
 	if l.count == nil {
 		return false
 	}
-	kind, _ := l.left()
+	kind, _ := l.left(0)
 	return kind != LeftNothing
 }
 
@@ -96,17 +99,13 @@ func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
 		case <-time.After(wait):
 		}
 		wait = min(max(2*wait, l.later), leftRest)
-		kind, n := l.left()
-		if kind == LeftUnknown && set(kind, n) {
+		kind, n := l.left(attempts)
+		if (kind == LeftUnknown || kind == LeftKernel) && set(kind, n) {
 			wait = l.later
 			if look >= again {
-				kind, n = l.reclaimed(mu)
 				attempts++
+				kind, n = l.reclaimed(mu, attempts)
 				again = min(max(2*look, look+1), look+leftReclaims)
-			}
-			// What is dirty or was used lately is reclaimed by the second attempt.
-			if kind == LeftUnknown && attempts > 1 {
-				kind = LeftKernel
 			}
 		}
 		switch kind {
@@ -120,11 +119,11 @@ func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
 }
 
 // reclaimed returns what is left when the kernel has reclaimed what it can.
-func (l *leftMemory) reclaimed(mu *sync.Mutex) (LeftKind, int64) {
+func (l *leftMemory) reclaimed(mu *sync.Mutex, attempts int) (LeftKind, int64) {
 	mu.Lock()
 	defer mu.Unlock()
 	_ = l.group.Reclaim() // what could not be reclaimed is seen next
-	return l.left()
+	return l.left(attempts)
 }
 
 // leavers are the slots of a jail whose jobs have left memory. The jail's end does not wait for them, except for the removal

@@ -41,8 +41,8 @@ func (g *fakeGroup) Reclaim() error {
 
 var small smallLeft
 
-// TestAwaitLeft: memory is said to be held only when the kernel was asked twice to reclaim it, or if it is shared. The kernel is asked
-// only if the supervisor wants it.
+// TestAwaitLeft: memory is said to be held only when the kernel was asked twice to reclaim it, or if it is shared, and from then on at
+// each look. The kernel is asked only if the supervisor wants it.
 func TestAwaitLeft(t *testing.T) {
 	const mib = 1 << 20
 	type told struct {
@@ -77,7 +77,7 @@ func TestAwaitLeft(t *testing.T) {
 		{
 			"held",
 			[]fakeLook{{other, false}, {other, false}, {other, false}, {other, false}, {other, false}, {nothing, false}},
-			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftKernel, mib + 9}, {LeftUnknown, mib + 9}, none},
+			[]told{{LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftUnknown, mib + 9}, {LeftKernel, mib + 9}, {LeftKernel, mib + 9}, none},
 			3, false,
 		},
 	} {
