@@ -149,6 +149,7 @@ func TestDisk(t *testing.T) {
 func TestDiskPassed(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
 	f := newFront(t)
+	// The files are many times as large as the limit: when others delete files meanwhile, the free space falls by less.
 	begin := python + endLeader + ownTable + `
 import threading, time
 def hold(size):
@@ -158,27 +159,27 @@ print("ready", flush=True)
 `
 	for name, code := range map[string]string{
 		"in a socket": `
-for n in range(8): fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
+for n in range(8): fd = hold(32 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
 sys.stdin.read()`,
 		"in a socket in a socket": `
 for n in range(8):
-    c, d = socket.socketpair(); fd = hold(4 << 20); socket.send_fds(c, [b"x"], [fd]); os.close(fd)
+    c, d = socket.socketpair(); fd = hold(32 << 20); socket.send_fds(c, [b"x"], [fd]); os.close(fd)
     socket.send_fds(a, [b"x"], [d.fileno()]); c.close(); d.close()
 sys.stdin.read()`,
 		"now and then": `
 for n in range(8):
-    fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
+    fd = hold(32 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
 while True: time.sleep(0.002); _, fds, _, _ = socket.recv_fds(b, 1, 1); time.sleep(0.002); socket.send_fds(a, [b"x"], fds); os.close(fds[0])`,
 		"the first thread has ended": `
-def work(): leader_ended(); kept = [hold(4 << 20) for n in range(8)]; time.sleep(1000)
+def work(): leader_ended(); kept = [hold(32 << 20) for n in range(8)]; time.sleep(1000)
 in_thread(work)`,
 		"a thread with its own table": `
-def work(): own_table(); kept = [hold(4 << 20) for n in range(8)]; time.sleep(1000)
+def work(): own_table(); kept = [hold(32 << 20) for n in range(8)]; time.sleep(1000)
 threading.Thread(target=work).start()`,
 		"in a socket of a thread": `
 def work():
     leader_ended()
-    for n in range(8): fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
+    for n in range(8): fd = hold(32 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
     time.sleep(1000)
 in_thread(work)`,
 		// Many more than the limit: when others delete files meanwhile, the number of free inodes falls by less.
