@@ -123,7 +123,7 @@ func (t *Changes) diff(ctx context.Context, c tool.Caller, repo string, paths []
 		return failed(err)
 	}
 	written := &counter{w: stdout}
-	r, err := t.Review(ctx, c, repo, paths, written)
+	r, err := t.Review(ctx, c, repo, paths, &patchText{w: written})
 	stdout.Close()
 	stderr.Close()
 	switch {
