@@ -33,7 +33,7 @@ var moduleCaches = []moduleCache{
 	// npm writes logs beside this directory unless it is told to keep none.
 	{".npm/_cacache", "/_cacache", func(dir string) []string {
 		return []string{"npm_config_cache=" + filepath.Dir(dir), "npm_config_prefer_offline=true", "npm_config_logs_max=0"}
-	}, nil},
+	}, npmSecret},
 	// pip's own cache is of no use without a network: pip asks the index again for what versions there are, and finds wheels
 	// that it built by the address of their source. So packages have to be downloaded to a directory of their own.
 	{".cache/wheelhouse", "/wheelhouse", func(dir string) []string {
@@ -66,6 +66,44 @@ func clonedWithPassword(registry string) bool {
 		text := readSmall(index, name+"/.git/FETCH_HEAD")
 		return text == "" || len(text) == maxSmall || passwordInURL.MatchString(text)
 	})
+}
+
+// Bounds of the search of npm's index, so that it takes less than a second.
+const (
+	maxIndexFiles = 10_000
+	maxIndexFile  = 256 << 10
+)
+
+// secretInIndex matches an entry of npm's index with credentials: npm keeps the headers of a request that the answer names in Vary, and
+// the URL of a package.
+var secretInIndex = regexp.MustCompile(`(?i)"[^"]*(?:authorization|cookie|token|otp)"\s*:|` + passwordInURL.String())
+
+// secretInNpmrc matches the options for credentials in npmrc(5).
+var secretInNpmrc = regexp.MustCompile(`(?m)^[^#;=]*_(?:auth|authToken|password)\s*=`)
+
+// npmSecret reports whether npm's cache has credentials, may get some because its owner has them in ~/.npmrc, or is too large to know.
+func npmSecret(cache string) bool {
+	home := filepath.Dir(filepath.Dir(cache))
+	if _, err := os.Lstat(filepath.Join(home, ".npmrc")); !errors.Is(err, os.ErrNotExist) {
+		settings := readFirst(home, ".npmrc", maxIndexFile)
+		if settings == "" || len(settings) == maxIndexFile || secretInNpmrc.MatchString(settings) {
+			return true
+		}
+	}
+	files := 0
+	errSecret := errors.New("a secret")
+	err := filepath.WalkDir(filepath.Join(cache, "index-v5"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		text := readFirst(filepath.Dir(path), d.Name(), maxIndexFile)
+		if files > maxIndexFiles || text == "" || len(text) == maxIndexFile || secretInIndex.MatchString(text) {
+			return errSecret
+		}
+		return nil
+	})
+	return err != nil && !errors.Is(err, os.ErrNotExist)
 }
 
 // IsModuleCache reports whether a path has the name of a package manager's download cache. Such a toolchain directory is

@@ -12,7 +12,7 @@ import (
 // nothing that a link leads to elsewhere.
 func TestModuleCaches(t *testing.T) {
 	f := newFake(t,
-		"ada/go/pkg/mod/cache/download/", "ada/go/pkg/mod/cache/vcs/", "ada/.npm/_cacache/", "ada/.npmrc",
+		"ada/go/pkg/mod/cache/download/", "ada/go/pkg/mod/cache/vcs/", "ada/.npm/_cacache/",
 		"ada/.cache/wheelhouse/", "ada/.cache/pip/", "ada/.cargo/registry/", "ada/.cargo/git/", "ada/.cargo/credentials.toml",
 		"bob/go/pkg/mod/cache/download -> /ada/go/pkg/mod/cache/download", "bob/.npm -> /ada/.npm",
 		"eve/go/pkg/mod/cache/download", "link -> ada",
@@ -62,6 +62,39 @@ func TestCargoRegistry(t *testing.T) {
 	f.text("elsewhere/FETCH_HEAD", head+"https://example.com/a\n")
 	if got := ModuleCaches(f.at("ada")); got != nil {
 		t.Errorf("a link: %q", got)
+	}
+}
+
+// TestNpmSecret checks that a cache of npm is not shown if an entry of its index has credentials, if its owner has some in ~/.npmrc, or if
+// either cannot be read as a whole.
+func TestNpmSecret(t *testing.T) {
+	const url = `{"key":"make-fetch-happen:request-cache:https://registry.npmjs.org/@a%2fb","integrity":"sha512-x=="`
+	for _, tt := range []struct {
+		name, index, npmrc string
+		shown              bool
+	}{
+		{"none", url + `,"metadata":{"url":"https://registry.npmjs.org/@a/b@1","reqHeaders":{"accept":"*/*"}}}`, "# _authToken=x\nloglevel=error\n", true},
+		{"header", url + `,"metadata":{"reqHeaders":{"authorization":"Bearer npm_x"}}}`, " ", false},
+		{"header in capitals", url + `,"metadata":{"reqHeaders":{"Proxy-Authorization" : "Basic eA=="}}}`, " ", false},
+		{"cookie", url + `,"metadata":{"reqHeaders":{"cookie":"a=b"}}}`, " ", false},
+		{"URL", `{"key":"make-fetch-happen:request-cache:http://ada:hunter2@example.com/p.tgz"}`, " ", false},
+		{"token in settings", url + "}", "//registry.npmjs.org/:_authToken=npm_x\n", false},
+		{"password in settings", url + "}", "registry=https://example.com\n//example.com/:_password = eA==\n", false},
+		{"old form", url + "}", "_auth=eA==", false},
+		{"long entry", strings.Repeat("x", maxIndexFile), " ", false},
+		{"long settings", url + "}", strings.Repeat("\n", maxIndexFile), false},
+	} {
+		f := newFake(t, "ada/.npm/_cacache/content-v2/", "ada/.npm/_cacache/index-v5/00/11/")
+		f.text("ada/.npm/_cacache/index-v5/00/11/2233", "\n0a\t"+url+"}")
+		f.text("ada/.npm/_cacache/index-v5/00/11/4455", tt.index)
+		f.text("ada/.npmrc", tt.npmrc)
+		if got := ModuleCaches(f.at("ada")); len(got) > 0 != tt.shown {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+	f := newFake(t, "ada/.npm/_cacache/index-v5/00/11/link -> /elsewhere", "elsewhere")
+	if got := ModuleCaches(f.at("ada")); got != nil {
+		t.Errorf("a link in the index: %q", got)
 	}
 }
 

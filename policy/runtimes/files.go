@@ -14,7 +14,10 @@ import (
 // readSmall returns the first maxSmall bytes of a regular file below dir, or "" if there is none. Links cannot lead out
 // of dir. The file is opened for reading only after it is known to be regular, since opening a device or a FIFO can have
 // side effects or block.
-func readSmall(dir, name string) string {
+func readSmall(dir, name string) string { return readFirst(dir, name, maxSmall) }
+
+// readFirst is readSmall for the first most bytes.
+func readFirst(dir, name string, most int64) string {
 	d, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return ""
@@ -33,7 +36,7 @@ func readSmall(dir, name string) string {
 		return ""
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSmall))
+	b, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return ""
 	}
