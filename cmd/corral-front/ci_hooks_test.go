@@ -169,6 +169,11 @@ func TestGitHubAction(t *testing.T) {
 		}
 		words[said[1]] = true
 	}
+	const output = `exec bash --noprofile --norc -eo pipefail -c "$0" 2>/dev/null`
+	_, out := p.as(t, append(env, "CORRAL_RUN=echo ::add-mask::x >&2"), "bash", "-c", output, actionStep(t))
+	if said := commandsStopped.FindStringSubmatch(out); said == nil || said[2] != "::add-mask::x\n" {
+		t.Errorf("standard error is not between the lines: %q", out)
+	}
 	p.reused(t, path, func(script string) {
 		p.as(t, append(env, "CORRAL_RUN="+script), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", actionStep(t))
 	})
