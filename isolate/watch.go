@@ -61,7 +61,7 @@ func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stopDisk
 		stops = append(stops, s.locks.Watch(sl.Group(), r.limits.PIDs, end))
 	}
 	if !inside.Skips(skip, inside.KernelWatch) {
-		stops = append(stops, sl.WatchKernel(&s.kernel, r.limits.PIDs, end))
+		stops = append(stops, sl.WatchKernel(&s.kernel, r.peer.Payer(), r.limits.PIDs, end))
 	}
 	return stopDisk, func() (over bool) {
 		for _, stop := range stops {

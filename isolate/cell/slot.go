@@ -44,8 +44,8 @@ func (sl *Slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
 
 // WatchKernel makes w watch the kernel memory that the slot's job holds, see meter.KernelWatch. The slot must not be released before
 // stop returns.
-func (sl *Slot) WatchKernel(w *meter.KernelWatch, maxTasks int64, end func()) (stop func() (over bool)) {
-	return w.Watch(sl.pidfd, sl.group, maxTasks, end)
+func (sl *Slot) WatchKernel(w *meter.KernelWatch, payer uint32, maxTasks int64, end func()) (stop func() (over bool)) {
+	return w.Watch(sl.pidfd, sl.group, payer, maxTasks, end)
 }
 
 // others returns the maximum number of processes of the slot's user that belong to no job.

@@ -46,6 +46,7 @@ type KernelWatch struct {
 
 	poll[*kernelHolder]
 	base    int64     // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
+	from    growth    // used by one read at a time
 	names   int64     // guarded by mu: namesBytes at the time of base, or the lowest since; 0: not known
 	reading bool      // guarded by mu: tables are being read
 	rested  time.Time // guarded by mu: when tables may be read again
@@ -55,20 +56,20 @@ type kernelHolder struct {
 	target
 	pidfd    *os.File // a process in the job's network namespace
 	group    Group
+	payer    uint32
 	maxTasks int64
 	seen     survey // guarded by target.mu: of the last look
 
 	known        int64 // guarded by target.mu: bytes at the last read
 	suspectFiles int   // guarded by target.mu: of the last read, see openFiles
-	from         int64 // guarded by target.mu: lowest namesBytes since the job had no suspectFiles; 0: not read yet
 }
 
-// Watch starts watching a job with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
+// Watch starts watching a job of payer with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
 // job's other processes; end kills the job. Jobs can share
 // the namespace: then each of them is judged by all that it holds. After stop returns, pidfd and group are not used any more;
 // over reports whether the job was ended.
-func (w *KernelWatch) Watch(pidfd *os.File, group Group, maxTasks int64, end func()) (stop func() (over bool)) {
-	h := &kernelHolder{target: target{end: end}, pidfd: pidfd, group: group, maxTasks: maxTasks}
+func (w *KernelWatch) Watch(pidfd *os.File, group Group, payer uint32, maxTasks int64, end func()) (stop func() (over bool)) {
+	h := &kernelHolder{target: target{end: end}, pidfd: pidfd, group: group, payer: payer, maxTasks: maxTasks}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.add(h, kernelInterval, w.look) {
@@ -114,7 +115,7 @@ func (w *KernelWatch) look() {
 func (w *KernelWatch) read(all []*kernelHolder, n, names, base int64, blameless bool) {
 	begin := time.Now()
 	blameless = readTables(all) && blameless
-	suspected := blameless && !endSuspect(all, names, base)
+	suspected := blameless && !w.from.endSuspect(all, names, base)
 	end := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()

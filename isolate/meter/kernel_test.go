@@ -138,8 +138,8 @@ func TestKernelWatch(t *testing.T) {
 	for i := range many {
 		many[i] = pid
 	}
-	small := w.Watch(pidfd, fakeGroup{pids: many[:1]}, 10, func() { t.Error("the small job was ended") })
-	large := w.Watch(pidfd, fakeGroup{pids: many}, 10, func() { close(ended) })
+	small := w.Watch(pidfd, fakeGroup{pids: many[:1]}, 1, 10, func() { t.Error("the small job was ended") })
+	large := w.Watch(pidfd, fakeGroup{pids: many}, 2, 10, func() { close(ended) })
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):

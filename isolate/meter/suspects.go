@@ -27,47 +27,63 @@ func blamedFrom(files int) int64 {
 	return max(MinUnexplainedBytes, MaxUnexplainedBytes/int64(max(files, 1)))
 }
 
-// endSuspect ends the job with the most suspect files among those to blame for unexplained growth, and reports whether there is none.
-// One at a time: the growth is of the host, and ending the one to blame reverses it. n is what the kernel of the host used for names before
-// all jobs were read without finding one that is over MaxKernelBytes; base is the lowest since all were blameless before, or 0: not known.
-func endSuspect(all []*kernelHolder, n, base int64) (blameless bool) {
-	var suspect *kernelHolder
+// A growth has what the kernel used for names since the jobs of a payer had no suspect files: the lowest number since then, by payer. It is
+// kept for all jobs of a payer together, because they can pass descriptors to each other from one look to the next.
+type growth map[uint32]int64
+
+// endSuspect ends the job with the most suspect files of the payer with the most among those to blame for unexplained growth, and reports
+// whether there is none. One at a time: the growth is of the host, and ending the one to blame reverses it. n is what the kernel of the
+// host used for names before all jobs were read without finding one that is over MaxKernelBytes; base is the lowest since all were
+// blameless before, or 0: not known.
+func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool) {
 	var known int64
+	files, jobs := map[uint32]int{}, map[uint32]*kernelHolder{}
+	most := map[uint32]int{}
 	for _, h := range all {
-		known += h.knownBytes()
+		bytes, suspects := h.lastRead()
+		known += bytes
+		files[h.payer] += suspects
+		if suspects > most[h.payer] {
+			most[h.payer], jobs[h.payer] = suspects, h
+		}
 	}
-	most := 0
-	for _, h := range all {
-		if files, grown := h.unexplained(n, base); files > most && grown-known > blamedFrom(files) {
-			suspect, most = h, files
+	g.renew(files, n, base)
+	var suspect *kernelHolder
+	top := 0
+	for payer, count := range files {
+		if grown := n - (*g)[payer]; count > top && grown-known > blamedFrom(count) {
+			suspect, top = jobs[payer], count
 		}
 	}
 	return suspect == nil || suspect.check(func(*kernelHolder, int) (int64, error) { return math.MaxInt64, nil })
 }
 
-// knownBytes returns what the job was known to hold when it was read, 0 if it has ended.
-func (h *kernelHolder) knownBytes() int64 {
+// renew takes note of how many suspect files the jobs of each payer have.
+func (g *growth) renew(files map[uint32]int, n, base int64) {
+	old := *g
+	*g = growth{}
+	for payer, count := range files {
+		from, found := old[payer]
+		switch {
+		case count == 0 || !found && base == 0:
+			from = n
+		case !found:
+			from = base
+		case base != 0:
+			from = min(from, base)
+		}
+		(*g)[payer] = from
+	}
+}
+
+// lastRead returns what the job was found to hold when it was read, and its suspect files; nothing if it has ended.
+func (h *kernelHolder) lastRead() (bytes int64, files int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
-		return 0
+		return 0, 0
 	}
-	return h.known
-}
-
-// unexplained returns how many suspect files the job has, and how much the memory for names has grown since it had none.
-func (h *kernelHolder) unexplained(n, base int64) (files int, grown int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.gone || h.suspectFiles == 0 || base == 0 && h.from == 0:
-		h.from = n
-	case h.from == 0:
-		h.from = base
-	case base != 0:
-		h.from = min(h.from, base)
-	}
-	return h.suspectFiles, n - h.from
+	return h.known, h.suspectFiles
 }
 
 // namesCaches are the slab caches that hold names: file systems allocate them one by one, charged to no cgroup. Kernels that charge

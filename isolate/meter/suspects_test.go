@@ -9,31 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnexplainedGrowth: a job is blamed for what the kernel's memory grew by while it had suspect files, however slowly, and not for what
-// it grew by before, nor for growth that was reversed.
-func TestUnexplainedGrowth(t *testing.T) {
+// TestGrowth: jobs of a payer are blamed for what the memory for names grew by while one of them had suspect files, however slowly, also if
+// they take turns, and not for what it grew by before, nor for growth that was reversed.
+func TestGrowth(t *testing.T) {
 	const mb = 1 << 20
-	h := &kernelHolder{}
+	var g growth
 	for i, step := range []struct {
-		files   int
+		files   map[uint32]int // by payer
 		n, base int64
-		want    int64
+		want    int64 // growth for the first payer
 	}{
-		{1, 500 * mb, 0, 0}, // the first look of the watch, which has no base
-		{1, 540 * mb, 500 * mb, 40 * mb},
-		{1, 580 * mb, 540 * mb, 80 * mb},
-		{0, 620 * mb, 580 * mb, 0},
-		{1, 660 * mb, 620 * mb, 40 * mb},
-		{1, 660 * mb, 600 * mb, 60 * mb}, // it had shrunk in between
+		{map[uint32]int{1: 1}, 500 * mb, 0, 0}, // the first look of the watch, which has no base
+		{map[uint32]int{1: 1}, 540 * mb, 500 * mb, 40 * mb},
+		{map[uint32]int{1: 1, 2: 0}, 580 * mb, 540 * mb, 80 * mb},
+		{map[uint32]int{1: 0, 2: 1}, 620 * mb, 580 * mb, 0},
+		{map[uint32]int{1: 1}, 660 * mb, 620 * mb, 40 * mb},
+		{map[uint32]int{1: 1}, 660 * mb, 600 * mb, 60 * mb}, // it had shrunk in between
+		{map[uint32]int{2: 1}, 700 * mb, 660 * mb, 0},
+		{map[uint32]int{1: 1}, 740 * mb, 700 * mb, 40 * mb}, // with jobs again
+		{map[uint32]int{1: 1}, 780 * mb, 0, 80 * mb},        // after another was blamed
 	} {
-		h.suspectFiles = step.files
-		if files, grown := h.unexplained(step.n, step.base); files != step.files || grown != step.want {
-			t.Errorf("step %d: %d files, %d bytes; want %d, %d", i, files, grown, step.files, step.want)
+		g.renew(step.files, step.n, step.base)
+		from, found := g[1]
+		if grown := step.n - from; found && grown != step.want || !found && step.want != 0 {
+			t.Errorf("step %d: %d bytes, want %d", i, grown, step.want)
 		}
-	}
-	late := &kernelHolder{suspectFiles: 1}
-	if _, grown := late.unexplained(660*mb, 620*mb); grown != 40*mb {
-		t.Errorf("a job that is new is blamed for %d bytes", grown)
 	}
 }
 
@@ -45,24 +45,26 @@ func TestEndSuspect(t *testing.T) {
 	var ended []int
 	var all []*kernelHolder
 	for _, files := range []int{0, 1, 40, 20} {
-		all = append(all, &kernelHolder{pidfd: pidfd, suspectFiles: files, target: target{end: func() { ended = append(ended, files) }}})
+		h := &kernelHolder{pidfd: pidfd, payer: uint32(files), suspectFiles: files, target: target{end: func() { ended = append(ended, files) }}}
+		all = append(all, h)
 	}
+	var g growth
 	base := int64(1 << 30)
 	all[0].known, all[1].known = 20<<20, 5<<20
 	const known = 25 << 20
-	if !endSuspect(all, base+known+MinUnexplainedBytes, base) || len(ended) > 0 {
+	if !g.endSuspect(all, base+known+MinUnexplainedBytes, base) || len(ended) > 0 {
 		t.Fatalf("ended without reason: jobs with %d files", ended)
 	}
 	for i, files := range []int{40, 20} {
-		if endSuspect(all, base+known+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
+		if g.endSuspect(all, base+known+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
 			t.Fatalf("ended: jobs with %d files, want next the one with %d", ended, files)
 		}
 		all[i+2].gone = true
 	}
-	if !endSuspect(all, base+known+MaxUnexplainedBytes, base) {
+	if !g.endSuspect(all, base+known+MaxUnexplainedBytes, base) {
 		t.Fatalf("ended without reason: jobs with %d files", ended)
 	}
-	if endSuspect(all, base+known+MaxUnexplainedBytes+1, base) || len(ended) != 3 || ended[2] != 1 {
+	if g.endSuspect(all, base+known+MaxUnexplainedBytes+1, base) || len(ended) != 3 || ended[2] != 1 {
 		t.Errorf("ended: jobs with %d files, want next the one with 1", ended)
 	}
 }
