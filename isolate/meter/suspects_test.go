@@ -19,7 +19,7 @@ func TestGrowth(t *testing.T) {
 		n, base int64
 		want    int64 // growth for the first payer
 	}{
-		{map[uint32]int{1: 1}, 500 * mb, 0, 0}, // the first look of the watch, which has no base
+		{map[uint32]int{1: 1}, 500 * mb, 0, 0}, // at the first look, no base is known
 		{map[uint32]int{1: 1}, 540 * mb, 500 * mb, 40 * mb},
 		{map[uint32]int{1: 1, 2: 0}, 580 * mb, 540 * mb, 80 * mb},
 		{map[uint32]int{1: 0, 2: 1}, 620 * mb, 580 * mb, 0},
