@@ -67,7 +67,7 @@ func (s *serving) serveTools() (*front.Backend, *mcpserver.Server, error) {
 func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpserver.Server {
 	ids, repos := settings.RepoIDs(b.Config), ""
 	if s.alone {
-		repos = " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
+		repos = " Repositories (repoId, default the first): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
 	}
 	tracer := b.Tracer()
 	if !s.alone {

@@ -36,7 +36,7 @@ type changesArgs struct {
 	Repo   string `arg:"repoId,max=128"`
 }
 
-const changesDescription = `Review what your calls changed in the repository, where the real files stay as they are until a person applies the changes.`
+const changesDescription = `Review what your calls changed. In a repository with an overlay the real files stay as they are until a person applies the changes; of one without, this says so.`
 
 // Name implements Tool.
 func (t *Changes) Name() string { return "changes" }

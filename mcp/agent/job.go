@@ -28,10 +28,10 @@ const (
 type jobArgs struct {
 	Action    string `arg:"action" enum:"list,wait,tail,signal" default:"list" about:"wait: for its end, then its output; tail: its last lines now"`
 	ID        string `arg:"id,max=64" about:"bg_…; default: the newest"`
-	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB" about:"of wait: seconds, default 60"`
+	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB" `
 	TimeoutMs *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Lines     int    `arg:"lines,min=1,max=1000" default:"40" about:"of tail"`
-	Signal    string `arg:"signal,max=16" default:"TERM" about:"INT, KILL, …"`
+	Signal    string `arg:"signal,max=16" default:"TERM" about:"INT, KILL, …; the job ends with all its processes when its first one does"`
 }
 
 const jobDescription = `Background jobs of run: those it started with background, and those that reached their timeout.`
@@ -43,7 +43,10 @@ func (t *Job) Name() string { return "job" }
 func (t *Job) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Follow background jobs", Description: jobDescription, Destructive: true,
-		Input: tool.InputSchema(jobArgs{}, tool.Tolerant, func(s *tool.Schema) { plain(s, "id", "timeout", "lines", "signal") }),
+		Input: tool.InputSchema(jobArgs{}, tool.Tolerant, func(s *tool.Schema) {
+			s.Property("timeout").Description = "of wait: " + t.timeoutText()
+			plain(s, "id", "timeout", "lines", "signal")
+		}),
 	}
 }
 

@@ -24,11 +24,11 @@ type outputArgs struct {
 	Lines  string   `arg:"lines,max=64" about:"100-250, or -50 for the last 50"`
 	Terms  []string `arg:"terms,items=10,min=1,max=1KiB" about:"show the lines that contain one of these"`
 	Stream string   `arg:"stream" enum:"stdout,stderr" default:"stdout"`
-	Search string   `arg:"search,max=4096" about:"words to look for in the output of all earlier runs"`
+	Search string   `arg:"search,max=4096" about:"words; places that have all of them come first"`
 	Repo   string   `arg:"repoId,max=128"`
 }
 
-const outputDescription = `Read the output of an earlier run: handle, with lines or terms. Or search the output of all earlier runs. Nothing is run again.`
+const outputDescription = `Read the output of an earlier run: handle, with lines or terms. Or search the output of all earlier runs, also of those that showed no handle. Nothing is run again.`
 
 // Bounds of a reply of output.
 const (

@@ -23,7 +23,7 @@ type runArgs struct {
 	TimeoutMs  *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Intent     string `arg:"intent,max=1KiB" about:"what you look for: of long output, the lines that match are shown"`
 	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
-	Reset      bool   `arg:"reset" about:"begin with a new HOME, /tmp and session"`
+	Reset      bool   `arg:"reset" about:"begin with a new HOME and /tmp, without changes that are not applied; background jobs go on in the old ones"`
 	Repo       string `arg:"repoId,max=128"`
 }
 
@@ -50,7 +50,7 @@ func (t *Run) Definition() tool.Definition {
 		Name: t.Name(), Title: "Run a command", Description: runDescription, Destructive: true,
 		Input: tool.InputSchema(runArgs{}, tool.Tolerant, func(s *tool.Schema) {
 			s.Property("language").Description = installed(t.runtimes())
-			s.Property("timeout").Description = fmt.Sprintf("seconds to wait, default %d, at most %d", int(t.timeout(nil).Seconds()), int(t.maxTimeout().Seconds()))
+			s.Property("timeout").Description = t.timeoutText()
 			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId")
 		}),
 	}
@@ -131,6 +131,11 @@ func (x *Suite) timeout(asked *time.Duration) time.Duration {
 		return min(defaultTimeout, x.maxTimeout())
 	}
 	return min(*asked, x.maxTimeout())
+}
+
+// timeoutText describes the argument timeout.
+func (x *Suite) timeoutText() string {
+	return fmt.Sprintf("seconds to wait, default %d, at most %d", int(x.timeout(nil).Seconds()), int(x.maxTimeout().Seconds()))
 }
 
 func (x *Suite) maxTimeout() time.Duration {
