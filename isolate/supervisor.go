@@ -97,6 +97,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.probes.Close)
+	s.kernel.Walk = s.probes.Walk
 	served, err := admit.New(c.served(), s.probes)
 	if err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func TestConstants(t *testing.T) {
 		"REPORT_FAILED": int(Failed), "REPORT_EXITED": int(Exited), "REPORT_DEADLINE": int(DeadlineOver),
 		"REPORT_GONE": int(Gone),
 		"PROBE_START": int(ProbeStart), "PROBE_LOOK": int(ProbeLook), "PROBE_OPEN": int(ProbeOpen), "PROBE_RECEIVE": int(ProbeReceive),
-		"PROBE_HOLD": int(ProbeHold), "PROBE_CLOSE": int(ProbeClose),
+		"PROBE_HOLD": int(ProbeHold), "PROBE_CLOSE": int(ProbeClose), "PROBE_WALK": int(ProbeWalk),
 	}
 	seen := 0
 	for _, m := range regexp.MustCompile(`enum \{ (.*) \};`).FindAllStringSubmatch(source(t, "plan.h"), -1) {

@@ -31,14 +31,16 @@ const (
 // inherited: such a file counts once.
 type openFiles struct {
 	openSize
+	walk    walkTime   // nil: not asked
 	seen    []openFile // in the order that kcmp(2) defines
 	compare func(a, b openFile) (int, error)
 }
 
 // An openSize is what the kernel may hold for open files.
 type openSize struct {
-	bytes    int64 // by estimate
-	suspects int   // files that can hold more: directories in more than one layer, and queued descriptors
+	bytes   int64 // by estimate
+	layered int   // directories that can hold more, because they can be in more than one layer
+	queued  int   // descriptors in sockets, which can be of such directories
 }
 
 // An openFile is a descriptor of a task.
@@ -49,15 +51,18 @@ var errTooSlow = errors.New("reading the descriptors takes too long")
 // openFilesOf returns what the kernel may hold for the open directories of a group, and for the files that its tasks wait for. The group
 // is frozen while directories are counted: otherwise its processes could pass them around. It fails if they are more than MaxKernelBytes,
 // as walkTables does, and if that takes longer than tablesPatience: then it calls end, which lets the reads return.
-func openFilesOf(group Group, maxTasks int64, end func()) (openSize, error) {
+func openFilesOf(group Group, maxTasks int64, walk walkTime, end func()) (openSize, error) {
 	late := time.AfterFunc(tablesPatience, end)
 	o := openFiles{compare: compareFiles}
 	pids, err := group.PIDs()
 	if err == nil {
 		o.bytes, err = waitBytes(pids, maxTasks) // before the freezer interrupts them
 	}
-	thaw, _ := group.Freeze()
+	thaw, frozen := group.Freeze()
 	defer thaw()
+	if frozen {
+		o.walk = walk
+	}
 	if err == nil {
 		pids, err = group.PIDs()
 	}
@@ -87,7 +92,10 @@ func (o *openFiles) add(task string, names []string) error {
 		}
 		if size.bytes > 0 && o.isNew(openFile{id, fd}) {
 			o.bytes += size.bytes
-			o.suspects += size.suspects
+			o.queued += size.queued
+			if size.layered > 0 && !o.isShort(id, fd) {
+				o.layered += size.layered
+			}
 		}
 		if o.bytes > MaxKernelBytes {
 			return errTooMuchToRead
@@ -140,7 +148,7 @@ func openSizeOf(task, name string) (openSize, error) {
 		return directorySize(&st), nil
 	case unix.S_IFSOCK:
 		n, err := fdinfo(task, name, "scm_fds:", 10)
-		return openSize{n * queuedBytes, int(n)}, err
+		return openSize{bytes: n * queuedBytes, queued: int(n)}, err
 	}
 	return openSize{}, nil
 }
@@ -156,7 +164,7 @@ func directorySize(st *unix.Statx_t) openSize {
 	case st.Nlink >= linksOfOne:
 		return openSize{bytes: directoryBytes + names}
 	}
-	return openSize{layeredBytes + names, 1}
+	return openSize{bytes: layeredBytes + names, layered: 1}
 }
 
 // fdinfo returns a number that the kernel reports of a descriptor, 0 if it reports none or the descriptor was closed.

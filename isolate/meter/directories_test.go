@@ -35,7 +35,7 @@ func TestDirectoryBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	each, err := openSizeOf("/proc/self", fmt.Sprint(one.Fd()))
-	if err != nil || each.bytes < directoryBytes || each.suspects > 0 && each.bytes < layeredBytes {
+	if err != nil || each.bytes < directoryBytes || each.layered > 0 && each.bytes < layeredBytes {
 		t.Fatalf("a directory: %+v, %v", each, err)
 	}
 	with := []*os.File{one, open(dir, os.O_RDONLY), open(dir, unix.O_PATH), open(dir+"/file", os.O_RDWR|os.O_CREATE), one, receiver}
@@ -50,8 +50,8 @@ func TestDirectoryBytes(t *testing.T) {
 		pids = append(pids, cmd.Process.Pid)
 	}
 	end := func() { t.Error("a job with few directories was ended") }
-	want := openSize{2*each.bytes + 2*queuedBytes, 2*each.suspects + 2}
-	if n, err := openFilesOf(fakeGroup{pids: pids}, 10, end); n != want || err != nil {
+	want := openSize{2*each.bytes + 2*queuedBytes, 2 * each.layered, 2}
+	if n, err := openFilesOf(fakeGroup{pids: pids}, 10, nil, end); n != want || err != nil {
 		t.Errorf("%+v, %v; want %+v: two directories and two queued descriptors", n, err, want)
 	}
 	for range MaxKernelBytes / directoryBytes {
@@ -63,7 +63,7 @@ func TestDirectoryBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
-	if n, err := openFilesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, end); n.bytes <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
+	if n, err := openFilesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, nil, end); n.bytes <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
 		t.Errorf("%+v, %v; want too much", n, err)
 	}
 }

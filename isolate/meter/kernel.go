@@ -43,6 +43,9 @@ type KernelWatch struct {
 	// Growth of the kernel's memory on the host at which jobs are checked, in bytes; 0 means ManyKernelBytes. It must not change after the
 	// first Watch.
 	Growth int64
+	// Walk measures the lists of names of a payer's open directories, see [probe.Prober.Walk]; nil: it is not known how long they are. It
+	// must not change after the first Watch.
+	Walk func(payer uint32, dir *os.File, patience time.Duration) (time.Duration, error)
 
 	poll[*kernelHolder]
 	base    int64     // guarded by mu: bytes when no job was over MaxKernelBytes, or the lowest since; 0: not known
@@ -58,6 +61,7 @@ type kernelHolder struct {
 	group    Group
 	payer    uint32
 	maxTasks int64
+	walk     walkTime
 	seen     survey // guarded by target.mu: of the last look
 
 	known        int64 // guarded by target.mu: bytes at the last read
@@ -70,6 +74,9 @@ type kernelHolder struct {
 // over reports whether the job was ended.
 func (w *KernelWatch) Watch(pidfd *os.File, group Group, payer uint32, maxTasks int64, end func()) (stop func() (over bool)) {
 	h := &kernelHolder{target: target{end: end}, pidfd: pidfd, group: group, payer: payer, maxTasks: maxTasks}
+	if w.Walk != nil {
+		h.walk = func(dir *os.File) (time.Duration, error) { return w.Walk(payer, dir, tablesPatience) }
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.add(h, kernelInterval, w.look) {
@@ -214,7 +221,7 @@ func (h *kernelHolder) read(pid int) (int64, error) {
 	if n += more; err != nil || n > MaxKernelBytes {
 		return n, err
 	}
-	open, err := openFilesOf(h.group, h.maxTasks, h.end)
-	h.known, h.suspectFiles = n+open.bytes, open.suspects
+	open, err := openFilesOf(h.group, h.maxTasks, h.walk, h.end)
+	h.known, h.suspectFiles = n+open.bytes, open.layered+open.queued
 	return h.known, err
 }

@@ -110,8 +110,8 @@ func TestDirectorySize(t *testing.T) {
 	}{
 		"on a device":           {8, 1, openSize{bytes: directoryBytes}},
 		"of one layer":          {0, 2, openSize{bytes: directoryBytes + 4096*nameFactor}},
-		"of two layers":         {0, 1, openSize{layeredBytes + 4096*nameFactor, 1}},
-		"of one layer, removed": {0, 0, openSize{layeredBytes + 4096*nameFactor, 1}},
+		"of two layers":         {0, 1, openSize{bytes: layeredBytes + 4096*nameFactor, layered: 1}},
+		"of one layer, removed": {0, 0, openSize{bytes: layeredBytes + 4096*nameFactor, layered: 1}},
 		"with subdirectories":   {0, 9, openSize{bytes: directoryBytes + 4096*nameFactor}},
 	} {
 		st := unix.Statx_t{Dev_major: c.major, Nlink: c.links, Size: 4096}

@@ -229,7 +229,7 @@ func (c *fileCloser) closeAll(by payer, q *closeQueue, batch []closable) {
 // socket that lingers, and counts as an abandoned probe of the user until it has exited.
 func (c *fileCloser) release(by payer, q *closeQueue, h *helper) {
 	p := c.probes
-	_, _, err := p.exchange(h, inside.Probe{Kind: inside.ProbeClose})
+	_, _, err := p.exchange(h, request{Probe: inside.Probe{Kind: inside.ProbeClose}})
 	if err == nil {
 		p.keep(h)
 		return

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,17 +27,25 @@ type helper struct {
 	since   time.Time // when the closing began
 }
 
-// exchange sends a question and waits for the answer, for p.Patience at most, and not beyond the supervisor's end.
-func (p *Prober) exchange(h *helper, question inside.Probe, fds ...int) ([]byte, []*os.File, error) {
-	h.conn.SetDeadline(time.Now().Add(p.Patience))
-	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	return h.exchange(question, fds...)
+// A request is a question to a helper.
+type request struct {
+	inside.Probe
+	fds      []int            // at most one, sent along
+	ends     func(error) bool // reports whether the helper exits after an answer with this error; nil: after none
+	patience time.Duration    // timeout; 0 is that of the prober
 }
 
-// exchange sends a question and waits for the answer.
-func (h *helper) exchange(question inside.Probe, fds ...int) ([]byte, []*os.File, error) {
-	if err := h.conn.SendDescriptors(question.Append(), fds...); err != nil {
+// exchange sends a request and waits for the answer, and not beyond the supervisor's end.
+func (p *Prober) exchange(h *helper, r request) ([]byte, []*os.File, error) {
+	h.conn.SetDeadline(time.Now().Add(cmp.Or(r.patience, p.Patience)))
+	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	return h.exchange(r)
+}
+
+// exchange sends a request and waits for the answer.
+func (h *helper) exchange(r request) ([]byte, []*os.File, error) {
+	if err := h.conn.SendDescriptors(r.Append(), r.fds...); err != nil {
 		return nil, nil, err
 	}
 	return h.conn.Receive()
@@ -125,7 +134,7 @@ func (p *Prober) start() (*helper, error) {
 	h := &helper{conn: ours, pid: pid}
 	theirs.Close() // so that the socket closes when the helper exits
 	ours.SetDeadline(time.Now().Add(host.SlotPatience))
-	answer, files, err := h.exchange(inside.Probe{Kind: inside.ProbeStart, UID: p.User})
+	answer, files, err := h.exchange(request{Probe: inside.Probe{Kind: inside.ProbeStart, UID: p.User}})
 	wire.CloseAll(files)
 	if err == nil {
 		_, err = inside.ReadProbed(answer)

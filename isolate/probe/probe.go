@@ -189,9 +189,10 @@ func (p *Prober) Receive(user uint32, socket int) ([]byte, []*os.File, error) {
 	if err := p.acquire(userOf(user)); err != nil {
 		return nil, nil, err
 	}
-	answer, files, err := p.query(userOf(user), inside.Probe{Kind: inside.ProbeReceive}, func(err error) bool {
-		return err != nil // the helper exits: closing what it received may take as long as the client wants
-	}, socket)
+	answer, files, err := p.query(userOf(user), request{
+		Probe: inside.Probe{Kind: inside.ProbeReceive}, fds: []int{socket},
+		ends: func(err error) bool { return err != nil }, // closing what it received may take as long as the client wants
+	})
 	var message []byte
 	if err == nil {
 		message, err = inside.Received(answer)
@@ -213,7 +214,7 @@ func (p *Prober) ask(by payer, question inside.Probe, files ...*os.File) (inside
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
-	answer, got, err := p.query(by, question, func(error) bool { return false }, fds...)
+	answer, got, err := p.query(by, request{Probe: question, fds: fds})
 	if err != nil {
 		return inside.Probed{}, nil, err
 	}
@@ -221,15 +222,14 @@ func (p *Prober) ask(by payer, question inside.Probe, files ...*os.File) (inside
 	return found, got, err
 }
 
-// query sends a question to a helper and returns its answer. It ends the probe that acquire counted. ends reports
-// whether the helper exits after an answer with this error.
-func (p *Prober) query(by payer, question inside.Probe, ends func(error) bool, fds ...int) ([]byte, []*os.File, error) {
+// query sends a request to a helper and returns its answer. It ends the probe that acquire counted.
+func (p *Prober) query(by payer, r request) ([]byte, []*os.File, error) {
 	h, err := p.takeHelper()
 	if err != nil {
 		p.release(by)
 		return nil, nil, err
 	}
-	answer, got, err := p.exchange(h, question, fds...)
+	answer, got, err := p.exchange(h, r)
 	if err != nil {
 		p.abandon(by, h)
 		switch {
@@ -244,7 +244,7 @@ func (p *Prober) query(by payer, question inside.Probe, ends func(error) bool, f
 		return nil, nil, err
 	}
 	answer = slices.Clone(answer) // the helper's next answer overwrites it
-	if _, err := inside.Received(answer); ends(err) {
+	if _, err := inside.Received(answer); r.ends != nil && r.ends(err) {
 		p.killStuck(by, h) // the connection ends, and its end is logged
 		return answer, got, nil
 	}
