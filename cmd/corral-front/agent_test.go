@@ -153,7 +153,7 @@ func TestAgentTimeout(t *testing.T) {
 		t.Errorf("search: %q", got)
 	}
 	h.agentCall("run", object{"code": "exec sleep 1000", "background": true})
-	if got := h.agentCall("job", object{"action": "signal", "signal": "SIGKILL"}); got != "[SIGKILL sent]" {
+	if got := h.agentCall("job", object{"action": "signal", "signal": "SIGKILL"}); got != "[SIGKILL sent: killed by SIGKILL]" {
 		t.Errorf("signal: %q", got)
 	}
 	if got := h.agentCall("job", object{"action": "wait"}); !strings.HasPrefix(got, "[killed by SIGKILL, ") {
@@ -172,7 +172,7 @@ func TestAgentLongOutput(t *testing.T) {
 	})
 	for _, want := range []string{
 		"waiting\n… same line 300 times\n1\n2\n", "… failed tests:\n9301: --- FAIL: TestOrders (0.10s)\n",
-		"… lines that match \"refused connections\":\n9302:     db.go:5: connection refused\n", "\n9000\nFAIL\tapp\t0.2s\n[exit 1, ",
+		"… lines that match \"refused connections\":\n9301: --- FAIL: TestOrders (0.10s)\n9302:     db.go:5: connection refused\n", "\n9000\nFAIL\tapp\t0.2s\n[exit 1, ",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
@@ -185,7 +185,7 @@ func TestAgentLongOutput(t *testing.T) {
 	if got := h.agentCall("output", object{"handle": m[1], "lines": "9301-9302"}); got != "--- FAIL: TestOrders (0.10s)\n    db.go:5: connection refused\n[lines 9301-9302 of 18303]" {
 		t.Errorf("lines: %q", got)
 	}
-	if got := h.agentCall("output", object{"search": "connection refused"}); !strings.HasPrefix(got, m[1]+", lines ") {
+	if got := h.agentCall("output", object{"search": "connection refused"}); !regexp.MustCompile("^" + m[1] + `, \d+ ms ago, lines `).MatchString(got) {
 		t.Errorf("search: %q", got)
 	}
 }

@@ -184,6 +184,9 @@ func TestTimeout(t *testing.T) {
 	if r := call(t, &Job{x}, `{"action":"wait"}`); r.Text != "so far\n" {
 		t.Errorf("at its end: %q", r.Text)
 	}
+	if r := call(t, &Job{x}, `{"action":"wait","lines":1}`); r.Text != "so far\n" {
+		t.Errorf("its last line: %q", r.Text)
+	}
 	if r := call(t, &Output{x}, `{"handle":"`+id+`"}`); r.Text != "so far\n[lines 1-1 of 1]" {
 		t.Errorf("output: %q", r.Text)
 	}
@@ -224,22 +227,34 @@ func TestLongOutput(t *testing.T) {
 	r := call(t, &Run{x}, `{"code":"x","intent":"connections refused"}`)
 	for _, want := range []string{
 		"same\n… same line 300 times\nline 0\n", " of 8302 left out (", "… failed tests:\n4301: --- FAIL: TestOrders (0.02s)\n",
-		"… lines that match \"connections refused\":\n4302: connection refused by db:5432\n", "more 3999\n[exit 1, 1.5 s, output handle runtime-app-",
+		"… lines that match \"connections refused\":\n4301: --- FAIL: TestOrders (0.02s)\n4302: connection refused by db:5432\n4303: more 0\n… the end:\n", "more 3999\n[exit 1, 1.5 s, output handle runtime-app-",
 	} {
 		if !strings.Contains(r.Text, want) {
 			t.Errorf("no %q in:\n%s", want, r.Text)
 		}
 	}
-	if len(r.Text) > maxWhole/3 {
+	if len(r.Text) > maxWhole/8 {
 		t.Errorf("%d bytes", len(r.Text))
 	}
 	_, handle, _ := strings.Cut(strings.TrimSuffix(r.Text, "]"), "output handle ")
+	hold := make(chan struct{})
+	f.During = func(context.Context) { <-hold }
+	x.queue = 50 * time.Millisecond
+	call(t, &Run{x}, `{"code":"x","background":true}`)
+	close(hold)
+	if r := call(t, &Job{x}, `{"action":"wait","lines":2}`); !strings.HasPrefix(r.Text, "more 3998\nmore 3999\n[exit 1, 1.5 s, output handle runtime-app-") {
+		t.Errorf("the last lines: %q", r.Text)
+	}
 	for _, tt := range []struct{ arguments, want string }{
 		{`"lines":"4300-4302"`, "line 3999\n--- FAIL: TestOrders (0.02s)\nconnection refused by db:5432\n[lines 4300-4302 of 8302]"},
 		{`"lines":[1,2]`, "lines: must be a string, got an array"},
 		{`"lines":"-1"`, "more 3999\n[lines 8302-8302 of 8302]"},
 		{`"lines":"9-1"`, `"9-1" is not a range of lines`},
-		{`"terms":"Refused"`, "4300: line 3999\n4301: --- FAIL: TestOrders (0.02s)\n4302: connection refused by db:5432\n4303: more 0\n4304: more 1\n"},
+		{`"terms":"Refused"`, "4301: --- FAIL: TestOrders (0.02s)\n4302: connection refused by db:5432\n4303: more 0\n"},
+		{
+			`"terms":["TestOrders","more 0"]`,
+			"4300: line 3999\n4301: --- FAIL: TestOrders (0.02s)\n4302: connection refused by db:5432\n4303: more 0\n4304: more 1\n",
+		},
 		{`"terms":["nothing"]`, "[no line of stdout has a term, of 8302 lines]"},
 	} {
 		if r := call(t, &Output{x}, `{"handle":"`+handle+`",`+tt.arguments+`}`); !strings.Contains(r.Text, tt.want) {

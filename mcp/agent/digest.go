@@ -16,6 +16,10 @@ import (
 const (
 	// maxWhole is the maximum number of bytes of output that a reply shows as it is.
 	maxWhole = 16 << 10
+
+	// endsPart is what part of the room the head and the tail of a digest each take: less if lines match the intent.
+	endsPart      = 8
+	endsPartFound = 32
 )
 
 // A stream is one stream of a process.
@@ -29,8 +33,8 @@ func (s *stream) size() int64 { return int64(len(s.c.Head)+len(s.c.Tail)) + s.c.
 // show returns a stream in about room bytes: all of it, or its head and tail, with repeated lines folded, and the lines between
 // that name failed tests or match the intent.
 func (s *stream) show(room int, v *view) string {
-	if v.tail > 0 && s.read == nil { // it runs
-		return lastLines(tool.UTF8(s.c.Head+s.c.Tail), v.tail, room)
+	if v.tail > 0 {
+		return lastLines(tool.UTF8(s.last(room)), v.tail, room)
 	}
 	if s.c.Between == 0 && s.size() <= int64(room) {
 		return tool.UTF8(s.c.Head + s.c.Tail)
@@ -47,6 +51,37 @@ func (s *stream) show(room int, v *view) string {
 		return tool.UTF8(d.raw.String())
 	}
 	return d.end()
+}
+
+// last returns at least the last room bytes of a stream, or as much of its end as can be read.
+func (s *stream) last(room int) string {
+	if s.c.Between > 0 && s.read != nil {
+		end := lastBytes{room: room}
+		if s.read(&end) == nil {
+			return string(end.kept)
+		}
+	}
+	if s.c.Between > 0 && s.c.Tail != "" {
+		return s.c.Tail
+	}
+	return s.c.Head + s.c.Tail
+}
+
+// A lastBytes is a Writer that keeps at least the last room bytes, and at most twice as many.
+type lastBytes struct {
+	room int
+	kept []byte
+}
+
+// Write implements io.Writer.
+func (l *lastBytes) Write(p []byte) (int, error) {
+	n := len(p)
+	p = p[max(0, n-l.room):]
+	if drop := len(l.kept) - l.room; drop > 0 {
+		l.kept = append(l.kept[:0], l.kept[drop:]...)
+	}
+	l.kept = append(l.kept, p...)
+	return n, nil
 }
 
 // ends returns what is in memory of a stream that cannot be read in whole: one that is being written, or is not stored.
@@ -186,12 +221,16 @@ func (d *digest) end() string {
 	if !d.dropped {
 		all = append(all, d.tail...)
 	}
-	head := firstOf(all, d.room/8)
+	ends := d.room / endsPart
+	if len(d.found.match) > 0 { // what the caller looks for was found
+		ends = d.room / endsPartFound
+	}
+	head := firstOf(all, ends)
 	rest := d.tail
 	if !d.dropped {
 		rest = all[len(head):]
 	}
-	tail := lastOf(rest, d.room/8)
+	tail := lastOf(rest, ends)
 	from, to := head[len(head)-1].to+1, tail[0].from-1
 	var b strings.Builder
 	b.WriteString(join(head))

@@ -18,7 +18,7 @@ type Edit struct{ *Suite }
 
 // editArgs are the arguments of edit. Package edit checks the rest.
 type editArgs struct {
-	Path  string  `arg:"path,required,max=4096,nonul" about:"file to change, in the repository"`
+	Path  string  `arg:"path,max=4096,nonul" about:"file to change, in the repository; required unless patch names it"`
 	Old   *string `arg:"old" about:"text to replace, which occurs exactly once; \"\" creates the file"`
 	New   *string `arg:"new" about:"text to put there; required with old"`
 	Patch *string `arg:"patch" about:"unified diff of the file, instead of old and new"`

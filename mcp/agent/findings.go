@@ -34,11 +34,15 @@ const maxLine = 1000
 // maxFindings is the maximum number of lines of one kind that a reply shows.
 const maxFindings = 20
 
+// contextMatches is up to how many matching lines are shown with the lines before and after them.
+const contextMatches = 5
+
 // A finding is a remarkable line.
 type finding struct {
-	line  int64
-	text  string
-	score int
+	line          int64
+	text          string
+	score         int
+	before, after *string // the lines around it; nil: there is none, or it was not read yet
 }
 
 // findings are the lines of a text that name failed tests, and those that match an intent best.
@@ -48,7 +52,8 @@ type findings struct {
 	tests  []finding
 	failed int // failed tests, those that are not in tests as well
 	match  []finding
-	lines  int // lines that match, those that are not in match as well
+	lines  int    // lines that match, those that are not in match as well
+	last   string // the line before the next one
 }
 
 // stopWords are words of an intent that say nothing about lines.
@@ -89,6 +94,11 @@ func (f *findings) see(n int64, text string) {
 	if len(f.words) == 0 {
 		return
 	}
+	before := f.last
+	f.last = text
+	if at := len(f.match) - 1; at >= 0 && f.match[at].line == n-1 {
+		f.match[at].after = &text
+	}
 	score, lower := 0, strings.ToLower(text)
 	for _, word := range f.words {
 		if strings.Contains(lower, word) {
@@ -99,7 +109,11 @@ func (f *findings) see(n int64, text string) {
 		return
 	}
 	f.lines++
-	f.keep(finding{n, text, score})
+	m := finding{line: n, text: text, score: score}
+	if n > 1 {
+		m.before = &before
+	}
+	f.keep(m)
 }
 
 // keep adds a match. When there are maxFindings, it replaces the last one of the lowest score, if that is lower.
@@ -131,23 +145,23 @@ func (f *findings) best() []finding {
 // write writes what was found in lines from to to, in at most room bytes.
 func (f *findings) write(b *strings.Builder, from, to int64, room int) {
 	list := func(title string, all []finding, total int) {
-		var inside []finding
-		for _, one := range all {
-			if one.line >= from && one.line <= to {
-				inside = append(inside, one)
-			}
-		}
+		inside := slices.DeleteFunc(slices.Clone(all), func(one finding) bool { return one.line < from || one.line > to })
 		if len(inside) == 0 {
 			return
 		}
 		b.WriteString(title)
+		shown := from - 1 // the last line that was
+		around := len(inside) <= contextMatches
 		for n, one := range inside {
-			text := fmt.Sprintf("%d: %s\n", one.line, strings.TrimRight(one.text, " \t\r"))
+			text := one.numbered(shown, around)
 			if room -= len(text); room < 0 {
 				fmt.Fprintf(b, "… and %d more\n", len(inside)-n+total-len(all))
 				return
 			}
 			b.WriteString(text)
+			if shown = one.line; around && one.after != nil {
+				shown++
+			}
 		}
 		if more := total - len(all); more > 0 {
 			fmt.Fprintf(b, "… and %d more\n", more)
@@ -158,4 +172,22 @@ func (f *findings) write(b *strings.Builder, from, to int64, room int) {
 	if room >= 0 && (len(f.tests) > 0 || len(f.match) > 0) {
 		b.WriteString("… the end:\n")
 	}
+}
+
+// numbered returns the line with its number and, with around, the lines around it; of all those, what comes after line shown.
+func (one *finding) numbered(shown int64, around bool) string {
+	var b strings.Builder
+	put := func(n int64, text string) {
+		if n > shown {
+			fmt.Fprintf(&b, "%d: %s\n", n, strings.TrimRight(text, " \t\r"))
+		}
+	}
+	if around && one.before != nil {
+		put(one.line-1, *one.before)
+	}
+	put(one.line, one.text)
+	if around && one.after != nil {
+		put(one.line+1, *one.after)
+	}
+	return b.String()
 }

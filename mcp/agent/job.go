@@ -24,13 +24,16 @@ const (
 	jobSignal = "signal"
 )
 
+// defaultTail is the number of lines that tail shows.
+const defaultTail = 40
+
 // jobArgs are the arguments of job.
 type jobArgs struct {
-	Action    string `arg:"action" enum:"list,wait,tail,signal" default:"list" about:"wait: for its end, then its output; tail: its last lines now"`
+	Action    string `arg:"action" enum:"list,wait,tail,signal" default:"list" about:"wait: for its end, then its output; tail: its last lines now; signal: how it ended, if it did at once"`
 	ID        string `arg:"id,max=64" about:"bg_…; default: the newest"`
 	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB" `
 	TimeoutMs *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
-	Lines     int    `arg:"lines,min=1,max=1000" default:"40" about:"of tail"`
+	Lines     *int   `arg:"lines,min=1,max=1000" about:"show only the last ones; default of tail: 40"`
 	Signal    string `arg:"signal,max=16" default:"TERM" about:"INT, KILL, …; the job ends with all its processes when its first one does"`
 }
 
@@ -74,16 +77,38 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		if err := p.Signal(name); err != nil {
 			return failed(err)
 		}
-		return text("[SIG" + name + " sent]")
+		return text("[SIG" + name + " sent" + t.effect(ctx, p) + "]")
 	case jobWait:
 		var note []string
 		if note, err = t.wait(ctx, p, a); err != nil {
 			return failed(err)
 		}
 		v.notes = note
+	case jobTail:
+		v.tail = defaultTail
 	}
-	v.tail = a.Lines
+	if a.Lines != nil {
+		v.tail = *a.Lines
+	}
 	return v.reply(ctx, p)
+}
+
+// effect says how a job ended that ends soon after a signal, and is "" for others.
+func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
+	timer := time.NewTimer(backgroundTime)
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+	case <-timer.C:
+		return ""
+	case <-ctx.Done():
+		return ""
+	}
+	s, err := p.Snapshot()
+	if err != nil {
+		return ""
+	}
+	return ": " + ended(s.Record)
 }
 
 // wait waits for the end of a job, and returns notes for the footer.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
@@ -24,7 +25,7 @@ type outputArgs struct {
 	Lines  string   `arg:"lines,max=64" about:"100-250, or -50 for the last 50"`
 	Terms  []string `arg:"terms,items=10,min=1,max=1KiB" about:"show the lines that contain one of these"`
 	Stream string   `arg:"stream" enum:"stdout,stderr" default:"stdout"`
-	Search string   `arg:"search,max=4096" about:"words; places that have all of them come first"`
+	Search string   `arg:"search,max=4096" about:"words; places that have all of them come first. Runs of earlier sessions count, too"`
 	Repo   string   `arg:"repoId,max=128"`
 }
 
@@ -33,7 +34,7 @@ const outputDescription = `Read the output of an earlier run: handle, with lines
 // Bounds of a reply of output.
 const (
 	maxExcerpts   = 20
-	excerptLines  = 2 // around a line that has a term
+	excerptLines  = 1 // around a line that has a term
 	maxOutputRead = 16 << 10
 )
 
@@ -169,27 +170,7 @@ func show(found *artifact.Answer, a *outputArgs) string {
 	if found.Match == artifact.NoMatch || len(found.Excerpts) == 0 {
 		return run.Footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, answer.Counted(int(found.Lines), "line"))})
 	}
-	var b strings.Builder
-	var from, to int64
-	cut := found.Truncated
-	for n, e := range found.Excerpts {
-		content := tool.Clean(e.Content)
-		if numbered := found.Match == artifact.Matched || n > 0; numbered {
-			content = number(content, e.LineStart)
-		}
-		if n > 0 && b.Len() > 0 {
-			b.WriteString("…\n")
-		}
-		kept, lines := fit(content, maxOutputRead-b.Len())
-		b.WriteString(run.Line(kept))
-		if n == 0 {
-			from, to = e.LineStart, e.LineStart+lines-1
-		}
-		if len(kept) < len(content) {
-			cut = true
-			break
-		}
-	}
+	body, from, to, cut := excerpts(found)
 	parts := []string{}
 	switch {
 	case found.Match == artifact.LineRead:
@@ -200,7 +181,42 @@ func show(found *artifact.Answer, a *outputArgs) string {
 	case cut || len(found.Excerpts) == maxExcerpts:
 		parts = append(parts, fmt.Sprintf("the first matches of %d lines: use lines or rarer terms", found.Lines))
 	}
-	return b.String() + run.Footer(parts)
+	return body + run.Footer(parts)
+}
+
+// excerpts returns what was read, at most about maxOutputRead bytes: a range of lines as it is, matches with the numbers of their lines. from
+// to to are the lines of the first excerpt; cut reports whether something is left out.
+func excerpts(found *artifact.Answer) (body string, from, to int64, cut bool) {
+	var b strings.Builder
+	cut = found.Truncated
+	shown := int64(0) // the last line of the matches before
+	for n, e := range found.Excerpts {
+		content := tool.Clean(e.Content)
+		if matched := found.Match == artifact.Matched || n > 0; matched {
+			content = after(number(content, e.LineStart), shown-e.LineStart+1) // what is around matches can overlap
+			if n > 0 && (shown == 0 || e.LineStart > shown+1) {
+				b.WriteString("…\n")
+			}
+			shown = max(shown, e.LineEnd)
+		}
+		kept, lines := fit(content, maxOutputRead-b.Len())
+		b.WriteString(run.Line(kept))
+		if n == 0 {
+			from, to = e.LineStart, e.LineStart+lines-1
+		}
+		if len(kept) < len(content) {
+			return b.String(), from, to, true
+		}
+	}
+	return b.String(), from, to, cut
+}
+
+// after returns s without its first n lines.
+func after(s string, n int64) string {
+	for ; n > 0 && s != ""; n-- {
+		_, s, _ = strings.Cut(s, "\n")
+	}
+	return s
 }
 
 // fit returns the first lines of s with at most room bytes, at least one, and their number.
@@ -251,5 +267,5 @@ func (t *Output) search(ctx context.Context, a *outputArgs) (tool.Result, error)
 	if err != nil {
 		return failed(err)
 	}
-	return text(hits(found, a.Search, pending))
+	return text(hits(found, a.Search, pending, time.Now()))
 }

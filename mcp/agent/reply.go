@@ -22,7 +22,7 @@ type view struct {
 	intent   string
 	language language.Name // of a process that this call started; "" for others
 	notes    []string      // further facts for the footer
-	tail     int           // number of last lines to show of a running process; 0 shows both ends
+	tail     int           // number of last lines to show; 0 shows all, or both ends
 }
 
 // reply returns the reply about a process: what it wrote, and how it ended or that it runs.

@@ -21,7 +21,7 @@ type runArgs struct {
 	Dir        string `arg:"cwd,max=4096,nonul" about:"directory to run in; default: the repository"`
 	Timeout    *int   `arg:"timeout,min=1,max=1048576MiB"`
 	TimeoutMs  *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
-	Intent     string `arg:"intent,max=1KiB" about:"what you look for: of long output, the lines that match are shown"`
+	Intent     string `arg:"intent,max=1KiB" about:"what you look for: of long output, the lines that match are shown instead of most others"`
 	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
 	Reset      bool   `arg:"reset" about:"begin with a new HOME and /tmp, without changes that are not applied; background jobs go on in the old ones"`
 	Repo       string `arg:"repoId,max=128"`

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
@@ -17,10 +18,10 @@ const (
 )
 
 // hits returns what a search found as text. pending is the number of outputs that were not searched.
-func hits(found *index.Found, query string, pending int) string {
+func hits(found *index.Found, query string, pending int, now time.Time) string {
 	var b strings.Builder
 	for _, h := range found.Hits {
-		fmt.Fprintf(&b, "%s, lines %d-%d of %s:\n", where(h), h.LineStart, h.LineEnd, h.Stream)
+		fmt.Fprintf(&b, "%s, %s, lines %d-%d of %s:\n", where(h), run.Duration(now.Sub(h.Time))+" ago", h.LineStart, h.LineEnd, h.Stream)
 		b.WriteString(run.Line(excerpt(h, query)))
 	}
 	var parts []string

@@ -41,15 +41,19 @@ func Footer(parts []string) string {
 	return "[" + safe.Lines(strings.Join(parts, ", ")) + "]"
 }
 
-// Duration returns d as "5 ms", "2.1 s" or "3 min".
+// Duration returns d as "5 ms", "2.1 s", "3 min", "5 h" or "4 days".
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < 100*time.Second:
 		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 100*time.Minute:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
 	}
-	return fmt.Sprintf("%.0f min", d.Minutes())
+	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
 // maxSensitive is the maximum number of sensitive paths that a footer names.

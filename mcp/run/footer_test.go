@@ -12,6 +12,7 @@ import (
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 ms", 999 * time.Millisecond: "999 ms", 2140 * time.Millisecond: "2.1 s", 99 * time.Second: "99.0 s", 3 * time.Minute: "3 min",
+		99 * time.Minute: "99 min", 100 * time.Minute: "2 h", 48 * time.Hour: "2 days",
 	} {
 		if got := Duration(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
