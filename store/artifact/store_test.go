@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/store/artifact/disk"
 	"corral/store/artifact/manifest"
@@ -369,9 +370,10 @@ func TestSweepKeepsRunningOutputs(t *testing.T) {
 	if _, err := o.Write(bytes.Repeat([]byte("0123456789abcdef"), 20<<10)); err != nil {
 		t.Fatal(err)
 	}
-	if list := entries(t, dir); len(list) != 1 || !strings.HasPrefix(list[0], tempPrefix) {
-		t.Fatalf("while it runs: %q", list)
-	}
+	sandboxtest.Eventually(t, 10*time.Second, "its directory is there while it runs", func() bool { // another goroutine reads what was written
+		list := entries(t, dir)
+		return len(list) == 1 && strings.HasPrefix(list[0], tempPrefix)
+	})
 	dead := filepath.Join(dir, storeName, tempPrefix+"dead")
 	gone := filepath.Join(dir, storeName, gonePrefix+"gone")
 	for _, d := range []string{dead, gone} {
