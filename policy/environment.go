@@ -112,6 +112,10 @@ func (c *chain) environment(runtimes []string) environment {
 		_, _, runtimes = c.choice.Plan(nil, nil)
 	}
 	e.add(runtimes)
+	if c.r.Share { // what Python compiles is no change of the repository, and HOME keeps it for the next job
+		e["PYTHONPYCACHEPREFIX"] = e["HOME"] + "/.cache/pycache"
+		delete(e, "PYTHONDONTWRITEBYTECODE")
+	}
 	maps.Copy(e, c.p.rules.RuntimeEnv[c.r.Runtime])
 	for name, value := range c.r.Env {
 		if delete(e, name); value != nil {

@@ -115,6 +115,19 @@ func TestSpec(t *testing.T) {
 	}
 }
 
+// TestSharedBytecode checks that Python keeps what it compiles in HOME if the jobs of a session share that, and otherwise writes none.
+func TestSharedBytecode(t *testing.T) {
+	_, installed := toolchain(t, "python3", "bash")
+	rules, r := rules(), request()
+	for _, share := range []bool{false, true} {
+		r.Share = share
+		env := decide(t, rules, installed, r).Spec.Env
+		if slices.Contains(env, "PYTHONPYCACHEPREFIX=/home/job/.cache/pycache") != share || slices.Contains(env, "PYTHONDONTWRITEBYTECODE=1") == share {
+			t.Errorf("share %v: %q", share, env)
+		}
+	}
+}
+
 // TestCaches checks that a job has the variables for download caches, that those of the configuration replace them, and that a job
 // with a root file system of its own, which shows no toolchains, has none.
 func TestCaches(t *testing.T) {
