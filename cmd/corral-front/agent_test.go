@@ -153,7 +153,7 @@ func TestAgentTimeout(t *testing.T) {
 		t.Errorf("search: %q", got)
 	}
 	h.agentCall("run", object{"code": "exec sleep 1000", "background": true})
-	if got := h.agentCall("job", object{"action": "signal", "signal": "SIGKILL"}); got != "[SIGKILL sent: killed by SIGKILL]" {
+	if got := h.agentCall("job", object{"action": "signal", "signal": "SIGKILL"}); !strings.HasPrefix(got, "[SIGKILL sent to bg_") || !strings.HasSuffix(got, ": killed by SIGKILL]") {
 		t.Errorf("signal: %q", got)
 	}
 	if got := h.agentCall("job", object{"action": "wait"}); !strings.HasPrefix(got, "[killed by SIGKILL, ") {

@@ -11,10 +11,10 @@ import (
 
 	"corral/front"
 	"corral/front/metrics"
-	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/gate"
 	"corral/internal/version"
+	"corral/job"
 )
 
 // instructions describe the server to an agent.
@@ -65,9 +65,9 @@ func (s *serving) serveTools() (*front.Backend, *mcpserver.Server, error) {
 
 // newServer returns an MCP server for the tools of a back-end. It lists agents only to the callers whose tools are named.
 func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpserver.Server {
-	ids, repos := settings.RepoIDs(b.Config), ""
+	repos := ""
 	if s.alone {
-		repos = " Repositories (repoId, default the first): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
+		repos = " Repositories (repoId, default the first): " + strings.Join(repoList(b.Config), ", ") + "."
 	}
 	tracer := b.Tracer()
 	if !s.alone {
@@ -86,6 +86,19 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 		},
 		Log: b.Log, Tracer: tracer, Ended: b.End, Tools: tools, Unlisted: agents,
 	})
+}
+
+// repoList returns the ids of the first repositories and, unless jobs write to the repository itself, how they see it.
+func repoList(c config.Config) []string {
+	var list []string
+	for _, r := range c.Repos[:min(len(c.Repos), maxInstructionRepos)] {
+		one := r.ID
+		if w := c.For(r).Workspace; w != job.Direct {
+			one += " (" + w.String() + ")"
+		}
+		list = append(list, one)
+	}
+	return list
 }
 
 // replaceTools returns a function that makes server follow another configuration, see reloader.prepare.

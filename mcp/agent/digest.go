@@ -19,7 +19,7 @@ const (
 
 	// endsPart is what part of the room the head and the tail of a digest each take: less if lines match the intent.
 	endsPart      = 8
-	endsPartFound = 32
+	endsPartFound = 64
 )
 
 // A stream is one stream of a process.
@@ -234,8 +234,14 @@ func (d *digest) end() string {
 	from, to := head[len(head)-1].to+1, tail[0].from-1
 	var b strings.Builder
 	b.WriteString(join(head))
-	fmt.Fprintf(&b, "… lines %d-%d of %d left out (%s in all)\n", from, to, d.lines, kilobytes(d.bytes))
-	d.found.write(&b, from, to, d.room/4)
+	var found strings.Builder
+	d.found.write(&found, from, to, d.room/4)
+	but := ""
+	if found.Len() > 0 {
+		but = ", but for:"
+	}
+	fmt.Fprintf(&b, "… lines %d-%d of %d left out (%s in all)%s\n", from, to, d.lines, kilobytes(d.bytes), but)
+	b.WriteString(found.String())
 	b.WriteString(join(tail))
 	return b.String()
 }

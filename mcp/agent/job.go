@@ -67,8 +67,9 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	if err != nil {
 		return failed(err)
 	}
-	if s, err := p.Snapshot(); err == nil {
-		calls.Of(ctx).Repo(s.Repo)
+	at, err := p.Snapshot()
+	if err == nil {
+		calls.Of(ctx).Repo(at.Repo)
 	}
 	v := &view{Suite: t.Suite, caller: caller}
 	switch a.Action {
@@ -77,7 +78,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		if err := p.Signal(name); err != nil {
 			return failed(err)
 		}
-		return text("[SIG" + name + " sent" + t.effect(ctx, p) + "]")
+		return text("[SIG" + name + " sent to " + at.ID + t.effect(ctx, p) + "]")
 	case jobWait:
 		var note []string
 		if note, err = t.wait(ctx, p, a); err != nil {
@@ -150,7 +151,7 @@ func (t *Job) list(c tool.Caller) (tool.Result, error) {
 		case !s.Running:
 			state = ended(s.Record)
 		}
-		fmt.Fprintf(&b, "%s: %s, %s, %s of output\n", s.ID, state, run.Duration(s.Elapsed), kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes))
+		fmt.Fprintf(&b, "%s: %s, %s, %s of output, %s\n", s.ID, state, run.Duration(s.Elapsed), kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes), s.Repo)
 	}
 	if b.Len() == 0 {
 		return text("no background jobs")
