@@ -32,6 +32,7 @@ const (
 type openFiles struct {
 	openSize
 	walk    walkTime   // nil: not asked
+	until   time.Time  // when walk is not asked any more
 	seen    []openFile // in the order that kcmp(2) defines
 	compare func(a, b openFile) (int, error)
 }
@@ -61,7 +62,7 @@ func openFilesOf(group Group, maxTasks int64, walk walkTime, end func()) (openSi
 	thaw, frozen := group.Freeze()
 	defer thaw()
 	if frozen {
-		o.walk = walk
+		o.walk, o.until = walk, time.Now().Add(walksPatience)
 	}
 	if err == nil {
 		pids, err = group.PIDs()

@@ -14,13 +14,17 @@ import (
 // of a processor, so that each takes more than a nanosecond. A list of 400 names takes less.
 const shortWalk = 3 * time.Microsecond
 
+// walksPatience is how long the directories of a job are asked about. On a busy machine each answer can take many milliseconds, and a job must
+// not be ended after tablesPatience because it has many directories with short lists: those that were not asked about count as long.
+const walksPatience = tablesPatience / 2
+
 // A walkTime returns how long the kernel takes to pass the names that it keeps for an open directory of a frozen job. It takes over dir. After
 // an error the position of dir is not known.
 type walkTime func(dir *os.File) (time.Duration, error)
 
-// isShort reports whether the list of a directory is certainly no longer than layeredBytes. After an error no other is asked about.
+// isShort reports whether the list of a directory is certainly no longer than layeredBytes. After an error, and after o.until, no other is asked about.
 func (o *openFiles) isShort(task, fd int) bool {
-	if o.walk == nil {
+	if o.walk == nil || time.Now().After(o.until) {
 		return false
 	}
 	dir, err := descriptorOf(task, fd)
