@@ -9,9 +9,11 @@ import (
 
 // The kernel reports no size of the list that overlayfs keeps of a directory in more than one layer: the directory in the lower layer can
 // have had any number of names when it was read. Nor does it report what is queued in a socket that is itself queued. So jobs that have
-// such descriptors are blamed for what the memory for names grew by since they had none, less what all jobs are known to hold: otherwise
-// jobs of one user, each below its limit, could have those of another ended. Sizes of lower directories would not do: a job of
-// the same user can replace them after they were read. Nor would the position of the descriptor: lseek(2) sets it back and the list stays.
+// such descriptors are blamed for what the memory for names grew by since they had none, less what jobs of other payers are known to
+// hold: otherwise jobs of one user, each below its limit, could have those of another ended. What the payer's own jobs hold does not
+// explain growth: it is an estimate, so that jobs with directories that they never read could hide the names of another job. Sizes of
+// lower directories would not do: a job of the same user can replace them after they were read. Nor would the position of the
+// descriptor: lseek(2) sets it back and the list stays.
 const (
 	// MinUnexplainedBytes is by how much that memory may grow while a job has many suspect files: more than the growth at which jobs are
 	// checked, so that the descriptors were there at several checks. A job that walks a tree has few directories open that were
@@ -36,12 +38,14 @@ type growth map[uint32]int64
 // host used for names before all jobs were read without finding one that is over MaxKernelBytes; base is the lowest since all were
 // blameless before, or 0: not known.
 func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool) {
-	var known int64
+	var total int64
+	known := map[uint32]int64{}
 	files, jobs := map[uint32]int{}, map[uint32]*kernelHolder{}
 	most := map[uint32]int{}
 	for _, h := range all {
 		bytes, suspects := h.lastRead()
-		known += bytes
+		total += bytes
+		known[h.payer] += bytes
 		files[h.payer] += suspects
 		if suspects > most[h.payer] {
 			most[h.payer], jobs[h.payer] = suspects, h
@@ -51,7 +55,7 @@ func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool)
 	var suspect *kernelHolder
 	top := 0
 	for payer, count := range files {
-		if grown := n - (*g)[payer]; count > top && grown-known > blamedFrom(count) {
+		if grown := n - (*g)[payer]; count > top && grown-(total-known[payer]) > blamedFrom(count) {
 			suspect, top = jobs[payer], count
 		}
 	}

@@ -38,7 +38,7 @@ func TestGrowth(t *testing.T) {
 }
 
 // TestEndSuspect: of the jobs to blame only the one with the most suspect files is ended, and none without unexplained growth. One with few
-// such files is blamed for more growth only, and what jobs are known to hold explains growth.
+// such files is blamed for more growth only, and what jobs of other payers are known to hold explains growth, but not what a payer's own are.
 func TestEndSuspect(t *testing.T) {
 	_, pidfd, end := sleeper(t)
 	defer end()
@@ -50,7 +50,7 @@ func TestEndSuspect(t *testing.T) {
 	}
 	var g growth
 	base := int64(1 << 30)
-	all[0].known, all[1].known = 20<<20, 5<<20
+	all[0].known, all[2].known = 25<<20, 100<<20
 	const known = 25 << 20
 	if !g.endSuspect(all, base+known+MinUnexplainedBytes, base) || len(ended) > 0 {
 		t.Fatalf("ended without reason: jobs with %d files", ended)
