@@ -39,25 +39,31 @@ func KillFrozen(dir string) error {
 // process in an uninterruptible call does not freeze. A process that was killed while frozen by v1 dies when it is
 // thawed.
 func Freeze(dir string) bool {
-	file, value, state, want := V2Freezer, "1", eventsFile, "frozen 1\n"
+	file, value := V2Freezer, "1"
 	if _, err := os.Lstat(filepath.Join(dir, V1Freezer)); err == nil {
-		file, value, state, want = V1Freezer, "FROZEN", V1Freezer, "FROZEN\n"
+		file, value = V1Freezer, "FROZEN"
 	}
 	for wait := range Backoff(100 * time.Millisecond) {
 		// v1 retries only when the state is written again.
 		if err := At(dir).Write(file, value); err != nil {
 			return false
 		}
-		b, err := At(dir).Read(state)
-		if err != nil {
-			return false
-		}
-		if strings.Contains(string(b), want) {
+		if Frozen(dir) {
 			return true
 		}
 		time.Sleep(wait)
 	}
 	return false
+}
+
+// Frozen reports whether all processes of a group are frozen.
+func Frozen(dir string) bool {
+	state, want := eventsFile, "frozen 1\n"
+	if _, err := os.Lstat(filepath.Join(dir, V1Freezer)); err == nil {
+		state, want = V1Freezer, "FROZEN\n"
+	}
+	b, err := At(dir).Read(state)
+	return err == nil && strings.Contains(string(b), want)
 }
 
 // Thaw undoes Freeze. Its writes fail if nothing is frozen.
