@@ -22,6 +22,9 @@ const (
 
 	// MaxUnexplainedBytes is by how much it may grow while a job has one suspect file, half of that for two, and so on.
 	MaxUnexplainedBytes = 8 * ManyKernelBytes
+
+	// MaxExplainedBytes is how much what jobs of other payers are known to hold explains at most. It is an estimate of theirs, too.
+	MaxExplainedBytes = 8 * ManyKernelBytes
 )
 
 // blamedFrom returns the growth from which on a job with files suspect files is blamed.
@@ -55,7 +58,8 @@ func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool)
 	var suspect *kernelHolder
 	top := 0
 	for payer, count := range files {
-		if grown := n - (*g)[payer]; count > top && grown-(total-known[payer]) > blamedFrom(count) {
+		explained := min(total-known[payer], MaxExplainedBytes)
+		if grown := n - (*g)[payer]; count > top && grown-explained > blamedFrom(count) {
 			suspect, top = jobs[payer], count
 		}
 	}

@@ -55,6 +55,15 @@ func TestEndSuspect(t *testing.T) {
 	if !g.endSuspect(all, base+known+MinUnexplainedBytes, base) || len(ended) > 0 {
 		t.Fatalf("ended without reason: jobs with %d files", ended)
 	}
+	var bounded growth
+	all[0].known = 2 * MaxExplainedBytes
+	if !bounded.endSuspect(all, base+MaxExplainedBytes+MinUnexplainedBytes, base) || len(ended) > 0 {
+		t.Fatalf("ended without reason, beside a job that holds much: jobs with %d files", ended)
+	}
+	if bounded.endSuspect(all, base+MaxExplainedBytes+MinUnexplainedBytes+1, base) || len(ended) != 1 {
+		t.Fatalf("%d jobs were ended for more than another job can explain, want one", len(ended))
+	}
+	ended, all[0].known, all[2].over = nil, known, false
 	for i, files := range []int{40, 20} {
 		if g.endSuspect(all, base+known+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
 			t.Fatalf("ended: jobs with %d files, want next the one with %d", ended, files)
