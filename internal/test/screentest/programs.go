@@ -235,6 +235,8 @@ func vi(s *Screen, repo string) {
 	s.Type(":set lines? columns?\r")
 	s.Await("the new size", func(v View) bool { return v.Holds("lines=20") && v.Holds("columns=90") })
 	s.Type("\r")
+	// vi must wait for a key again: otherwise it reads both keys at once, and the signal comes after them.
+	s.Await("the text again", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 20) })
 	s.Resize(8, 40)
 	s.Type("h")
 	s.Await("the text on the smaller screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 8) })
