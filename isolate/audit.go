@@ -29,6 +29,7 @@ type Audit struct {
 	// UserDaily is the maximum number of bytes per day for the records of one user; 0 is audit.DefaultUserDaily,
 	// negative is unlimited.
 	UserDaily int64
+	Record    job.Recording // what is recorded of programs, if the front-end says it
 }
 
 // DefaultAuditKeepFor is the default of Audit.KeepFor.
@@ -88,7 +89,7 @@ func (s *Supervisor) who(peer host.Peer, id string) record.Who {
 func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile string) error {
 	d := record.Decision{
 		Who: s.who(r.peer, r.id), Repo: repo.Path, Dir: q.Dir, Profile: profile, Protect: r.protect,
-		Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: q.Claim,
+		Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: s.claimed(q.Claim),
 	}
 	if repo.Common != nil {
 		d.Common = repo.Common.Path
@@ -123,7 +124,7 @@ func (s *Supervisor) record(r *run, q *admit.Request, result *wire.Result) {
 		// It has waited for the audit log's lock already, and must not wait a second time.
 		s.config.Log.Error("audit record not written", "job", r.id, "error", result.Message)
 	case s.allowDenial(r.peer):
-		err = s.audit.Refused(s.who(r.peer, r.id), q.Repo, refusalOf(result), q.Claim)
+		err = s.audit.Refused(s.who(r.peer, r.id), q.Repo, refusalOf(result), s.claimed(q.Claim))
 	}
 	if errors.Is(err, audit.ErrBudget) {
 		s.dropDenial(r.peer)
@@ -132,6 +133,12 @@ func (s *Supervisor) record(r *run, q *admit.Request, result *wire.Result) {
 	if err != nil {
 		s.config.Log.Error("audit record not written", "job", r.id, "error", err)
 	}
+}
+
+// claimed returns what is recorded of a claim.
+func (s *Supervisor) claimed(c job.Claim) job.Claim {
+	c.Limit(s.config.Audit.Record)
+	return c
 }
 
 func refusalOf(r *wire.Result) *job.Refusal {
@@ -158,7 +165,7 @@ func (s *Supervisor) denied(peer host.Peer, c job.Claim) error {
 	defer s.work.Done()
 	allowed := s.allowDenial(peer)
 	if allowed {
-		err := s.audit.Denied(s.who(peer, ""), c)
+		err := s.audit.Denied(s.who(peer, ""), s.claimed(c))
 		if !errors.Is(err, audit.ErrBudget) {
 			return err
 		}

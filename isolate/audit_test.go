@@ -140,7 +140,7 @@ func TestAuditDeniedRequest(t *testing.T) {
 		var work sync.WaitGroup
 		for range 200 {
 			work.Go(func() {
-				if err := f.C.Denied(t.Context(), claim); err != nil {
+				if err := f.C.Denied(t.Context(), claim, job.Spec{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -149,6 +149,34 @@ func TestAuditDeniedRequest(t *testing.T) {
 		got := of(logged(t, f.s.config.StateDir), record.Denied)
 		if len(got) != 200 || *got[0].Peer != owner || got[0].Claimed["reason"] != claim.Reason || got[0].Job != "" {
 			t.Errorf("%d: %+v", len(got), got[0])
+		}
+	}
+}
+
+// TestAuditRecording: records have as much of a program as the operator wants, whatever a front-end claims.
+func TestAuditRecording(t *testing.T) {
+	for _, want := range []job.Recording{job.RecordHash, job.RecordArgv, job.RecordCode} {
+		f := newFront(t, func(c *Config) { c.Audit.Record = want })
+		spec := f.Spec("/bin/sh", "-c", "true # token=abcdefgh12345678")
+		spec.Files = []job.File{{Path: "/tmp/job/code", Content: "# the code\n"}}
+		if d := f.Run(spec); d.Status != job.Success {
+			t.Fatalf("%+v", d)
+		}
+		hostile := job.Claim{Argv: "more than the supervisor wants", Source: "to have"}
+		if err := f.s.denied(host.Peer{UID: owner}, hostile); err != nil {
+			t.Fatal(err)
+		}
+		all := logged(t, f.s.config.StateDir)
+		ran, denied := of(all, record.Decided)[0].Claimed, of(all, record.Denied)[0].Claimed
+		argv, source := "", ""
+		if want >= job.RecordArgv {
+			argv = "/bin/sh -c 'true # token=[REDACTED:secret]'"
+		}
+		if want >= job.RecordCode {
+			source = "# the code\n"
+		}
+		if ran["argv"] != argv || ran["source"] != source || (denied["argv"] != "") != (argv != "") || (denied["source"] != "") != (source != "") {
+			t.Errorf("%v: %q, denied %q", want, ran, denied)
 		}
 	}
 }
@@ -164,7 +192,7 @@ func TestDenialRateLimit(t *testing.T) {
 	flood, other := connect(t, s, host.Peer{UID: owner}), connect(t, s, host.Peer{UID: owner + 1})
 	written, dropped := 0, 0
 	for range denialBurst + 500 {
-		switch err := flood.Denied(context.Background(), job.Claim{}); {
+		switch err := flood.Denied(context.Background(), job.Claim{}, job.Spec{}); {
 		case err == nil:
 			written++
 		case strings.Contains(err.Error(), "audit: too many denied requests of user 1001") && strings.Contains(err.Error(), "\nhint: "):
@@ -173,7 +201,7 @@ func TestDenialRateLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := other.Denied(context.Background(), job.Claim{}); err != nil {
+	if err := other.Denied(context.Background(), job.Claim{}, job.Spec{}); err != nil {
 		t.Error(err)
 	}
 	flood.Close()
@@ -330,7 +358,7 @@ func TestAuditDiskFull(t *testing.T) {
 	}
 	var denied error
 	for range 8 { // its record is shorter than a decision's
-		if denied = f.C.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}); denied != nil {
+		if denied = f.C.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}, job.Spec{}); denied != nil {
 			break
 		}
 	}

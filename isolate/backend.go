@@ -49,6 +49,9 @@ func onlyRoot(what string) error {
 	return &job.Refusal{Step: "request", Message: "only root may " + what, Hint: "run the command with sudo"}
 }
 
+// Recording returns what the audit log has of programs.
+func (b backend) Recording() job.Recording { return b.s.config.Audit.Record }
+
 // InstanceName returns the supervisor's instance name.
 func (b backend) InstanceName() string { return b.s.InstanceName() }
 

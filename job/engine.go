@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,8 +22,8 @@ type Policy interface {
 
 // An Auditor records requests that no job is started for.
 type Auditor interface {
-	// Denied returns nil only after the record is in the audit log.
-	Denied(ctx context.Context, c Claim) error
+	// Denied returns nil only after the record is in the audit log. Of spec, only Args, Files and Secrets count: what would have run.
+	Denied(ctx context.Context, c Claim, spec Spec) error
 }
 
 // An Output receives the output of one job.
@@ -116,10 +117,22 @@ func (e *Engine) denied(ctx context.Context, record *Record) error {
 	if len(record.Decision.Reasons) > 0 {
 		claim.Reason = record.Decision.Rule + ": " + record.Decision.Reasons[0]
 	}
-	if err := e.Auditor.Denied(context.WithoutCancel(ctx), claim); err != nil {
+	if err := e.Auditor.Denied(context.WithoutCancel(ctx), claim, record.wanted()); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil
+}
+
+// wanted returns the program of the request as far as it is known.
+func (r *Record) wanted() Spec {
+	s := Spec{Args: r.Decision.Spec.Args, Files: r.Decision.Spec.Files, Secrets: r.Decision.Spec.Secrets}
+	if len(s.Args) == 0 { // the policy denied the request before it chose a program
+		s.Args = slices.Concat(r.Request.Command, r.Request.Args)
+		if r.Request.Code != nil {
+			s.Files = []File{{Content: *r.Request.Code}}
+		}
+	}
+	return s
 }
 
 func (r *Record) claim(artifact string) Claim {

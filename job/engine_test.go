@@ -41,7 +41,7 @@ func (s *stage) Decide(context.Context, *Request) (Decision, error) {
 	return s.decision, s.decide
 }
 
-func (s *stage) Denied(ctx context.Context, c Claim) error {
+func (s *stage) Denied(ctx context.Context, c Claim, _ Spec) error {
 	s.note("audit")
 	s.claims = append(s.claims, c)
 	return errors.Join(s.audit, ctx.Err())

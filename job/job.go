@@ -110,7 +110,8 @@ type Spec struct {
 	Limits   Limits
 	Terminal Size // non-zero: the job gets a terminal of its own, and Stdio is not used
 	Files    []File
-	Claim    Claim // for the audit log
+	Claim    Claim    // for the audit log
+	Secrets  []string // values that the audit log must not have of Args and Files
 }
 
 // Stdio holds the standard streams of a job. Each file is the job's end of a pipe and is owned by the runner, which

@@ -88,11 +88,17 @@ type Claim struct {
 	Decision, Code, Args, Stdin       string // hashes, as in a Decision
 	Artifact                          string // handle of the output, "" if it is not kept
 	Reason                            string // why a request was denied
+	Argv                              string // the program and its arguments as a shell would take them, see RecordArgv
+	Source                            string // the code, see RecordCode
 }
 
-// MaxClaim is the maximum number of bytes kept of each field of a Claim, except Reason, which may have four times as
-// many.
-const MaxClaim = 256
+// MaxClaim is the maximum number of bytes kept of each field of a Claim, except Reason, which may have four times as many, and Argv and
+// Source, which have maximums of their own.
+const (
+	MaxClaim  = 256
+	MaxArgv   = 4 << 10
+	MaxSource = 16 << 10
+)
 
 // A Record is the outcome of a request.
 type Record struct {

@@ -36,7 +36,7 @@ func (c *chain) spec() job.Spec {
 	c.env = c.environment(env)
 	s := job.Spec{
 		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
-		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin,
+		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin, Secrets: c.p.secrets,
 	}
 	if s.Workspace == job.Direct {
 		s.Protect = c.protect()

@@ -131,7 +131,9 @@ const minSecret = 8
 // Secrets returns the values of variables that some job may get from the front-end or the configuration and that are
 // long enough to be redacted from output: longest first, without duplicates. Variables that every job has, such as
 // LANG and TZ, are not secrets.
-func (p *Policy) Secrets() []string {
+func (p *Policy) Secrets() []string { return slices.Clone(p.secrets) }
+
+func (p *Policy) secretValues() []string {
 	public := base()
 	public["TZ"] = ""
 	values := map[string]bool{}

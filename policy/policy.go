@@ -95,6 +95,7 @@ type Policy struct {
 	installed Installed
 	repos     map[string]Repo
 	environ   map[string]string
+	secrets   []string // see Secrets
 }
 
 // Check returns what is wrong with the file of the operator's own rules, or nil.
@@ -135,6 +136,7 @@ func New(rules Rules, installed Installed) (*Policy, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+	p.secrets = p.secretValues()
 	return p, nil
 }
 

@@ -42,8 +42,9 @@ func TestStarlarkSpec(t *testing.T) {
 	limits.Wall = time.Second + job.StarlarkGrace
 	want := job.Spec{
 		Repo: "/srv/app", Tool: job.ToolStarlark, Workspace: job.NoRepo, Profile: "strict", Limits: limits,
-		Args:  []string{"starlark", "--output=65536", "--wall=1000", "--memory=268435456", "/tmp/job/code.star"},
-		Files: []job.File{{Path: "/tmp/job/code.star", Content: *r.Code}},
+		Args:    []string{"starlark", "--output=65536", "--wall=1000", "--memory=268435456", "/tmp/job/code.star"},
+		Files:   []job.File{{Path: "/tmp/job/code.star", Content: *r.Code}},
+		Secrets: []string{"secret-value"},
 	}
 	if !d.Allowed() || d.Missing != "" || !reflect.DeepEqual(d.Spec, want) {
 		t.Errorf("%+v\nwant %+v", d, want)

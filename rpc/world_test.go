@@ -43,7 +43,7 @@ func (w *world) Decide(_ context.Context, r *job.Request) (job.Decision, error) 
 	return d, nil
 }
 
-func (w *world) Denied(_ context.Context, c job.Claim) error {
+func (w *world) Denied(_ context.Context, c job.Claim, _ job.Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.denied = append(w.denied, c)

@@ -57,6 +57,7 @@ func (o *options) take(c config.Config) {
 	s.Slots, s.MaxSlots = orNone(c.WarmSlots), orNone(c.MaxWarmSlots)
 	s.Audit = isolate.Audit{
 		Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, KeepFor: c.Audit.KeepFor, UserDaily: c.Audit.UserDaily,
+		Record: c.Audit.Record,
 	}
 	l := c.Layers
 	s.Layers = sessions.Layers{

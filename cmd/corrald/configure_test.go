@@ -42,7 +42,7 @@ func TestTake(t *testing.T) {
 	file.Toolchains = []string{"/opt/go"}
 	file.Ceilings.PIDs = 99
 	file.JailIdle, file.MaxJobs, file.MaxJobsPerUser, file.MaxJails = time.Minute, 5, 3, 2
-	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 3, KeepFor: time.Hour, UserDaily: 1 << 30}
+	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 3, KeepFor: time.Hour, UserDaily: 1 << 30, Record: job.RecordCode}
 	closed := config.Default()
 	closed.OwnDirectories = &no
 	readonly, overlay, bound := job.ReadOnly, job.Overlay, job.Limits{PIDs: 9}
@@ -93,7 +93,7 @@ func TestTake(t *testing.T) {
 			if s.UIDBase != tt.file.UIDs.Base || s.UIDSize != tt.file.UIDs.Size || s.Defaults != tt.file.Defaults ||
 				s.Ceilings != tt.file.Ceilings || s.JailIdle != tt.file.JailIdle || s.MaxJobs != tt.file.MaxJobs ||
 				s.MaxPerUser != tt.file.MaxJobsPerUser || s.MaxJails != tt.file.MaxJails ||
-				s.Audit != (isolate.Audit{Each: tt.file.Audit.Fsync == config.Each, MaxSize: tt.file.Audit.MaxSize, Keep: tt.file.Audit.Keep, KeepFor: tt.file.Audit.KeepFor, UserDaily: tt.file.Audit.UserDaily}) {
+				s.Audit != (isolate.Audit{Each: tt.file.Audit.Fsync == config.Each, MaxSize: tt.file.Audit.MaxSize, Keep: tt.file.Audit.Keep, KeepFor: tt.file.Audit.KeepFor, UserDaily: tt.file.Audit.UserDaily, Record: tt.file.Audit.Record}) {
 				t.Errorf("got %+v of %+v", s, tt.file)
 			}
 		})

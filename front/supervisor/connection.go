@@ -62,12 +62,12 @@ func (s *Connection) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (j
 }
 
 // Denied implements job.Auditor.
-func (s *Connection) Denied(ctx context.Context, claim job.Claim) error {
+func (s *Connection) Denied(ctx context.Context, claim job.Claim, spec job.Spec) error {
 	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	return c.Denied(ctx, claim)
+	return c.Denied(ctx, claim, spec)
 }
 
 // Close closes the connection, which ends all jobs of this server. It ends an embedded supervisor.

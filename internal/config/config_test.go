@@ -55,7 +55,7 @@ max_jobs_per_user: 4
 max_jails: 6
 warm_slots: 0
 max_warm_slots: 7
-audit: {fsync: each, max_size: 1MiB, keep: 3, keep_for: 48h, user_daily: 1GiB}
+audit: {fsync: each, max_size: 1MiB, keep: 3, keep_for: 48h, user_daily: 1GiB, record: code}
 layers: {disk: 1GiB, inodes: 1000, max_disk: 2GiB, max_inodes: 2000, idle: 1m, max_idle: 1h, keep: 24h}
 runtime:
   enabled: false
@@ -149,7 +149,7 @@ func TestFull(t *testing.T) {
 		Ceilings: job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},
 		JailIdle: 90 * time.Second,
 		MaxJobs:  10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
-		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30},
+		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30, Record: job.RecordCode},
 		Layers: Layers{Disk: 1 << 30, Inodes: 1000, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{
 			"tight": {"strict", &readonly, job.Limits{PIDs: 10}, job.Limits{PIDs: 20}}, "empty": {},

@@ -57,6 +57,7 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"traces":         tracesForm(),
 			"config.Listen":  wordForm("stdio, unix:///PATH or ws://HOST:PORT", ParseListen),
 			"job.Workspace":  wordForm("direct, readonly or overlay", job.ParseWorkspace),
+			"job.Recording":  wordForm("hash, argv or code", job.ParseRecording),
 			"job.Protection": wordForm("none, hooks or all", job.ParseProtection),
 		},
 	}

@@ -48,6 +48,7 @@ var formSchemas = map[string]string{
 	"config.Listen":  `{"type": "string", "pattern": "^(stdio(://)?|unix:///.+|ws://.+:[0-9]{1,5}/?)$"}`,
 	"job.Workspace":  `{"enum": ["direct", "readonly", "overlay"]}`,
 	"job.Protection": `{"enum": ["none", "hooks", "all"]}`,
+	"job.Recording":  `{"enum": ["hash", "argv", "code"]}`,
 }
 
 // jsonSchema returns schema.json.
@@ -101,7 +102,8 @@ func defaultOf(k key, value string) any {
 		return []string{value}
 	case t.Kind() == reflect.Bool:
 		return value == "true"
-	case value == unlimitedWord || k.Tag.Get("form") == "size" || t == reflect.TypeFor[Fsync]() || k.Value.Kind() == reflect.String || t.String() == "job.Protection":
+	case value == unlimitedWord || k.Tag.Get("form") == "size" || t == reflect.TypeFor[Fsync](), k.Value.Kind() == reflect.String,
+		t.String() == "job.Protection", t.String() == "job.Recording":
 		return value
 	case t.String() == "time.Duration" && value != "0":
 		return value

@@ -145,6 +145,9 @@ type Audit struct {
 	KeepFor time.Duration `yaml:"keep_for" min:"1m" max:"87600h" default:"168h"`
 	// Bytes that one user's records may take in a day, an eighth of it at once.
 	UserDaily int64 `yaml:"user_daily" form:"size" min:"16MiB" max:"1024TiB" default:"2GiB"`
+	// What records have of the program that a job runs. `hash`: hashes of its arguments and code; `argv`: its arguments, too; `code`: its
+	// code, too. Secrets are hidden as in output.
+	Record job.Recording `yaml:"record" default:"hash"`
 }
 
 // Layers is about sessions and the layers to which they write.

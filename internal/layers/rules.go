@@ -315,8 +315,8 @@ var bounds = []bound{
 	{
 		from: "cmd/corral",
 		only: []string{
-			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/terminal",
-			"internal/text/...", "internal/usage", "internal/users", "internal/version",
+			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/redact",
+			"internal/terminal", "internal/text/...", "internal/usage", "internal/users", "internal/version",
 		},
 		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, longer than " +
 			"bubblewrap takes to run a job",
@@ -351,7 +351,7 @@ var bounds = []bound{
 	{
 		from: "front/privilege",
 		only: []string{
-			"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/client/embed", "isolate/wire",
+			"std", sys, "internal/directory", "internal/redact", "internal/text", "isolate/client", "isolate/client/embed", "isolate/wire",
 			"job",
 		},
 		reason: "it runs as root, so it must be easy to audit",
@@ -436,7 +436,8 @@ var bounds = []bound{
 	{
 		from: "front/doctor",
 		only: []string{
-			"std", sys, "internal/directory", "internal/text/...", "isolate/client", "isolate/wire", "job", "policy/runtimes",
+			"std", sys, "internal/directory", "internal/redact", "internal/text/...", "isolate/client", "isolate/wire", "job",
+			"policy/runtimes",
 		},
 		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
 	},

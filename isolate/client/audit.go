@@ -11,8 +11,13 @@ import (
 
 // Denied implements job.Auditor: it returns nil when the record is in the audit log. If ctx ends first, the record may be
 // there too.
-func (c *Client) Denied(ctx context.Context, claim job.Claim) error {
-	_, err := c.ask(ctx, func(tag uint32) []byte { return (&wire.Denied{Claim: claim}).Append(tag) })
+func (c *Client) Denied(ctx context.Context, claim job.Claim, spec job.Spec) error {
+	spec.Claim = claim
+	claim, err := c.claim(ctx, spec)
+	if err != nil {
+		return err
+	}
+	_, err = c.ask(ctx, func(tag uint32) []byte { return (&wire.Denied{Claim: claim}).Append(tag) })
 	return err
 }
 

@@ -21,7 +21,7 @@ func TestDenied(t *testing.T) {
 	claim := job.Claim{Tool: "runtime_execute", Reason: strings.Repeat("x", 5*job.MaxClaim)}
 	for _, says := range []string{"", "audit: no space left\nhint: make room"} {
 		done := make(chan error)
-		go func() { done <- c.Denied(t.Context(), claim) }()
+		go func() { done <- c.Denied(t.Context(), claim, job.Spec{}) }()
 		head, body, _ := next(t, s)
 		m, err := wire.ReadDenied(body)
 		want := claim
@@ -43,18 +43,18 @@ func TestDeniedUnanswered(t *testing.T) {
 	c, s := supervisor(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Denied(ctx, job.Claim{}); !errors.Is(err, context.Canceled) {
+	if err := c.Denied(ctx, job.Claim{}, job.Spec{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	done := make(chan error)
-	go func() { done <- c.Denied(t.Context(), job.Claim{}) }()
+	go func() { done <- c.Denied(t.Context(), job.Claim{}, job.Spec{}) }()
 	next(t, s)
 	next(t, s)
 	s.Close()
 	if err := <-done; !errors.Is(err, job.ErrUnavailable) {
 		t.Error(err)
 	}
-	if err := c.Denied(t.Context(), job.Claim{}); !errors.Is(err, job.ErrUnavailable) {
+	if err := c.Denied(t.Context(), job.Claim{}, job.Spec{}); !errors.Is(err, job.ErrUnavailable) {
 		t.Error(err)
 	}
 }

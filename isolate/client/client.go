@@ -46,6 +46,7 @@ type Client struct {
 	pending   map[uint32]*call // guarded by mu: by tag
 	receiving bool             // guarded by mu: a waiting goroutine receives for all
 	failure   error            // guarded by mu: why the connection ended
+	record    *job.Recording   // guarded by mu: what the supervisor records; nil: not asked yet
 }
 
 // Dial connects to the supervisor at socket; "" means DefaultSocket. Errors wrap job.ErrUnavailable.
@@ -84,13 +85,21 @@ func (c *Client) Close() error {
 }
 
 // Hello returns the supervisor's Welcome.
-func (c *Client) Hello() (wire.Welcome, error) {
-	a, err := c.exchange(context.Background(), func(tag uint32) []byte { return wire.Empty(wire.OpHello, tag) })
+func (c *Client) Hello() (wire.Welcome, error) { return c.hello(context.Background()) }
+
+func (c *Client) hello(ctx context.Context) (wire.Welcome, error) {
+	a, err := c.exchange(ctx, func(tag uint32) []byte { return wire.Empty(wire.OpHello, tag) })
 	if err != nil {
 		return wire.Welcome{}, err
 	}
 	wire.CloseAll(a.files)
-	return wire.ReadWelcome(a.body)
+	w, err := wire.ReadWelcome(a.body)
+	if err == nil {
+		c.mu.Lock()
+		c.record = &w.Record
+		c.mu.Unlock()
+	}
+	return w, err
 }
 
 // all sends a request and collects its answers until OpEnd.
@@ -142,6 +151,10 @@ type Run struct {
 func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.File)) (*Run, error) {
 	defer wire.CloseAll([]*os.File{stdio.Stdin, stdio.Stdout, stdio.Stderr})
 	if err := checkLengths(spec); err != nil {
+		return nil, err
+	}
+	var err error
+	if spec.Claim, err = c.claim(context.Background(), spec); err != nil {
 		return nil, err
 	}
 	m := message(spec)

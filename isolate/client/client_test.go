@@ -29,6 +29,7 @@ func supervisor(t testing.TB) (*Client, *wire.Conn) {
 		t.Fatal(err)
 	}
 	c := New(ours)
+	c.record = new(job.RecordHash)
 	t.Cleanup(func() {
 		c.Close()
 		theirs.Close()

@@ -11,7 +11,7 @@ import (
 )
 
 func (c *client) hello(tag uint32) error {
-	w := wire.Welcome{Instance: c.s.Jobs.InstanceName()}
+	w := wire.Welcome{Instance: c.s.Jobs.InstanceName(), Record: c.s.Jobs.Recording()}
 	if c.peer.Embedded {
 		id := c.s.Jobs.NobodyID()
 		w.FrontUID, w.FrontGID = id, id

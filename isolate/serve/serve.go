@@ -53,6 +53,8 @@ type Jobs interface {
 	Kill(peer host.Peer, id string) error
 	// InstanceName returns the supervisor's name.
 	InstanceName() string
+	// Recording returns what the audit log has of programs.
+	Recording() job.Recording
 	// NobodyID returns the user that front-ends of plain root become.
 	NobodyID() uint32
 }

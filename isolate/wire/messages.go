@@ -123,6 +123,7 @@ func ReadSignal(body []byte) (Signal, error) {
 type Welcome struct {
 	Instance           string
 	FrontUID, FrontGID uint32
+	Record             job.Recording // what requests should claim of their programs
 }
 
 // Append encodes w as a message.
@@ -132,13 +133,15 @@ func (w Welcome) Append(tag uint32) []byte {
 	e.text(w.Instance, MaxName)
 	e.u32(w.FrontUID)
 	e.u32(w.FrontGID)
+	e.u8(uint8(w.Record))
 	return e.b
 }
 
 // ReadWelcome decodes the body of a Welcome.
 func ReadWelcome(body []byte) (Welcome, error) {
 	d := decoder{b: body}
-	w := Welcome{Instance: d.text(MaxName), FrontUID: d.u32(), FrontGID: d.u32()}
+	w := Welcome{Instance: d.text(MaxName), FrontUID: d.u32(), FrontGID: d.u32(), Record: job.Recording(d.u8())}
+	d.bad = d.bad || w.Record > job.RecordCode
 	return w, d.done()
 }
 

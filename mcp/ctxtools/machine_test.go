@@ -50,7 +50,7 @@ func (m *scriptRunner) Decide(_ context.Context, r *job.Request) (job.Decision, 
 }
 
 // Denied implements job.Auditor.
-func (m *scriptRunner) Denied(context.Context, job.Claim) error { return nil }
+func (m *scriptRunner) Denied(context.Context, job.Claim, job.Spec) error { return nil }
 
 // Run implements job.Runner.
 func (m *scriptRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {

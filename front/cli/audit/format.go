@@ -56,7 +56,7 @@ func formatRecord(r *record.Record) string {
 		count("missing", r.Missing)
 		word("saved", r.Saved)
 	}
-	for _, name := range []string{"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason"} {
+	for _, name := range []string{"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason", "argv", "source"} {
 		word("claimed."+name, r.Claimed[name])
 	}
 	return b.String()

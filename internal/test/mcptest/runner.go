@@ -39,7 +39,7 @@ func (f *FakeRunner) Decide(_ context.Context, r *job.Request) (job.Decision, er
 }
 
 // Denied implements job.Auditor.
-func (f *FakeRunner) Denied(context.Context, job.Claim) error { return nil }
+func (f *FakeRunner) Denied(context.Context, job.Claim, job.Spec) error { return nil }
 
 // Run implements job.Runner.
 func (f *FakeRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
