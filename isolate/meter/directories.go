@@ -42,6 +42,7 @@ type openSize struct {
 	bytes   int64 // by estimate
 	layered int   // directories that can hold more, because they can be in more than one layer
 	queued  int   // descriptors in sockets, which can be of such directories
+	late    bool  // some of layered count only because there was no time to measure their lists
 }
 
 // An openFile is a descriptor of a task.

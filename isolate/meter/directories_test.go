@@ -50,7 +50,7 @@ func TestDirectoryBytes(t *testing.T) {
 		pids = append(pids, cmd.Process.Pid)
 	}
 	end := func() { t.Error("a job with few directories was ended") }
-	want := openSize{2*each.bytes + 2*queuedBytes, 2 * each.layered, 2}
+	want := openSize{2*each.bytes + 2*queuedBytes, 2 * each.layered, 2, false}
 	if n, err := openFilesOf(fakeGroup{pids: pids}, 10, nil, end); n != want || err != nil {
 		t.Errorf("%+v, %v; want %+v: two directories and two queued descriptors", n, err, want)
 	}

@@ -66,6 +66,7 @@ type kernelHolder struct {
 
 	known        int64 // guarded by target.mu: bytes at the last read
 	suspectFiles int   // guarded by target.mu: of the last read, see openFiles
+	late         bool  // guarded by target.mu: of the last read, see openSize
 }
 
 // Watch starts watching a job of payer with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
@@ -222,6 +223,6 @@ func (h *kernelHolder) read(pid int) (int64, error) {
 		return n, err
 	}
 	open, err := openFilesOf(h.group, h.maxTasks, h.walk, h.end)
-	h.known, h.suspectFiles = n+open.bytes, open.layered+open.queued
+	h.known, h.suspectFiles, h.late = n+open.bytes, open.layered+open.queued, open.late
 	return h.known, err
 }

@@ -27,8 +27,12 @@ const (
 	MaxExplainedBytes = 8 * ManyKernelBytes
 )
 
-// blamedFrom returns the growth from which on a job with files suspect files is blamed.
-func blamedFrom(files int) int64 {
+// blamedFrom returns the growth from which on a job with files suspect files is blamed. unsure says that some of them may be none: a busy
+// machine leaves no time to measure many lists. A hostile job that makes measuring slow gains as much as one with a single list may have.
+func blamedFrom(files int, unsure bool) int64 {
+	if unsure {
+		return MaxUnexplainedBytes
+	}
 	return max(MinUnexplainedBytes, MaxUnexplainedBytes/int64(max(files, 1)))
 }
 
@@ -44,12 +48,13 @@ func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool)
 	var total int64
 	known := map[uint32]int64{}
 	files, jobs := map[uint32]int{}, map[uint32]*kernelHolder{}
-	most := map[uint32]int{}
+	most, unsure := map[uint32]int{}, map[uint32]bool{}
 	for _, h := range all {
-		bytes, suspects := h.lastRead()
+		bytes, suspects, late := h.lastRead()
 		total += bytes
 		known[h.payer] += bytes
 		files[h.payer] += suspects
+		unsure[h.payer] = unsure[h.payer] || late
 		if suspects > most[h.payer] {
 			most[h.payer], jobs[h.payer] = suspects, h
 		}
@@ -59,7 +64,7 @@ func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool)
 	top := 0
 	for payer, count := range files {
 		explained := min(total-known[payer], MaxExplainedBytes)
-		if grown := n - (*g)[payer]; count > top && grown-explained > blamedFrom(count) {
+		if grown := n - (*g)[payer]; count > top && grown-explained > blamedFrom(count, unsure[payer]) {
 			suspect, top = jobs[payer], count
 		}
 	}
@@ -85,13 +90,13 @@ func (g *growth) renew(files map[uint32]int, n, base int64) {
 }
 
 // lastRead returns what the job was found to hold when it was read, and its suspect files; nothing if it has ended.
-func (h *kernelHolder) lastRead() (bytes int64, files int) {
+func (h *kernelHolder) lastRead() (bytes int64, files int, late bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
-		return 0, 0
+		return 0, 0, false
 	}
-	return h.known, h.suspectFiles
+	return h.known, h.suspectFiles, h.late
 }
 
 // namesCaches are the slab caches that hold names: file systems allocate them one by one, charged to no cgroup. Kernels that charge

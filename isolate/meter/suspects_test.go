@@ -64,6 +64,15 @@ func TestEndSuspect(t *testing.T) {
 		t.Fatalf("%d jobs were ended for more than another job can explain, want one", len(ended))
 	}
 	ended, all[0].known, all[2].over = nil, known, false
+	var unsure growth
+	all[2].late = true
+	if unsure.endSuspect(all[:3], base+known+MaxUnexplainedBytes, base); len(ended) > 0 {
+		t.Fatalf("ended although its lists were not measured: jobs with %d files", ended)
+	}
+	if unsure.endSuspect(all[:3], base+known+MaxUnexplainedBytes+1, base) || len(ended) != 1 {
+		t.Fatalf("%d jobs were ended for the maximum, want one", len(ended))
+	}
+	ended, all[2].over, all[2].late = nil, false, false
 	for i, files := range []int{40, 20} {
 		if g.endSuspect(all, base+known+MinUnexplainedBytes+1, base) || len(ended) != i+1 || ended[i] != files {
 			t.Fatalf("ended: jobs with %d files, want next the one with %d", ended, files)

@@ -24,7 +24,11 @@ type walkTime func(dir *os.File) (time.Duration, error)
 
 // isShort reports whether the list of a directory is certainly no longer than layeredBytes. After an error, and after o.until, no other is asked about.
 func (o *openFiles) isShort(task, fd int) bool {
-	if o.walk == nil || time.Now().After(o.until) {
+	if o.walk == nil {
+		return false
+	}
+	if time.Now().After(o.until) {
+		o.late = true
 		return false
 	}
 	dir, err := descriptorOf(task, fd)

@@ -18,11 +18,11 @@ func TestShortList(t *testing.T) {
 		asked++
 		return shortWalk - 1, dir.Close()
 	}}
-	if !o.isShort(os.Getpid(), int(dir.Fd())) || asked != 1 {
+	if !o.isShort(os.Getpid(), int(dir.Fd())) || asked != 1 || o.late {
 		t.Errorf("a short list counts as long, asked %d times", asked)
 	}
 	o.until = time.Now().Add(-time.Second)
-	if o.isShort(os.Getpid(), int(dir.Fd())) || asked != 1 {
+	if o.isShort(os.Getpid(), int(dir.Fd())) || asked != 1 || !o.late {
 		t.Errorf("a list counts as short after the time to ask, asked %d times", asked)
 	}
 }
