@@ -18,6 +18,7 @@ func (c *chain) decision(rule string, reasons []string) job.Decision {
 	default:
 		d.Spec = c.spec()
 	}
+	d.Spec.Secrets = c.p.secrets // also of a denied request, whose program the audit log may have
 	d.Hash = hexSum(c.identity(&d).encode())
 	return d
 }
@@ -36,7 +37,7 @@ func (c *chain) spec() job.Spec {
 	c.env = c.environment(env)
 	s := job.Spec{
 		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
-		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin, Secrets: c.p.secrets,
+		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin,
 	}
 	if s.Workspace == job.Direct {
 		s.Protect = c.protect()

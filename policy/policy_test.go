@@ -378,3 +378,14 @@ func BenchmarkDecide(b *testing.B) {
 		}
 	}
 }
+
+// TestSecretsOfDenied checks that the decision about a denied request has the secrets, too: the audit log may have its program.
+func TestSecretsOfDenied(t *testing.T) {
+	_, installed := toolchain(t, "python3")
+	rules, r := rules(), request()
+	rules.Operator = verdict{Denied: true, Reason: "x"}
+	rules.RuntimeEnv = map[string]map[string]string{"python": {"TOKEN": "secret-value"}}
+	if d := decide(t, rules, installed, r); d.Allowed() || !slices.Equal(d.Spec.Secrets, []string{"secret-value"}) {
+		t.Errorf("%+v", d)
+	}
+}

@@ -17,7 +17,7 @@ func (c *Client) claim(ctx context.Context, spec job.Spec) (job.Claim, error) {
 	}
 	claim := spec.Claim
 	if record >= job.RecordArgv {
-		claim.Argv = redact.Text(commandLine(spec.Args), spec.Secrets)
+		claim.Argv = redact.Text(commandLine(spec.Args, spec.Secrets), nil)
 	}
 	if record >= job.RecordCode {
 		claim.Source = redact.Text(source(spec.Files), spec.Secrets)
@@ -37,10 +37,11 @@ func (c *Client) recording(ctx context.Context) (job.Recording, error) {
 	return w.Record, err
 }
 
-// commandLine returns a command as a POSIX shell would take it.
-func commandLine(args []string) string {
+// commandLine returns a command as a POSIX shell would take it. Secrets are hidden in each argument, because quoting changes their text.
+func commandLine(args, secrets []string) string {
 	words := make([]string, len(args))
 	for n, arg := range args {
+		arg = redact.Text(arg, secrets)
 		if words[n] = arg; arg == "" || strings.ContainsFunc(arg, special) {
 			words[n] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 		}

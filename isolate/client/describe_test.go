@@ -13,17 +13,17 @@ import (
 func TestRecording(t *testing.T) {
 	sandboxtest.Leaks(t)
 	spec := job.Spec{
-		Args:    []string{"curl", "-H", "Authorization: Bearer abcdefghijklmnop0123", "it's", ""},
+		Args:    []string{"curl", "-H", "Authorization: Bearer abcdefghijklmnop0123", "it's", "", "--with=our 'own'"},
 		Files:   []job.File{{Path: "/a", Content: "key = our-own-value\n"}},
-		Secrets: []string{"our-own-value"},
+		Secrets: []string{"our-own-value", "our 'own'"},
 	}
 	for _, tt := range []struct {
 		record       job.Recording
 		argv, source string
 	}{
 		{job.RecordHash, "", ""},
-		{job.RecordArgv, `curl -H 'Authorization: Bearer [REDACTED:secret]' 'it'\''s' ''`, ""},
-		{job.RecordCode, `curl -H 'Authorization: Bearer [REDACTED:secret]' 'it'\''s' ''`, "key = [REDACTED:secret]\n"},
+		{job.RecordArgv, `curl -H 'Authorization: Bearer [REDACTED:secret]' 'it'\''s' '' '--with=[REDACTED:secret]'`, ""},
+		{job.RecordCode, `curl -H 'Authorization: Bearer [REDACTED:secret]' 'it'\''s' '' '--with=[REDACTED:secret]'`, "key = [REDACTED:secret]\n"},
 	} {
 		c, s := supervisor(t)
 		c.record = nil
@@ -64,7 +64,7 @@ func TestSource(t *testing.T) {
 	if got := source([]job.File{{Path: "/a", Content: "x"}, {Path: "/b", Content: "y"}}); got != "==> /a <==\nx\n==> /b <==\ny\n" {
 		t.Errorf("%q", got)
 	}
-	if got := commandLine([]string{strings.Repeat("a", 3), "b c", "$d"}); got != "aaa 'b c' '$d'" {
+	if got := commandLine([]string{strings.Repeat("a", 3), "b c", "$d"}, nil); got != "aaa 'b c' '$d'" {
 		t.Errorf("%q", got)
 	}
 }
