@@ -25,8 +25,8 @@ sub pass { my $s = shift; my @fds = map { fileno $_ } @_; my $x = "x"; my $v = p
 
 // TestKernelMemoryLayers: a job in a session with a layer cannot make the kernel hold names of the repository's directories in lists that
 // no cgroup is charged for, even if nothing about the directories shows how many: not with descriptors that it has, and not with
-// descriptors queued in a socket that is queued itself. A job is not affected that has more directories open, of which the session's layer has
-// some too, but with few names.
+// descriptors queued in a socket that is queued itself. A job that has more directories of both open,
+// but with few names in them, is not ended.
 func TestKernelMemoryLayers(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	const names, lists, open, changed = 25_000, 100, 115, 105 // 31 MiB by estimate

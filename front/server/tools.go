@@ -93,7 +93,7 @@ func repoList(c config.Config) []string {
 	var list []string
 	for _, r := range c.Repos[:min(len(c.Repos), maxInstructionRepos)] {
 		one := r.ID
-		if w := c.For(r).Workspace; w != job.Direct {
+		if w := c.Floor(r).Workspace; w != job.Direct {
 			one += " (" + w.String() + ")"
 		}
 		list = append(list, one)

@@ -36,6 +36,14 @@ func blamedFrom(files int, unsure bool) int64 {
 	return max(MinUnexplainedBytes, MaxUnexplainedBytes/int64(max(files, 1)))
 }
 
+// A payerSum is what the jobs of one payer have together.
+type payerSum struct {
+	known  int64         // bytes
+	unsure bool          // see blamedFrom
+	job    *kernelHolder // the one with the most suspect files; nil: none has any
+	most   int           // suspect files of job
+}
+
 // A growth has what the kernel used for names since the jobs of a payer had no suspect files: the lowest number since then, by payer. It is
 // kept for all jobs of a payer together, because they can pass descriptors to each other from one look to the next.
 type growth map[uint32]int64
@@ -46,26 +54,29 @@ type growth map[uint32]int64
 // blameless before, or 0: not known.
 func (g *growth) endSuspect(all []*kernelHolder, n, base int64) (blameless bool) {
 	var total int64
-	known := map[uint32]int64{}
-	files, jobs := map[uint32]int{}, map[uint32]*kernelHolder{}
-	most, unsure := map[uint32]int{}, map[uint32]bool{}
+	payers, files := map[uint32]*payerSum{}, map[uint32]int{}
 	for _, h := range all {
 		bytes, suspects, late := h.lastRead()
+		p := payers[h.payer]
+		if p == nil {
+			p = &payerSum{}
+			payers[h.payer] = p
+		}
 		total += bytes
-		known[h.payer] += bytes
+		p.known += bytes
+		p.unsure = p.unsure || late
 		files[h.payer] += suspects
-		unsure[h.payer] = unsure[h.payer] || late
-		if suspects > most[h.payer] {
-			most[h.payer], jobs[h.payer] = suspects, h
+		if suspects > p.most {
+			p.job, p.most = h, suspects
 		}
 	}
 	g.renew(files, n, base)
 	var suspect *kernelHolder
 	top := 0
-	for payer, count := range files {
-		explained := min(total-known[payer], MaxExplainedBytes)
-		if grown := n - (*g)[payer]; count > top && grown-explained > blamedFrom(count, unsure[payer]) {
-			suspect, top = jobs[payer], count
+	for payer, p := range payers {
+		explained := min(total-p.known, MaxExplainedBytes)
+		if grown, count := n-(*g)[payer], files[payer]; count > top && grown-explained > blamedFrom(count, p.unsure) {
+			suspect, top = p.job, count
 		}
 	}
 	return suspect == nil || suspect.check(func(*kernelHolder, int) (int64, error) { return math.MaxInt64, nil })

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"corral/internal/calls"
 	"corral/mcp/ctxtools"
@@ -31,7 +30,7 @@ const defaultTail = 40
 type jobArgs struct {
 	Action    string `arg:"action" enum:"list,wait,tail,signal" default:"list" about:"wait: for its end, then its output; tail: its last lines now; signal: how it ended, if it did at once"`
 	ID        string `arg:"id,max=64" about:"bg_…; default: the newest"`
-	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB" `
+	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB"`
 	TimeoutMs *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Lines     *int   `arg:"lines,min=1,max=1000" about:"show only the last ones; default of tail: 40"`
 	Signal    string `arg:"signal,max=16" default:"TERM" about:"INT, KILL, …; the job ends with all its processes when its first one does"`
@@ -96,13 +95,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 
 // effect says how a job ended that ends soon after a signal, and is "" for others.
 func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
-	timer := time.NewTimer(backgroundTime)
-	defer timer.Stop()
-	select {
-	case <-p.Done():
-	case <-timer.C:
-		return ""
-	case <-ctx.Done():
+	if !await(ctx, p, backgroundTime, 0) {
 		return ""
 	}
 	s, err := p.Snapshot()
@@ -116,12 +109,7 @@ func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
 func (t *Job) wait(ctx context.Context, p *ctxtools.Process, a *jobArgs) ([]string, error) {
 	r := &Run{t.Suite}
 	limit, notes := r.wait(&runArgs{Timeout: a.Timeout, TimeoutMs: a.TimeoutMs})
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-p.Done():
-	case <-timer.C:
-	case <-ctx.Done():
+	if !await(ctx, p, limit, 0) && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return notes, nil

@@ -21,7 +21,7 @@ const (
 func hits(found *index.Found, query string, pending int, now time.Time) string {
 	var b strings.Builder
 	for _, h := range found.Hits {
-		fmt.Fprintf(&b, "%s, %s, lines %d-%d of %s:\n", where(h), run.Duration(now.Sub(h.Time))+" ago", h.LineStart, h.LineEnd, h.Stream)
+		fmt.Fprintf(&b, "%s, %s ago, lines %d-%d of %s:\n", where(h), run.Duration(now.Sub(h.Time)), h.LineStart, h.LineEnd, h.Stream)
 		b.WriteString(run.Line(excerpt(h, query)))
 	}
 	var parts []string
