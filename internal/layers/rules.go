@@ -561,6 +561,10 @@ var bounds = []bound{
 		reason: "a script must not be able to use anything through its interpreter",
 	},
 	{
+		from: "egress/control", only: []string{"std"},
+		reason: "the supervisor and an unprivileged program speak it: neither must be linked with the other",
+	},
+	{
 		from: "cmd/corrald", never: []string{"mcp/...", "rpc/...", "net/http"},
 		reason: "no privileged program parses a client's protocol",
 		shown:  true,

@@ -1,0 +1,206 @@
+// Package control is the protocol between the supervisor and corral-egress, over one SOCK_SEQPACKET socket.
+//
+// A message is one datagram of at most MaxMessage bytes: one byte of Kind, then the rest. The supervisor's messages are
+// JSON after that byte. Those of corral-egress are the number of a door and a text that the supervisor passes on unread:
+// corral-egress reads what jobs and servers send, so nothing that it says is parsed by a program of root.
+//
+// A decoder accepts exactly what the encoder writes: a message with another spelling of the same values is ErrMalformed,
+// as are unknown and repeated keys.
+package control
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Bounds of messages, in bytes.
+const (
+	MaxMessage = 64 << 10
+	MaxName    = 256
+	MaxAsk     = 4096
+	MaxText    = 8 << 10 // of a Reply
+	// OpenDescriptors is the number of descriptors that come with an Open: a UDP socket that is bound to port 53 of the
+	// job's loopback address, and two unbound TCP sockets of the job's network namespace.
+	OpenDescriptors = 3
+	// MaxPrivate is the maximum number of networks in an Open or Update.
+	MaxPrivate = 64
+	// MaxDenials is the maximum number of entries of Summary.Denials.
+	MaxDenials = 16
+)
+
+// A Kind is the first byte of a message.
+type Kind byte
+
+// The kinds of messages: to corral-egress from KindOpen to KindClose, then to the supervisor.
+const (
+	KindOpen Kind = iota + 1
+	KindUpdate
+	KindReport
+	KindClose
+	KindOpened
+	KindReported
+)
+
+// ErrMalformed is returned for a message that no encoder of this package writes.
+var ErrMalformed = errors.New("malformed control message")
+
+// Open makes a door. The reply is an Opened.
+type Open struct {
+	Door    uint64          `json:"door"`
+	Name    string          `json:"name"`              // of the job or session, for the log
+	Rules   json.RawMessage `json:"rules"`             // policy/network.Rules
+	Private []netip.Prefix  `json:"private,omitempty"` // networks that are reached although their addresses are not public
+	Ask     string          `json:"ask,omitempty"`     // what the job asks for of the rules, see policy/network
+}
+
+// Update replaces the rules of a door. What the job asked for when the door was opened still applies. There is no reply.
+type Update struct {
+	Door    uint64          `json:"door"`
+	Rules   json.RawMessage `json:"rules"`
+	Private []netip.Prefix  `json:"private,omitempty"`
+}
+
+// Report requests a Reported.
+type Report struct {
+	Door uint64 `json:"door"`
+}
+
+// Close ends a door with all of its connections. The reply is a Reported, with what the door was used for.
+type Close struct {
+	Door uint64 `json:"door"`
+}
+
+// A Reply is a message of corral-egress about a door. Its Text is for clients of the supervisor, which passes it on as it is.
+type Reply struct {
+	Kind Kind // KindOpened or KindReported
+	Door uint64
+	// Of KindOpened: empty, or why there is no such door. Of KindReported: a Summary, see ReadSummary; empty if there is no
+	// such door.
+	Text string
+}
+
+// KindOf returns the kind of a message, 0 if it is empty.
+func KindOf(message []byte) Kind {
+	if len(message) == 0 {
+		return 0
+	}
+	return Kind(message[0])
+}
+
+// AppendOpen appends the message. It fails if the message or one of its parts exceeds its maximum.
+func AppendOpen(to []byte, m Open) ([]byte, error) {
+	// JSON has no other characters: the text would not be what was checked.
+	m.Name, m.Ask = strings.ToValidUTF8(m.Name, "?"), strings.ToValidUTF8(m.Ask, "?")
+	if err := m.check(); err != nil {
+		return to, err
+	}
+	return appendJSON(to, KindOpen, m)
+}
+
+// ReadOpen decodes an Open.
+func ReadOpen(message []byte) (Open, error) {
+	m, err := readJSON[Open](KindOpen, message)
+	if err == nil {
+		err = m.check()
+	}
+	return m, err
+}
+
+func (m Open) check() error {
+	switch {
+	case len(m.Name) > MaxName:
+		return fmt.Errorf("the name of a door has %d bytes, the maximum is %d", len(m.Name), MaxName)
+	case len(m.Ask) > MaxAsk:
+		return fmt.Errorf("the requested network access has %d bytes, the maximum is %d", len(m.Ask), MaxAsk)
+	}
+	return checkPrivate(m.Private)
+}
+
+func checkPrivate(list []netip.Prefix) error {
+	if len(list) > MaxPrivate {
+		return fmt.Errorf("%d private networks, the maximum is %d", len(list), MaxPrivate)
+	}
+	for _, p := range list {
+		if !p.IsValid() || p != p.Masked() {
+			return fmt.Errorf("private network %q: must be an address and a length, without bits after the length, as in 10.0.0.0/8", p)
+		}
+	}
+	return nil
+}
+
+// AppendUpdate appends the message.
+func AppendUpdate(to []byte, m Update) ([]byte, error) {
+	if err := checkPrivate(m.Private); err != nil {
+		return to, err
+	}
+	return appendJSON(to, KindUpdate, m)
+}
+
+// ReadUpdate decodes an Update.
+func ReadUpdate(message []byte) (Update, error) {
+	m, err := readJSON[Update](KindUpdate, message)
+	if err == nil {
+		err = checkPrivate(m.Private)
+	}
+	return m, err
+}
+
+// AppendReport appends the message.
+func AppendReport(to []byte, m Report) ([]byte, error) { return appendJSON(to, KindReport, m) }
+
+// ReadReport decodes a Report.
+func ReadReport(message []byte) (Report, error) { return readJSON[Report](KindReport, message) }
+
+// AppendClose appends the message.
+func AppendClose(to []byte, m Close) ([]byte, error) { return appendJSON(to, KindClose, m) }
+
+// ReadClose decodes a Close.
+func ReadClose(message []byte) (Close, error) { return readJSON[Close](KindClose, message) }
+
+func appendJSON(to []byte, kind Kind, m any) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return to, fmt.Errorf("control message: %w", err)
+	}
+	if n := 1 + len(body); n > MaxMessage {
+		return to, fmt.Errorf("the network rules need a message of %d bytes, the maximum is %d: use fewer or shorter rules", n, MaxMessage)
+	}
+	return append(append(to, byte(kind)), body...), nil
+}
+
+func readJSON[T any](kind Kind, message []byte) (T, error) {
+	var m, none T
+	if KindOf(message) != kind || len(message) > MaxMessage {
+		return none, ErrMalformed
+	}
+	if err := json.Unmarshal(message[1:], &m); err != nil {
+		return none, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	// encoding/json accepts repeated keys, keys in another case and unknown ones; none of them survives this.
+	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, message[1:]) {
+		return none, ErrMalformed
+	}
+	return m, nil
+}
+
+const replyHead = 1 + 8
+
+// AppendReply appends the message. It cuts a text that is longer than MaxText.
+func AppendReply(to []byte, r Reply) []byte {
+	to = binary.LittleEndian.AppendUint64(append(to, byte(r.Kind)), r.Door)
+	return append(to, r.Text[:min(len(r.Text), MaxText)]...)
+}
+
+// ReadReply decodes a reply. Its text is any bytes.
+func ReadReply(message []byte) (Reply, error) {
+	kind := KindOf(message)
+	if kind != KindOpened && kind != KindReported || len(message) < replyHead || len(message) > replyHead+MaxText {
+		return Reply{}, ErrMalformed
+	}
+	return Reply{kind, binary.LittleEndian.Uint64(message[1:]), string(message[replyHead:])}, nil
+}
