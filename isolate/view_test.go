@@ -31,6 +31,7 @@ func TestJobView(t *testing.T) {
 		{"own account", `cut -d: -f3,4,6 /etc/passwd | grep -c "^$(id -u):$(id -g):/home/job$"; grep -c ":$(id -g):" /etc/group; echo x 2>/dev/null >>/etc/passwd || echo kept`, "1\n1\nkept"},
 		{"host name", "uname -n; cat /etc/hostname /proc/sys/kernel/hostname /proc/sys/kernel/domainname", "jail\njail\njail\n"},
 		{"resolver", "wc -c </etc/resolv.conf", "0"},
+		{"names that do not exist for good", `perl -MSocket=:all -e 'my ($e) = getaddrinfo("a.example", 80); print $e == EAI_NONAME ? "none" : $e'`, "none"},
 		{"processes", "set -- /proc/[0-9]*; echo $#", "2"}, // process 1 and the shell
 		{"process 1", "cat /proc/1/environ 2>/dev/null | wc -c; tr '\\0' ' ' </proc/1/cmdline; ls /proc/1/fd /proc/1/cwd/ 2>&1 | grep -c denied", "0\njob 2"},
 		{"control groups", "grep -v ':/$' /proc/self/cgroup | wc -l", "0"},

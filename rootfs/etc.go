@@ -98,9 +98,11 @@ const (
 	// etcHosts contains the jail's name, so that programs that look up their own host name (the JVM, Erlang, MPI) get
 	// an answer without a network.
 	etcHosts = "127.0.0.1\tlocalhost " + Hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-	// etcNsswitch has only the classic sources: no systemd, sss or ldap.
-	etcNsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n" +
-		"networks: files\nprotocols: files\nservices: files\n"
+	// etcNsswitch has only the classic sources: no systemd, sss or ldap. Hosts are looked up in files alone: a name that is
+	// not there does not exist, which is an answer for good. If the resolver found no name server instead, programs would
+	// try again later.
+	etcNsswitch = etcSources + "hosts: files\n"
+	etcSources  = "passwd: files\ngroup: files\nshadow: files\nnetworks: files\nprotocols: files\nservices: files\n"
 	// etcFstab avoids warnings of mount(8) and findmnt(8).
 	etcFstab = "# a jail mounts nothing\n"
 )
