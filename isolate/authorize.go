@@ -55,7 +55,7 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 		repo.Close()
 		return nil, nil, err
 	}
-	j, err := s.cells.Enter(r.peer, repo, profile)
+	j, err := s.cells.Enter(r.peer, repo, profile, false)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,6 +25,7 @@ var untried = map[string]string{
 	"exec":           "the program cannot start without it",
 	"repo":           "the job has no working directory without it",
 	"common":         "these jobs have none",
+	"door":           "these jobs have none; it opens the jail, and protects from nothing",
 	"protect":        "it has a table of its own, see TestWithoutProtect",
 	"modes":          "it is for jobs that protect something, see TestWithoutProtect",
 	"terminal":       "these jobs have none",

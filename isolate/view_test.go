@@ -21,7 +21,7 @@ func TestJobView(t *testing.T) {
 		{"root's home", "ls -A /root 2>/dev/null | wc -l", "0"},
 		{"homes", "ls /home 2>&1 | grep -c denied; stat -c %U /home/job", "1\njob"},
 		{"own home", "cd; pwd; touch x && ls", "/home/job\nx"},
-		{"logs and state", "ls -A /var | tr '\\n' ' '", "empty layer lower masked root run tmp "},
+		{"logs and state", "ls -A /var | tr '\\n' ' '", "door empty layer lower masked root run tmp "},
 		{"services", "ls -A /run /sys /var/empty | grep -c ^[a-z]", "0"},
 		{"beside the repository", "ls -A " + filepath.Dir(f.Repo), "repo"},
 		{"temporary files", "ls -A /tmp /var/tmp /dev/shm | grep -v ^/ | grep -v ^Test | grep -c .", "0"},

@@ -103,6 +103,9 @@ const (
 	// try again later.
 	etcNsswitch = etcSources + "hosts: files\n"
 	etcSources  = "passwd: files\ngroup: files\nshadow: files\nnetworks: files\nprotocols: files\nservices: files\n"
+	// doorNsswitch and doorResolv are for jobs that may reach hosts: corral-egress is their name server.
+	doorNsswitch = etcSources + "hosts: files dns\n"
+	doorResolv   = "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n"
 	// etcFstab avoids warnings of mount(8) and findmnt(8).
 	etcFstab = "# a jail mounts nothing\n"
 )
@@ -140,6 +143,9 @@ func (b *builder) generate(ids IDRange) {
 	} {
 		b.add(Entry{Path: "/etc/" + f.name, Mode: 0o644, Data: []byte(f.text)})
 	}
+	b.dir(DoorDir)
+	b.add(Entry{Path: DoorDir + "/resolv.conf", Mode: 0o644, Data: []byte(doorResolv)})
+	b.add(Entry{Path: DoorDir + "/nsswitch.conf", Mode: 0o644, Data: []byte(doorNsswitch)})
 	b.link("/etc/mtab", "../proc/self/mounts")
 }
 

@@ -27,6 +27,8 @@ func TestGenerated(t *testing.T) {
 		"/etc/hostname":    "= jail\n",
 		"/etc/resolv.conf": "= ",
 		"/etc/mtab":        "-> ../proc/self/mounts",
+
+		"/var/door/resolv.conf": "= nameserver 127.0.0.1\noptions timeout:5 attempts:2\n",
 	} {
 		if got := describe(tree, p); got != want {
 			t.Errorf("%s\n got %s\nwant %s", p, got, want)

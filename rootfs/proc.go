@@ -7,6 +7,10 @@ const (
 	MaskFile = "/var/masked"
 )
 
+// DoorDir has the resolver's settings for jobs that may reach hosts, in each jail's read-only root: files named like those of
+// /etc that they replace.
+const DoorDir = "/var/door"
+
 // Mask is a path below /proc that a job must not see. It is covered by a bind of MaskFile or, if it is a directory,
 // of MaskDir. Paths that the kernel lacks are skipped.
 type Mask struct {

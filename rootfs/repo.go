@@ -47,6 +47,7 @@ var Places = []Place{
 	{"/var", false, "it contains the state of the system"},
 	{"/var/backups", true, "it contains copies of the system's secrets"},
 	{"/var/cache", false, "it contains the state of services"},
+	{DoorDir, true, "it has settings of jobs that may reach hosts"},
 	{MaskDir, true, "it masks paths that jobs must not see"},
 	{LayerDir, true, "a session's layer is mounted there"},
 	{"/var/lib", false, "it contains the state of services"},

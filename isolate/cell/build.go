@@ -67,12 +67,10 @@ func (j *Jail) build(u *host.Cleanup) error {
 		return err
 	}
 	if j.session != nil {
-		a := assembly{&j.view, j.init, u, dir, j.late}
-		if err := a.assemble(); err != nil {
-			return refuseLayer(fmt.Errorf("the session's layer: %w", err))
+		if err := j.buildForSession(u, dir); err != nil {
+			return err
 		}
-	}
-	if j.session == nil { // a job is waiting for the jail: its slot is made while the scanner starts
+	} else { // a job is waiting for the jail: its slot is made while the scanner starts
 		made := j.pool.begin()
 		defer func() { <-made }()
 	}
@@ -82,6 +80,31 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if j.scanner, err = j.startScanner(); err != nil {
 		return fmt.Errorf("start the scanner for sensitive paths: %w", err)
 	}
+	return nil
+}
+
+// buildForSession completes the jail of a session.
+func (j *Jail) buildForSession(u *host.Cleanup, dir string) error {
+	a := assembly{&j.view, j.init, u, dir, j.late}
+	if err := a.assemble(); err != nil {
+		return refuseLayer(fmt.Errorf("the session's layer: %w", err))
+	}
+	if !j.key.door || !j.session.sharesNetwork() {
+		return nil
+	}
+	return j.makeSharedDoor(u)
+}
+
+// makeSharedDoor makes the door of a session's network namespace, together with the slot of the session's first job.
+func (j *Jail) makeSharedDoor(u *host.Cleanup) error {
+	sl, err := j.plainSlot()
+	if err != nil {
+		return err
+	}
+	j.door = &sharedDoor{sockets: sl.door}
+	u.Push(j.door.close)
+	sl.door = nil
+	j.pool.keep(sl)
 	return nil
 }
 

@@ -98,14 +98,17 @@ func (w logWriter) Write(b []byte) (int, error) {
 }
 
 // enterNew returns the jail of a new repository, in use until the end of the test.
-func (s testJails) enterNew(t testing.TB) *Jail {
+func (s testJails) enterNew(t testing.TB) *Jail { return s.enter(t, false) }
+
+// enter is like enterNew for jobs that have doors or not.
+func (s testJails) enter(t testing.TB, door bool) *Jail {
 	t.Helper()
 	peer, path := host.Peer{UID: isolatetest.Owner}, isolatetest.NewRepo(t)
 	r, err := s.served.Serves(peer, path, isolatetest.Opened(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.Enter(peer, r, seccomp.Profiles()[0])
+	j, err := s.Enter(peer, r, seccomp.Profiles()[0], door)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,7 @@ type Jail struct {
 
 	session *Session // the session that owns the jail, or nil
 	view    view
+	door    *sharedDoor // of the session's network namespace, or nil
 
 	pool    *pool
 	leavers leavers

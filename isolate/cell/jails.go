@@ -99,9 +99,10 @@ func New(c Config) (*Jails, error) {
 	return s, nil
 }
 
-// Enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
-func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string) (*Jail, error) {
-	key := keyOf(r, profile, "")
+// Enter returns the jail for r and profile whose jobs have doors or not, building it if necessary. It takes over r. The caller
+// must call leave.
+func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) (*Jail, error) {
+	key := keyOf(r, profile, "", door)
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -169,7 +170,7 @@ func (s *Jails) StartFor(t *Session, peer host.Peer, r *admit.Repo, profile stri
 	if err := s.roomForJail(peer); err != nil {
 		return err
 	}
-	j := s.newJail(keyOf(r, profile, t.ID), r, t)
+	j := s.newJail(keyOf(r, profile, t.ID, t.Door), r, t)
 	j.builtFor = peer.Payer()
 	if err := admit(j); err != nil {
 		return err

@@ -8,11 +8,12 @@ type jailKey struct {
 	common  admit.Identity // zero: the repository is not a worktree
 	profile string
 	session string // "": the jail is shared by jobs without a session
+	door    bool   // jobs have a door
 }
 
-// keyOf returns the key of the jail for jobs in r. session is "" for jobs without a session.
-func keyOf(r *admit.Repo, profile, session string) jailKey {
-	key := jailKey{Identity: r.Identity(), profile: profile, session: session}
+// keyOf returns the key of the jail for jobs in r, with doors or without. session is "" for jobs without a session.
+func keyOf(r *admit.Repo, profile, session string, door bool) jailKey {
+	key := jailKey{Identity: r.Identity(), profile: profile, session: session, door: door}
 	if r.Common != nil {
 		key.common = r.Common.Identity()
 	}

@@ -251,6 +251,20 @@ func (p *pool) make() bool {
 	return true
 }
 
+// keep makes a slot wait that was made for another reason than demand, if there is room for one more.
+func (p *pool) keep(sl *Slot) {
+	kept := p.jail.s.slots.reserve(p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case kept:
+		p.ready = append(p.ready, sl)
+	default:
+		p.used.add(sl)
+		p.schedule()
+	}
+}
+
 // lastJob implements slotGiver.
 func (p *pool) lastJob() (time.Time, bool) {
 	p.mu.Lock()

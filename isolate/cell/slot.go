@@ -31,6 +31,7 @@ type Slot struct {
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	left         leftMemory
+	door         []*os.File // the sockets of its own door, see UseDoor; nil: none
 }
 
 // Jail returns the slot's jail.
@@ -88,7 +89,7 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 		left = err != nil
 		j.report("cgroup", err)
 	})
-	p := sl.preparation()
+	p := sl.preparation(profile)
 	err = sl.startStub(&p, profile)
 	if sl.pidfd == nil {
 		return nil, err
@@ -124,6 +125,27 @@ func (sl *Slot) CountLeft(count func() LeftSetter) {
 
 // Report receives the next report of the slot's stub. The caller closes the files.
 func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.report() }
+
+// UseDoor opens the door of the slot's network namespace, if that has one, by a call of open with its sockets, which stay
+// the slot's or, if the door is that of a session, which is opened once, the session's. end returns what the job reached, and
+// closes the door of a single job.
+func (sl *Slot) UseDoor(open func(sockets []*os.File) (Door, error)) (end func() (report string), err error) {
+	if shared := sl.jail.door; shared != nil && sl.network() == inside.AskNetSlot {
+		d, err := shared.use(open)
+		if err != nil {
+			return nil, err
+		}
+		return d.Report, nil
+	}
+	if sl.door == nil {
+		return func() string { return "" }, nil
+	}
+	d, err := open(sl.door)
+	if err != nil {
+		return nil, err
+	}
+	return d.Close, nil
+}
 
 // Release tears the slot down in the background, after a job has used it.
 func (sl *Slot) Release() { sl.jail.pool.release(sl) }
@@ -175,6 +197,7 @@ func (sl *Slot) awaitEnd() {
 func (sl *Slot) giveBack() {
 	defer sl.jail.work.Done()
 	sl.pidfd.Close()
+	wire.CloseAll(sl.door)
 	if !sl.left.some() {
 		sl.removeGroup()
 		return

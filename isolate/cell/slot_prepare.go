@@ -10,12 +10,13 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
+	"corral/seccomp"
 )
 
 // preparation returns the message that prepares the slot's stub before the job is known.
-func (sl *Slot) preparation() inside.Prepare {
+func (sl *Slot) preparation(profile string) inside.Prepare {
 	j := sl.jail
-	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
+	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.doorKind(profile)}
 	if len(j.view.roots) > 0 && !sl.plain {
 		p.Binds = nil
 		for _, r := range j.view.roots {
@@ -30,14 +31,25 @@ func (sl *Slot) preparation() inside.Prepare {
 	return p
 }
 
-// operation returns the init's operation that starts the slot's stub. The jobs of a session that share their files share the network
+// network returns the init's operation that starts the slot's stub. The jobs of a session that share their files share the network
 // namespace of its jail as well, so that one of them can connect to a server that another one runs. The scanner, and corral's
 // own programs in a session with a root of its own, have others.
-func (sl *Slot) operation() uint32 {
+func (sl *Slot) network() uint32 {
 	if ss := sl.jail.session; ss != nil && ss.sharesNetwork() && sl.user == 0 && !sl.plain {
 		return inside.AskNetSlot
 	}
 	return inside.AskSlot
+}
+
+// doorKind returns what the network of a slot with this profile has. The scanner and corral's own programs have no door.
+func (sl *Slot) doorKind(profile string) inside.DoorKind {
+	switch {
+	case !sl.jail.key.door || sl.plain || profile == seccomp.Scanner:
+		return inside.NoDoor
+	case sl.jail.door != nil:
+		return inside.DoorThere
+	}
+	return inside.OpenDoor
 }
 
 // startStub makes the init start the slot's stub, in the slot's cgroup of the unified hierarchy if a process can be
@@ -60,7 +72,7 @@ func (sl *Slot) startStub(p *inside.Prepare, profile string) error {
 		files = append(files, dir)
 	}
 	var failed error
-	f, err := sl.jail.init.ask(sl.operation(), func() { failed = sl.completeGroups(p, profile) }, files...)
+	f, err := sl.jail.init.ask(sl.network(), func() { failed = sl.completeGroups(p, profile) }, files...)
 	if err == nil {
 		sl.pidfd, err = host.Pollable(f)
 	}
@@ -118,7 +130,8 @@ func (sl *Slot) confine(p *inside.Prepare, profile string) error {
 	if err := sl.stub.sendMounts(p.Roots, sl.jail.view.rootMounts); err != nil {
 		return stubError(err)
 	}
-	if err := sl.stub.awaitReady(); err != nil || p.Groups == 0 {
+	var err error
+	if sl.door, err = sl.stub.awaitReady(); err != nil || p.Groups == 0 {
 		return err
 	}
 	return sl.attach() // verifies that the stub joined them

@@ -29,23 +29,34 @@ func (s *stub) within(patience time.Duration) (lift func()) {
 	return func() { s.conn.SetDeadline(time.Time{}) }
 }
 
-// awaitReady waits until the stub has completed every step that does not depend on the job.
-func (s *stub) awaitReady() error {
+// awaitReady waits until the stub has completed every step that does not depend on the job. With OpenDoor it returns the
+// door's sockets, which the caller closes.
+func (s *stub) awaitReady() (door []*os.File, err error) {
 	defer s.within(host.SlotPatience)()
+	defer func() {
+		if err != nil {
+			wire.CloseAll(door)
+			door = nil
+		}
+	}()
 	for {
 		r, files, err := s.report()
+		if r.Kind == inside.Door && len(files) == inside.DoorSockets && door == nil {
+			door = files
+			continue
+		}
 		wire.CloseAll(files)
 		if err != nil {
-			return fmt.Errorf("the stub: %w", err)
+			return door, fmt.Errorf("the stub: %w", err)
 		}
 		switch r.Kind {
 		case inside.Hello:
 		case inside.Ready:
-			return nil
+			return door, nil
 		case inside.Failed:
-			return &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: fmt.Sprintf("confinement step %q: %v", r.Step, unix.Errno(r.Errno))}
+			return door, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: fmt.Sprintf("confinement step %q: %v", r.Step, unix.Errno(r.Errno))}
 		default:
-			return fmt.Errorf("the stub: %w", inside.ErrReport)
+			return door, fmt.Errorf("the stub: %w", inside.ErrReport)
 		}
 	}
 }

@@ -19,12 +19,12 @@ import (
 
 // Layout of the messages, the same as in cmd/corral-init/stub/plan.h; a test compares the two.
 const (
-	planVersion  = 4
+	planVersion  = 5
 	pathSize     = 4096
 	planStrings  = 3
 	stepSize     = 24
 	rlimits      = 16
-	prepareSize  = 48
+	prepareSize  = 56
 	bindSize     = 4168
 	bindSource   = 8
 	bindTarget   = 72
@@ -67,12 +67,23 @@ type Prepare struct {
 	Skip      uint64 // bit set of steps and measures to leave out, see Step: for tests that show what a step protects against
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
-	Last      int    // size in bytes of the program that is loaded last, at the end of the programs
-	Groups    int    // number of cgroups of version 1 that the stub joins, maximum MaxGroups
+	Last      int // size in bytes of the program that is loaded last, at the end of the programs
+	Groups    int // number of cgroups of version 1 that the stub joins, maximum MaxGroups
+	Door      DoorKind
 	Binds     []Bind // sent after the Prepare, see Bind.Append
 	Shares    []Root // sent after Binds, each with its mount as descriptor; Target must exist
 	Roots     []Root // sent after Shares, each with its mount as descriptor
 }
+
+// A DoorKind says what a slot's network has besides a loopback interface.
+type DoorKind uint32
+
+// The kinds of doors.
+const (
+	NoDoor    DoorKind = iota // nothing
+	DoorThere                 // the slot's network namespace is a session's, and has a door
+	OpenDoor                  // the stub makes a door, and sends its sockets with a report of kind Door
+)
 
 // A Root is a mount that comes as a descriptor, and its mount point. If mounts make up the job's own root, the first one
 // has Target "/". Target must be shorter than 4096 bytes.
@@ -105,7 +116,9 @@ func (p Prepare) Append() []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Binds)+len(p.Shares)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.Groups))
-	return binary.LittleEndian.AppendUint32(b, uint32(p.Last))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.Last))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.Door))
+	return binary.LittleEndian.AppendUint32(b, 0)
 }
 
 // Rlimit is one resource limit of setrlimit(2): both values in the resource's own unit.
@@ -312,7 +325,7 @@ func ReadProbed(b []byte) (Probed, error) {
 // A Kind is the event that a Report reports.
 type Kind uint32
 
-// The kinds, in the order in which they are sent.
+// The kinds, in the order in which they are sent, but for Door.
 const (
 	Hello        Kind = iota + 1 // the stub is running
 	Ready                        // the slot's steps are done
@@ -322,7 +335,13 @@ const (
 	Exited                       // the first process ended with Status; others are still being killed
 	DeadlineOver                 // Plan.Wall has passed
 	Gone                         // no process of the job is left; Status as for Exited
+	Door                         // only with OpenDoor, before Ready: comes with DoorSockets sockets of the slot's network namespace
 )
+
+// DoorSockets is the number of sockets in a door. The first one is for datagrams, and bound to 127.0.0.1:53: it receives
+// the job's queries for names. The others are for streams, and not bound: package egress/sockets makes further ones of
+// them.
+const DoorSockets = 3
 
 // Report is a message from a stub.
 type Report struct {
@@ -352,7 +371,7 @@ func ReadReport(b []byte) (Report, error) {
 		}
 		r.Step += string(rune(c))
 	}
-	if r.Kind < Hello || r.Kind > Gone {
+	if r.Kind < Hello || r.Kind > Door {
 		return Report{}, ErrReport
 	}
 	return r, nil

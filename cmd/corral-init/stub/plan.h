@@ -5,10 +5,14 @@
 
 #include "rt.h"
 
-enum { PLAN_VERSION = 4, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
+enum { PLAN_VERSION = 5, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
+
+/* The network of a slot: DOOR_NONE is a loopback interface and nothing else. With DOOR_OPEN the stub sends the sockets of
+ * a door. With DOOR_THERE the slot's network namespace is a session's, and has one. */
+enum { DOOR_NONE, DOOR_THERE, DOOR_OPEN };
 
 /* struct prepare is sent with the seccomp programs as a descriptor and one tasks file for each of groups: everything
  * needed for the steps before the job is known. It is followed by as many struct bind as binds and roots say. */
@@ -22,8 +26,10 @@ struct prepare {
 	u32 roots; /* number of mounts of the job's own root; 0: it uses the jail's */
 	u32 groups; /* at most GROUPS cgroups of version 1, which this process joins by itself */
 	u32 last; /* size in bytes of the program that is loaded last, at the end of the programs */
+	u32 door; /* one of the DOOR constants */
+	u32 unused;
 };
-_Static_assert(sizeof(struct prepare) == 48, "prepare");
+_Static_assert(sizeof(struct prepare) == 56, "prepare");
 
 /* struct bind has three forms. With a source: a toolchain that a private directory would hide, bound from source, a mount
  * kept aside. With an empty source: a directory to create, for a mount that is put on it once the job is known. With a
@@ -88,9 +94,10 @@ struct order {
 };
 _Static_assert(sizeof(struct order) == 16, "order");
 
-enum { REPORT_HELLO = 1, REPORT_READY, REPORT_TTY, REPORT_STARTED, REPORT_FAILED, REPORT_EXITED, REPORT_DEADLINE, REPORT_GONE };
+enum { REPORT_HELLO = 1, REPORT_READY, REPORT_TTY, REPORT_STARTED, REPORT_FAILED, REPORT_EXITED, REPORT_DEADLINE, REPORT_GONE, REPORT_DOOR };
 
-/* struct report is sent by the stub. TTY comes with the terminal's master. FAILED has a step's name and an errno. GONE
+/* struct report is sent by the stub. DOOR comes before READY, with three sockets of the slot's network namespace: one for
+ * datagrams, bound to 127.0.0.1:53, and two for streams, not bound. TTY comes with the terminal's master. FAILED has a step's name and an errno. GONE
  * has the wait status of the job's first process and is sent once all its other processes are reaped too; if there are
  * others to wait for, EXITED reports the status first. STARTED is sent only on request (PLAN_SAY_STARTED): it costs a
  * wake-up of two processes. A failed step of process 2 is reported at once if it is before the plan or STARTED was

@@ -47,30 +47,6 @@ static int host_name(struct job *j)
 	return r < 0 ? (int)r : (int)SYS2(__NR_setdomainname, "", 0);
 }
 
-/* struct ifreq of <net/if.h>: a name and, for these two calls, flags. */
-struct interface_flags {
-	char name[16];
-	u16 flags;
-	char rest[22];
-};
-
-static int loopback(struct job *j)
-{
-	enum { AF_INET_ = 2, SOCK_DGRAM_CLOEXEC = 2 | 02000000, GET = 0x8913, SET = 0x8914, UP = 1 };
-	struct interface_flags lo = { .name = "lo" };
-	(void)j;
-	int fd = (int)SYS3(__NR_socket, AF_INET_, SOCK_DGRAM_CLOEXEC, 0);
-	if (fd < 0)
-		return fd;
-	long r = SYS3(__NR_ioctl, fd, GET, &lo);
-	if (r >= 0) {
-		lo.flags |= UP;
-		r = SYS3(__NR_ioctl, fd, SET, &lo);
-	}
-	SYS1(__NR_close, fd);
-	return (int)r;
-}
-
 static int process_table(struct job *j)
 {
 	(void)j;
@@ -323,6 +299,7 @@ const struct step slot_steps[] = {
 	{ "loopback", "programs expect 127.0.0.1; nothing else is in the network namespace", loopback },
 	{ "proc", "shows processes of this job only", process_table },
 	{ "socket-settings", "timestamps of sent data would put copies of it, which no limit counts, into the sender's queue", socket_settings },
+	{ "door", "if the job may reach hosts: the addresses that stand for them, and sockets through which others answer for them", door },
 	{ "proc-masks", "hides files that reveal the host, its devices and kernel addresses", masks },
 	{ "proc-sys", "kernel settings are read-only as a whole: mode bits are not enough (kernel.pid_max is the namespace owner's)", kernel_settings },
 	{ "devpts", "the job's own terminals", terminals },

@@ -70,7 +70,9 @@ struct __attribute__((packed)) ll_beneath {
 };
 
 /* Steps that are not defined in the file of their table. */
-int private_directories(struct job *j); /* of slot_steps */
+int loopback(struct job *j); /* of slot_steps, like the next two */
+int door(struct job *j);
+int private_directories(struct job *j);
 int sizes(struct job *j); /* of place_steps */
 int keep(struct job *j); /* of place_steps */
 

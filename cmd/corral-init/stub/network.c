@@ -1,0 +1,114 @@
+/* The network of a job: a loopback interface and, if the job may reach hosts outside, a door. */
+#include "stub.h"
+
+#include <linux/mount.h>
+
+enum { INET = 2, STREAM = 1, DATAGRAM = 2, CLOEXEC = 02000000 }; /* AF_INET, SOCK_* of socket(2) */
+
+/* struct ifreq of <net/if.h>: a name, and flags or an address, a struct sockaddr_in. */
+struct interface {
+	char name[16];
+	u16 flags; /* the address family, in a request about addresses */
+	u16 port;
+	u8 address[4];
+	char rest[16];
+};
+_Static_assert(sizeof(struct interface) == 40, "struct ifreq");
+
+static int up(int fd)
+{
+	enum { GET = 0x8913, SET = 0x8914, UP = 1 }; /* SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP */
+	struct interface lo = { .name = "lo" };
+	long r = SYS3(__NR_ioctl, fd, GET, &lo);
+	if (r < 0)
+		return (int)r;
+	lo.flags |= UP;
+	return (int)SYS3(__NR_ioctl, fd, SET, &lo);
+}
+
+int loopback(struct job *j)
+{
+	(void)j;
+	int fd = (int)SYS3(__NR_socket, INET, DATAGRAM | CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	int r = up(fd);
+	SYS1(__NR_close, fd);
+	return r;
+}
+
+/* stand_in gives the loopback interface the network 198.18.0.0/15 (RFC 2544: for benchmarks, routed nowhere) by a second
+ * address. The kernel takes every address of a network on this interface for its own, so a connection to one of them
+ * reaches a listener that is bound to it, or is refused; no packet leaves the namespace. */
+static int stand_in(int fd)
+{
+	enum { ADDRESS = 0x8916, MASK = 0x891c }; /* SIOCSIFADDR, SIOCSIFNETMASK */
+	struct interface lo = { .name = "lo:1", .flags = INET, .address = { 198, 18, 0, 1 } };
+	struct interface mask = { .name = "lo:1", .flags = INET, .address = { 255, 254, 0, 0 } };
+	long r = SYS3(__NR_ioctl, fd, ADDRESS, &lo);
+	return r < 0 ? (int)r : (int)SYS3(__NR_ioctl, fd, MASK, &mask);
+}
+
+/* low_ports permits everybody in the namespace to bind ports below 1024: who answers for other hosts has no capability
+ * there. */
+static int low_ports(void)
+{
+	int fd = (int)SYS4(__NR_openat, AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	long r = SYS3(__NR_write, fd, "0", 1);
+	SYS1(__NR_close, fd);
+	return r < 0 ? (int)r : 0;
+}
+
+/* name_server binds a socket to the address of the name server in the job's resolv.conf. */
+static int name_server(int fd)
+{
+	struct {
+		u16 family, port;
+		u8 address[4];
+		char rest[8];
+	} at = { .family = INET, .port = 53 << 8, .address = { 127, 0, 0, 1 } }; /* the port in network order */
+	return (int)SYS3(__NR_bind, fd, &at, sizeof at);
+}
+
+/* resolver makes the job ask a name server: elsewhere jobs have none, and names that /etc/hosts lacks do not exist. */
+static int resolver(void)
+{
+	int r = mount_at("/var/door/resolv.conf", "/etc/resolv.conf", 0, MS_BIND, 0);
+	return r < 0 ? r : mount_at("/var/door/nsswitch.conf", "/etc/nsswitch.conf", 0, MS_BIND, 0);
+}
+
+/* open_door passes the supervisor three sockets of this namespace: one that receives the job's queries for names, and two
+ * without an address, of which corral-egress makes all others. Only they outlive this step, outside of the jail. */
+static int open_door(void)
+{
+	struct report out = { .version = PLAN_VERSION, .kind = REPORT_DOOR };
+	int fds[3], n = 0;
+	long r = 0;
+	for (; n < 3; n++) {
+		r = SYS3(__NR_socket, INET, (n ? STREAM : DATAGRAM) | CLOEXEC, 0);
+		if (r < 0)
+			break;
+		fds[n] = (int)r;
+	}
+	if (r >= 0)
+		r = stand_in(fds[0]);
+	if (r >= 0)
+		r = low_ports();
+	if (r >= 0)
+		r = name_server(fds[0]);
+	if (r >= 0)
+		r = pass(FD_CONTROL, &out, sizeof out, fds, n);
+	while (n > 0)
+		SYS1(__NR_close, fds[--n]);
+	return r < 0 ? (int)r : 0;
+}
+
+int door(struct job *j)
+{
+	int r = 0;
+	if (j->prepare.door)
+		r = resolver();
+	return r < 0 || j->prepare.door != DOOR_OPEN ? r : open_door();
+}

@@ -1,0 +1,92 @@
+package cell
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/sandboxtest"
+	"corral/isolate/inside"
+)
+
+// door is a Door that the test has opened.
+type door []*os.File
+
+func (d door) Report() string { return "" }
+func (d door) Close() string  { return "closed" }
+
+// TestSocketsOfDoor: the sockets of a slot's door are in the network namespace of the slot: what is bound by them outside of the jail, the
+// slot's own sockets reach, and nothing else of the host.
+func TestSocketsOfDoor(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	sl, err := newTestJails(t, nil).enter(t, true).TakeSlot(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sl.Release()
+	var d door
+	end, err := sl.UseDoor(func(sockets []*os.File) (Door, error) {
+		d = sockets
+		return d, nil
+	})
+	if err != nil || len(d) != inside.DoorSockets {
+		t.Fatalf("%d sockets, %v", len(d), err)
+	}
+	if at, err := unix.Getsockname(fd(d[0])); err != nil || *at.(*unix.SockaddrInet4) != (unix.SockaddrInet4{Port: 53, Addr: [4]byte{127, 0, 0, 1}}) {
+		t.Errorf("the socket for names has address %+v, %v", at, err)
+	}
+	listen := &unix.SockaddrInet4{Port: 443, Addr: [4]byte{198, 19, 7, 7}}
+	if err := unix.Bind(fd(d[1]), listen); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd(d[1]), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		port int
+		addr [4]byte
+		want error
+	}{
+		{443, [4]byte{198, 19, 7, 8}, unix.ECONNREFUSED},
+		{80, [4]byte{198, 19, 7, 7}, unix.ECONNREFUSED},
+		{443, [4]byte{198, 20, 0, 1}, unix.ENETUNREACH},
+		{80, [4]byte{169, 254, 169, 254}, unix.ENETUNREACH},
+		{443, [4]byte{10, 0, 0, 1}, unix.ENETUNREACH},
+		{443, listen.Addr, nil},
+	} {
+		if err := unix.Connect(fd(d[2]), &unix.SockaddrInet4{Port: tt.port, Addr: tt.addr}); err != tt.want { //nolint:errorlint // a system call's own
+			t.Errorf("connect to %v port %d: %v, want %v", tt.addr, tt.port, err, tt.want)
+		}
+	}
+	if got := end(); got != "closed" {
+		t.Errorf("the end of the job reported %q", got)
+	}
+}
+
+// fd returns the descriptor of f.
+func fd(f *os.File) int { return int(f.Fd()) }
+
+// TestDoorOnlyIfAllowed: without rules a slot has no door, and neither has the scanner in a jail with doors, nor a program of corral's own.
+func TestDoorOnlyIfAllowed(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	s := newTestJails(t, nil)
+	jails := map[bool]*Jail{false: s.enterNew(t), true: s.enter(t, true)}
+	for _, tt := range []struct {
+		door, plain bool
+		want        inside.DoorKind
+	}{{false, false, inside.NoDoor}, {true, true, inside.NoDoor}, {true, false, inside.OpenDoor}} {
+		j := jails[tt.door]
+		sl, err := j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, tt.plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sl.preparation(j.key.profile).Door; got != tt.want || (len(sl.door) > 0) != (tt.want == inside.OpenDoor) {
+			t.Errorf("%+v: a slot of kind %d has %d sockets", tt, got, len(sl.door))
+		}
+		if got := sl.preparation("scanner").Door; got != inside.NoDoor {
+			t.Errorf("%+v: the scanner's slot is of kind %d", tt, got)
+		}
+		sl.destroy()
+	}
+}
