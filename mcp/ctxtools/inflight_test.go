@@ -38,10 +38,11 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 		x, k := f.ctx(t)
 		x.MaxBackground = 100
 		k.hold = make(chan struct{})
-		x.pending.Settle = sandboxtest.Slow(10 * time.Second) // an index that ends when told to takes as long as the machine is busy
+		x.pending.Settle = 50 * time.Millisecond
+		x.pending.Stop = sandboxtest.Slow(10 * time.Second) // an index that ends when told to, on a busy machine
 		if deaf {
 			x.Knowledge = stuckKnowledge{k}
-			x.pending.Settle = 50 * time.Millisecond
+			x.pending.Stop = 50 * time.Millisecond
 		}
 		log := x.noted()
 		ctx := mcptest.AsUser(t.Context())

@@ -36,8 +36,10 @@ type Backlog struct {
 	stop  context.CancelCauseFunc
 	slots chan struct{} // acquired while indexing
 	work  sync.WaitGroup
-	// settle is settleTimeout, or less in tests.
+	// Settle is how long a search waits for indexing that began before it, and Close for all indexing. New sets 5 s.
 	Settle time.Duration
+	// Stop is how long Close waits for the end of what it has canceled. New sets 2.5 s.
+	Stop time.Duration
 
 	mu     sync.Mutex
 	closed bool                           // guarded by mu
@@ -54,7 +56,7 @@ type Entry struct {
 
 // New returns an empty backlog. The owner must call close.
 func New() *Backlog {
-	p := &Backlog{Settle: settleTimeout, slots: make(chan struct{}, MaxRunning), all: map[index.Base]map[*Entry]bool{}}
+	p := &Backlog{Settle: settleTimeout, Stop: settleTimeout / 2, slots: make(chan struct{}, MaxRunning), all: map[index.Base]map[*Entry]bool{}}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p
 }
@@ -141,8 +143,8 @@ func await(ctx context.Context, all []*Entry, timeout time.Duration) {
 	}
 }
 
-// Close calls before, waits for all entries and, p.settle after close was called, cancels the rest. It reports whether all
-// have ended: entries that do not react to cancellation within p.settle/2 are left behind.
+// Close calls before, waits for all entries and, p.Settle after Close was called, cancels the rest. It reports whether all
+// have ended: entries that do not react to cancellation within p.Stop are left behind.
 func (p *Backlog) Close(before func()) bool {
 	timer := time.AfterFunc(p.Settle, func() { p.stop(ErrShuttingDown) })
 	defer p.stop(ErrShuttingDown)
@@ -161,7 +163,7 @@ func (p *Backlog) Close(before func()) bool {
 		return true
 	case <-p.ctx.Done():
 	}
-	last := time.NewTimer(p.Settle / 2)
+	last := time.NewTimer(p.Stop)
 	defer last.Stop()
 	select {
 	case <-ended:
