@@ -35,20 +35,34 @@ func KillFrozen(dir string) error {
 	return fmt.Errorf("%s: %w", dir, ErrUnkillable)
 }
 
+// A freezer is how the processes of a group are frozen: freeze is written into file, and state then contains frozen.
+type freezer struct{ file, freeze, state, frozen string }
+
+// freezerOf returns the freezer of either version that a group has.
+func freezerOf(dir string) freezer {
+	if _, err := os.Lstat(filepath.Join(dir, V1Freezer)); err == nil {
+		return freezer{V1Freezer, "FROZEN", V1Freezer, "FROZEN\n"}
+	}
+	return freezer{V2Freezer, "1", eventsFile, "frozen 1\n"}
+}
+
+// holds reports whether all processes of a group are frozen.
+func (f freezer) holds(dir string) bool {
+	b, err := At(dir).Read(f.state)
+	return err == nil && strings.Contains(string(b), f.frozen)
+}
+
 // Freeze freezes all processes of a group with the freezer of either version, and reports whether all are frozen. A
 // process in an uninterruptible call does not freeze. A process that was killed while frozen by v1 dies when it is
 // thawed.
 func Freeze(dir string) bool {
-	file, value := V2Freezer, "1"
-	if _, err := os.Lstat(filepath.Join(dir, V1Freezer)); err == nil {
-		file, value = V1Freezer, "FROZEN"
-	}
+	f := freezerOf(dir)
 	for wait := range Backoff(100 * time.Millisecond) {
 		// v1 retries only when the state is written again.
-		if err := At(dir).Write(file, value); err != nil {
+		if err := At(dir).Write(f.file, f.freeze); err != nil {
 			return false
 		}
-		if Frozen(dir) {
+		if f.holds(dir) {
 			return true
 		}
 		time.Sleep(wait)
@@ -57,14 +71,7 @@ func Freeze(dir string) bool {
 }
 
 // Frozen reports whether all processes of a group are frozen.
-func Frozen(dir string) bool {
-	state, want := eventsFile, "frozen 1\n"
-	if _, err := os.Lstat(filepath.Join(dir, V1Freezer)); err == nil {
-		state, want = V1Freezer, "FROZEN\n"
-	}
-	b, err := At(dir).Read(state)
-	return err == nil && strings.Contains(string(b), want)
-}
+func Frozen(dir string) bool { return freezerOf(dir).holds(dir) }
 
 // Thaw undoes Freeze. Its writes fail if nothing is frozen.
 func Thaw(dir string) {
