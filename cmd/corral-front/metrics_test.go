@@ -11,15 +11,22 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
+// metered starts corral serve for two principals: user, with a session, who may use all tools, and reader, who may read metrics
+// alone.
+func metered(t *testing.T) (w *web, user, session, reader string) {
+	t.Helper()
+	user, hash := config.NewToken()
+	reader, hash2 := config.NewToken()
+	w = newPlace(t).web(t, daemon(t), fmt.Sprintf("principals:\n  - {name: hidden-user, token_sha256: \"%x\"}\n"+
+		"  - {name: prometheus, token_sha256: \"%x\", tools: [metrics]}\n", hash, hash2))
+	_, session, _ = w.post(user, "", hello)
+	return w, user, session, reader
+}
+
 // TestServeMetrics: corral serve counts calls and their jobs, for a principal with tools: [metrics] alone, which can call no tool.
 func TestServeMetrics(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	user, hash := config.NewToken()
-	reader, hash2 := config.NewToken()
-	w := p.web(t, daemon(t), fmt.Sprintf("principals:\n  - {name: hidden-user, token_sha256: \"%x\"}\n"+
-		"  - {name: prometheus, token_sha256: \"%x\", tools: [metrics]}\n", hash, hash2))
-	_, session, _ := w.post(user, "", hello)
+	w, user, session, reader := metered(t)
 	w.call(user, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"echo stored","outputMode":"summary"}`)
 	w.call(user, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"sleep 60","timeoutMs":200}`)
 	w.call(user, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"true","executable":"/bin/evil-name"}`)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/config"
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 )
@@ -38,12 +37,7 @@ func TestAlertRules(t *testing.T) {
 // the token, answers all queries of the dashboard, and an alert fires.
 func TestPrometheus(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("prometheus"))
-	p := newPlace(t)
-	user, hash := config.NewToken()
-	reader, hash2 := config.NewToken()
-	w := p.web(t, daemon(t), fmt.Sprintf("principals:\n  - {name: user, token_sha256: \"%x\"}\n"+
-		"  - {name: prometheus, token_sha256: \"%x\", tools: [metrics]}\n", hash, hash2))
-	_, session, _ := w.post(user, "", hello)
+	w, user, session, reader := metered(t)
 	for _, arguments := range []string{
 		`"code":"true"`, `"code":"exit 3"`, `"code":"sleep 60","timeoutMs":200`, `"code":"true","executable":"/bin/no-shell"`,
 	} {
