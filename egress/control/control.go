@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -27,8 +26,6 @@ const (
 	// OpenDescriptors is the number of descriptors that come with an Open: a UDP socket that is bound to port 53 of the
 	// job's loopback address, and two unbound TCP sockets of the job's network namespace.
 	OpenDescriptors = 3
-	// MaxPrivate is the maximum number of networks in an Open or Update.
-	MaxPrivate = 64
 	// MaxDenials is the maximum number of entries of Summary.Denials.
 	MaxDenials = 16
 )
@@ -51,18 +48,16 @@ var ErrMalformed = errors.New("malformed control message")
 
 // Open makes a door. The reply is an Opened.
 type Open struct {
-	Door    uint64          `json:"door"`
-	Name    string          `json:"name"`              // of the job or session, for the log
-	Rules   json.RawMessage `json:"rules"`             // policy/network.Rules
-	Private []netip.Prefix  `json:"private,omitempty"` // networks that are reached although their addresses are not public
-	Ask     string          `json:"ask,omitempty"`     // what the job asks for of the rules, see policy/network
+	Door  uint64          `json:"door"`
+	Name  string          `json:"name"`          // of the job or session, for the log
+	Rules json.RawMessage `json:"rules"`         // policy/network.Rules
+	Ask   string          `json:"ask,omitempty"` // what the job asks for of the rules, see policy/network
 }
 
 // Update replaces the rules of a door. What the job asked for when the door was opened still applies. There is no reply.
 type Update struct {
-	Door    uint64          `json:"door"`
-	Rules   json.RawMessage `json:"rules"`
-	Private []netip.Prefix  `json:"private,omitempty"`
+	Door  uint64          `json:"door"`
+	Rules json.RawMessage `json:"rules"`
 }
 
 // Report requests a Reported.
@@ -118,37 +113,14 @@ func (m Open) check() error {
 	case len(m.Ask) > MaxAsk:
 		return fmt.Errorf("the requested network access has %d bytes, the maximum is %d", len(m.Ask), MaxAsk)
 	}
-	return checkPrivate(m.Private)
-}
-
-func checkPrivate(list []netip.Prefix) error {
-	if len(list) > MaxPrivate {
-		return fmt.Errorf("%d private networks, the maximum is %d", len(list), MaxPrivate)
-	}
-	for _, p := range list {
-		if !p.IsValid() || p != p.Masked() {
-			return fmt.Errorf("private network %q: must be an address and a length, without bits after the length, as in 10.0.0.0/8", p)
-		}
-	}
 	return nil
 }
 
 // AppendUpdate appends the message.
-func AppendUpdate(to []byte, m Update) ([]byte, error) {
-	if err := checkPrivate(m.Private); err != nil {
-		return to, err
-	}
-	return appendJSON(to, KindUpdate, m)
-}
+func AppendUpdate(to []byte, m Update) ([]byte, error) { return appendJSON(to, KindUpdate, m) }
 
 // ReadUpdate decodes an Update.
-func ReadUpdate(message []byte) (Update, error) {
-	m, err := readJSON[Update](KindUpdate, message)
-	if err == nil {
-		err = checkPrivate(m.Private)
-	}
-	return m, err
-}
+func ReadUpdate(message []byte) (Update, error) { return readJSON[Update](KindUpdate, message) }
 
 // AppendReport appends the message.
 func AppendReport(to []byte, m Report) ([]byte, error) { return appendJSON(to, KindReport, m) }
