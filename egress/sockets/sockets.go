@@ -1,0 +1,223 @@
+// Package sockets makes TCP listeners in the network namespace of a job, without a capability and without entering it.
+//
+// A process that has two unbound sockets of a namespace, the seeds, gets any number of further ones: one seed listens, the
+// other connects to it, and the accepted socket, disconnected, is a new unbound socket of that namespace.
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Own is the address at which seeds meet. It is the job's own address in the range of synthetic addresses.
+var Own = netip.MustParseAddr("198.18.0.1")
+
+const (
+	// strangers is how many connections of the job's to a listening seed are closed before making a socket fails. The
+	// job sees the listening seed in /proc/net/tcp, and can connect to it.
+	strangers = 8
+	// patience is how long one step between the seeds may take. They are on one loopback device, which takes microseconds.
+	patience = time.Second
+	backlog  = 64
+)
+
+// ErrBusy means that the job connected to the seeds itself, or took the address. Another attempt may succeed.
+var ErrBusy = errors.New("the job uses the address itself")
+
+// A Source makes sockets of one namespace. Its methods may be called concurrently.
+type Source struct {
+	mu     sync.Mutex
+	listen int // seeds
+	dial   int
+	closed bool
+}
+
+// New makes a Source of two seeds, which it takes over, also on error.
+func New(a, b *os.File) (*Source, error) {
+	defer a.Close()
+	defer b.Close()
+	s := &Source{listen: -1, dial: -1}
+	var err error
+	if s.listen, err = take(a); err == nil {
+		s.dial, err = take(b)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// take returns a duplicate of a seed, in non-blocking mode.
+func take(seed *os.File) (int, error) {
+	fd := int(seed.Fd())
+	for option, want := range map[int]int{unix.SO_DOMAIN: unix.AF_INET, unix.SO_TYPE: unix.SOCK_STREAM, unix.SO_PROTOCOL: unix.IPPROTO_TCP} {
+		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err != nil || got != want {
+			return -1, errors.New("a seed is not a TCP socket of IPv4")
+		}
+	}
+	if at, err := local(fd); err != nil || at.Port() != 0 {
+		return -1, errors.New("a seed is bound")
+	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return -1, fmt.Errorf("dup: %w", err)
+	}
+	if err := unix.SetNonblock(own, true); err != nil {
+		unix.Close(own)
+		return -1, err
+	}
+	return own, nil
+}
+
+// Close closes the seeds. Listeners stay.
+func (s *Source) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, fd := range []int{s.listen, s.dial} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// Listen returns a listener at an address of the namespace. It returns ErrBusy if the job has taken the address.
+func (s *Source) Listen(at netip.AddrPort) (*net.TCPListener, error) {
+	fd, err := s.socket()
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close()
+	switch err := unix.Bind(fd, address(at)); {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("bind %s: %w", at, ErrBusy)
+	case err != nil:
+		return nil, fmt.Errorf("bind %s: %w", at, err)
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", at, err)
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", at, err)
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// socket returns a new unbound socket of the namespace.
+func (s *Source) socket() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return -1, net.ErrClosed
+	}
+	// Whatever happened last time, both seeds start unbound.
+	if err := errors.Join(disconnect(s.listen), disconnect(s.dial)); err != nil {
+		return -1, err
+	}
+	defer func() { _, _ = disconnect(s.dial), disconnect(s.listen) }()
+	if err := unix.Bind(s.listen, address(netip.AddrPortFrom(Own, 0))); err != nil {
+		return -1, fmt.Errorf("bind a seed: %w", err)
+	}
+	if err := unix.Listen(s.listen, strangers); err != nil {
+		return -1, fmt.Errorf("listen on a seed: %w", err)
+	}
+	to, err := local(s.listen)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Connect(s.dial, address(to)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		return -1, fmt.Errorf("connect a seed: %w", err)
+	}
+	from, err := local(s.dial)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := s.accept(from)
+	if err != nil {
+		return -1, err
+	}
+	if err := disconnect(fd); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// accept returns the connection of the other seed, and closes those of the job.
+func (s *Source) accept(from netip.AddrPort) (int, error) {
+	for range strangers + 1 {
+		if err := await(s.listen); err != nil {
+			return -1, err
+		}
+		fd, peer, err := unix.Accept4(s.listen, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return -1, fmt.Errorf("accept a seed: %w", err)
+		case peerOf(peer) == from:
+			return fd, nil
+		}
+		unix.Close(fd)
+	}
+	return -1, fmt.Errorf("make a socket: %w", ErrBusy)
+}
+
+// await waits until a connection can be accepted.
+func await(fd int) error {
+	end := time.Now().Add(patience)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR) && time.Now().Before(end):
+		case err != nil:
+			return fmt.Errorf("poll a seed: %w", err)
+		case n == 0:
+			return fmt.Errorf("make a socket: %w", ErrBusy)
+		default:
+			return nil
+		}
+	}
+}
+
+// disconnect makes a socket unconnected and unbound, whatever it was.
+func disconnect(fd int) error {
+	if err := connectUnspec(fd); err != nil {
+		return fmt.Errorf("disconnect: %w", err)
+	}
+	return nil
+}
+
+func address(a netip.AddrPort) unix.Sockaddr {
+	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+}
+
+func local(fd int) (netip.AddrPort, error) {
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("getsockname: %w", err)
+	}
+	return peerOf(at), nil
+}
+
+// peerOf returns the zero AddrPort for an address that is not of IPv4.
+func peerOf(at unix.Sockaddr) netip.AddrPort {
+	in, ok := at.(*unix.SockaddrInet4)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port))
+}

@@ -1,0 +1,179 @@
+// Package nettest makes network namespaces for tests: one in place of a job's, others in place of the Internet.
+package nettest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/sandboxtest"
+)
+
+// A Space is a network namespace. It ends with the test.
+type Space struct {
+	t  testing.TB
+	ns *os.File
+}
+
+// New returns a namespace with a loopback device that is up and has these addresses in addition. The caller must be root.
+func New(t testing.TB, addrs ...netip.Prefix) *Space {
+	t.Helper()
+	s := &Space{t: t}
+	var err error
+	sandboxtest.OnThread(func() { s.ns, err = makeSpace(addrs) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.ns.Close() })
+	return s
+}
+
+// Job returns a namespace like that of a job with a door.
+func Job(t testing.TB) *Space {
+	t.Helper()
+	s := New(t, netip.MustParsePrefix("198.18.0.1/15"))
+	s.Do(func() error {
+		// The thread's own view of /proc: /proc/sys/net is that of the reader's namespace.
+		return os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0)
+	})
+	return s
+}
+
+func makeSpace(addrs []netip.Prefix) (*os.File, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return nil, err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_LOOPBACK | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		return nil, fmt.Errorf("set lo up: %w", err)
+	}
+	for n, prefix := range addrs {
+		if err := addAddress(fd, fmt.Sprintf("lo:%d", n+1), prefix); err != nil {
+			return nil, fmt.Errorf("add %s to lo: %w", prefix, err)
+		}
+	}
+	return os.Open("/proc/thread-self/ns/net")
+}
+
+func addAddress(fd int, label string, prefix netip.Prefix) error {
+	request, err := unix.NewIfreq(label)
+	if err != nil {
+		return err
+	}
+	if err := request.SetInet4Addr(prefix.Addr().AsSlice()); err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFADDR, request); err != nil {
+		return err
+	}
+	if err := request.SetInet4Addr(net.CIDRMask(prefix.Bits(), 32)); err != nil {
+		return err
+	}
+	return unix.IoctlIfreq(fd, unix.SIOCSIFNETMASK, request)
+}
+
+// Do calls f on a thread in the namespace and fails the test if f does. Sockets that f makes stay in the namespace.
+func (s *Space) Do(f func() error) {
+	s.t.Helper()
+	if err := s.Try(f); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Try is like Do, and returns the error.
+func (s *Space) Try(f func() error) error {
+	var err error
+	sandboxtest.OnThread(func() {
+		if err = unix.Setns(int(s.ns.Fd()), unix.CLONE_NEWNET); err == nil {
+			err = f()
+		}
+	})
+	return err
+}
+
+// TCP returns an unbound TCP socket of the namespace.
+func (s *Space) TCP() *os.File {
+	s.t.Helper()
+	return s.socket(unix.SOCK_STREAM, nil)
+}
+
+// UDP returns a UDP socket of the namespace that is bound to addr.
+func (s *Space) UDP(addr netip.AddrPort) *os.File {
+	s.t.Helper()
+	return s.socket(unix.SOCK_DGRAM, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())})
+}
+
+func (s *Space) socket(kind int, addr unix.Sockaddr) *os.File {
+	s.t.Helper()
+	var fd int
+	s.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+		if err == nil && addr != nil {
+			err = unix.Bind(fd, addr)
+		}
+		return err
+	})
+	f := os.NewFile(uintptr(fd), "socket")
+	s.t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// Dial connects from the namespace to an IPv4 address. It fails at once where the kernel does.
+func (s *Space) Dial(addr netip.AddrPort) (*net.TCPConn, error) {
+	var conn net.Conn
+	err := s.Try(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), "connection")
+		defer f.Close()
+		if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
+			return err
+		}
+		conn, err = net.FileConn(f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	return conn.(*net.TCPConn), nil
+}
+
+// Listen listens in the namespace.
+func (s *Space) Listen(addr netip.AddrPort) net.Listener {
+	s.t.Helper()
+	var l net.Listener
+	s.Do(func() (err error) {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), "listener")
+		defer f.Close()
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
+			return fmt.Errorf("bind %s: %w", addr, err)
+		}
+		if err := unix.Listen(fd, 128); err != nil {
+			return err
+		}
+		l, err = net.FileListener(f)
+		return err
+	})
+	s.t.Cleanup(func() { l.Close() })
+	return l
+}
