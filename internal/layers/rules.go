@@ -96,6 +96,11 @@ var owners = []owner{
 		"one package bounds connections with it; others count theirs by principal",
 	},
 	{
+		"golang.org/x/net/dns",
+		[]string{"egress/names"},
+		"one package reads the DNS queries of jobs",
+	},
+	{
 		"charm.land",
 		[]string{"front/cli/top"},
 		"one command draws on the terminal, and no other depends on how",
@@ -561,6 +566,22 @@ var bounds = []bound{
 		reason: "a script must not be able to use anything through its interpreter",
 	},
 	{
+		from: "egress/names", only: []string{"std", "golang.org/x/net/dns/dnsmessage"},
+		reason: "it reads what jobs send, and sends nothing to anybody else, so it must be easy to audit",
+	},
+	{
+		from: "egress/relay", only: []string{"std", "internal/text"},
+		reason: "it reads what jobs and servers send, and decides nothing about addresses",
+	},
+	{
+		from: "egress/dial", only: []string{"std", sys},
+		reason: "it decides which machines jobs can reach, so it must be easy to audit",
+	},
+	{
+		from: "egress/sockets", only: []string{"std", sys},
+		reason: "it makes sockets in namespaces of jobs, whatever they are used for",
+	},
+	{
 		from: "egress/control", only: []string{"std"},
 		reason: "the supervisor and an unprivileged program speak it: neither must be linked with the other",
 	},
@@ -577,11 +598,12 @@ var bounds = []bound{
 		from: "...",
 		but: []string{
 			"internal/calls/callstest", "internal/test/fronttest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest",
-			"internal/test/screentest", "internal/text/texttest", "isolate/test/supervise",
+			"internal/test/nettest", "internal/test/screentest", "internal/text/texttest", "isolate/test/supervise",
 		},
 		never: []string{
 			"internal/calls/callstest", "internal/test/example", "internal/test/fronttest", "internal/test/isolatetest", "isolate/test/...",
-			"internal/test/sandboxtest/...", "internal/test/storetest", "internal/layers", "internal/test/screentest", "internal/text/texttest",
+			"internal/test/sandboxtest/...", "internal/test/storetest", "internal/layers", "internal/test/nettest",
+			"internal/test/screentest", "internal/text/texttest",
 		},
 		reason: "support for tests is not linked into programs",
 	},
