@@ -298,6 +298,10 @@ var bounds = []bound{
 		reason: "whether a client may have jobs in a directory depends on no jail",
 	},
 	{
+		from: "isolate/door", never: []string{"isolate", "isolate/cell", "isolate/admit", "isolate/sessions", "isolate/serve", "store/audit"},
+		reason: "it runs the program that answers for hosts, and decides nothing about clients or jails",
+	},
+	{
 		from: "isolate/probe", never: []string{"isolate", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
 		reason: "it opens what clients name before anything is decided about it",
 	},

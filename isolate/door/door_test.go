@@ -1,0 +1,274 @@
+package door
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/egress/control"
+	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// TestMain: the test binary is also a corral-egress, which does what the name of a door says.
+func TestMain(m *testing.M) {
+	if os.Args[0] == Program {
+		fake()
+		os.Exit(0)
+	}
+	os.Exit(sandboxtest.PrivateMounts(m))
+}
+
+// fake answers as corral-egress does, or as one that was taken over.
+func fake() {
+	send := func(kind control.Kind, door uint64, text string) {
+		_ = unix.Sendto(3, control.AppendReply(nil, control.Reply{Kind: kind, Door: door, Text: text}), 0, nil)
+	}
+	names := map[uint64]string{}
+	b := make([]byte, control.MaxMessage)
+	for {
+		n, _, _, _, err := unix.Recvmsg(3, b, make([]byte, 256), 0)
+		if n <= 0 || err != nil {
+			return
+		}
+		switch control.KindOf(b[:n]) {
+		case control.KindOpen:
+			m, err := control.ReadOpen(b[:n])
+			if err != nil {
+				os.Exit(2)
+			}
+			names[m.Door] = m.Name
+			fakeOpen(m, send)
+		case control.KindUpdate:
+			m, _ := control.ReadUpdate(b[:n])
+			names[m.Door] += string(m.Rules)
+		case control.KindReport:
+			m, _ := control.ReadReport(b[:n])
+			send(control.KindReported, m.Door, "report of "+names[m.Door])
+		case control.KindClose:
+			m, _ := control.ReadClose(b[:n])
+			text := "end of " + names[m.Door]
+			if names[m.Door] == "status" {
+				text = status()
+			}
+			if names[m.Door] != "mute at the end" {
+				send(control.KindReported, m.Door, text)
+			}
+		}
+	}
+}
+
+func fakeOpen(m control.Open, send func(control.Kind, uint64, string)) {
+	switch m.Name {
+	case "mute":
+		return
+	case "dies":
+		os.Exit(1)
+	case "refuses":
+		send(control.KindOpened, m.Door, "no rule allows "+m.Ask)
+		return
+	}
+	send(control.KindOpened, m.Door, "")
+	switch m.Name {
+	case "dies later":
+		os.Exit(1)
+	case "talks":
+		send(control.KindReported, m.Door, "nobody asked")
+	case "lies about its size":
+		_ = unix.Sendto(3, make([]byte, 3), 0, nil)
+	case "sends a descriptor":
+		_ = unix.Sendmsg(3, []byte{byte(control.KindOpened)}, unix.UnixRights(3), nil, 0)
+	}
+}
+
+// status returns what the process is and may do, as the kernel has it.
+func status() string {
+	var facts []string
+	b, _ := os.ReadFile("/proc/thread-self/status")
+	for _, line := range strings.Split(string(b), "\n") {
+		name, value, _ := strings.Cut(line, ":\t")
+		switch name {
+		case "CapPrm", "CapEff", "CapInh", "CapAmb", "Groups", "NSpid":
+			facts = append(facts, name+"="+strings.TrimSpace(value))
+		}
+	}
+	score, _ := os.ReadFile("/proc/self/oom_score_adj")
+	priority, _ := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	open, _ := os.ReadDir("/proc/self/fd")
+	var st unix.Stat_t
+	_ = unix.Fstat(4, &st)
+	return strings.Join(append(facts, fmt.Sprintf("uid=%d pid=%d oom=%s nice=%d files=%d filter=%d env=%v",
+		os.Getuid(), os.Getpid(), strings.TrimSpace(string(score)), 20-priority, len(open), st.Size, os.Environ())), " ")
+}
+
+// newTestDoors returns doors with the fake corral-egress.
+func newTestDoors(t *testing.T) *Doors {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
+	sandboxtest.Leaks(t)
+	i, err := host.OpenInstance(fmt.Sprintf("door-%d", os.Getpid()), host.DefaultUIDBase, host.DefaultUIDSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{
+		Instance: i, Log: slog.New(slog.DiscardHandler), Patience: sandboxtest.Slow(time.Second), Pause: time.Millisecond,
+		Program: func() (*os.File, error) {
+			b, err := os.ReadFile("/proc/self/exe")
+			if err != nil {
+				return nil, err
+			}
+			return wire.Seal(Program, b, 0o111)
+		},
+		Filter: func() (*os.File, error) { return wire.Seal("filter", make([]byte, 8), 0) },
+	}
+	d := New(c)
+	t.Cleanup(func() {
+		if err := errors.Join(d.Close(), i.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// opening returns a request for a door with sockets of this test.
+func opening(t *testing.T, name string) Opening {
+	t.Helper()
+	o := Opening{Payer: 1000, Repo: "/repo", Name: name, Rules: Rules{Rules: []byte("{}")}, Ask: "npm"}
+	for range control.OpenDescriptors {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "socket")
+		t.Cleanup(func() { f.Close() })
+		o.Sockets = append(o.Sockets, f)
+	}
+	return o
+}
+
+// TestDoors: doors of a user share a process. Its user has no account, and it has neither a capability nor the supervisor's standing with
+// the scheduler and the OOM killer. Reports and refusals reach the caller as they are.
+func TestDoors(t *testing.T) {
+	d := newTestDoors(t)
+	other, err := d.Open(opening(t, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := other.Report(); got != "report of other" {
+		t.Errorf("%q", got)
+	}
+	d.Update(func(payer uint32, repo string) Rules { return Rules{Rules: fmt.Appendf(nil, "%d", len(repo))} })
+	if got := other.Close(); got != "end of other5" {
+		t.Errorf("after an update: %q", got)
+	}
+	door, err := d.Open(opening(t, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := door.Close()
+	for _, want := range []string{
+		"CapPrm=0000000000000000", "CapEff=0000000000000000", "CapInh=0000000000000000", "CapAmb=0000000000000000", "Groups= ",
+		fmt.Sprintf("uid=%d ", d.base+1), " pid=1 ", "oom=500", "nice=0", "filter=8", "env=[GOMEMLIMIT=402653184]",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+	_, err = d.Open(opening(t, "refuses"))
+	if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "network" || refusal.Message != "no rule allows npm" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestUsersHaveProcesses: another user's doors are in another process, with another user id.
+func TestUsersHaveProcesses(t *testing.T) {
+	d := newTestDoors(t)
+	ids := map[string]bool{}
+	for payer := range uint32(3) {
+		o := opening(t, "status")
+		o.Payer = 1000 + payer
+		door, err := d.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(door.Close(), " uid=")
+		id, _, _ := strings.Cut(rest, " ")
+		ids[id] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("the processes of three users have the ids %v", ids)
+	}
+}
+
+// TestEgressFails: a process that does not answer, dies, or sends what nobody asked for, costs its own user the doors until it was started
+// again, and the supervisor nothing.
+func TestEgressFails(t *testing.T) {
+	d := newTestDoors(t)
+	for _, name := range []string{"mute", "dies"} {
+		if _, err := d.Open(opening(t, name)); err == nil {
+			t.Errorf("a door whose process %s was opened", name)
+		}
+	}
+	for _, name := range []string{"dies later", "talks", "lies about its size", "sends a descriptor", "mute at the end"} {
+		bad, err := d.Open(opening(t, name))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := bad.Close(); got != "" && got != "end of "+name && got != "nobody asked" {
+			t.Errorf("%s: %q", name, got)
+		}
+		sandboxtest.Eventually(t, 20*time.Second, "a door opens after one that "+name, func() bool {
+			door, err := d.Open(opening(t, "good"))
+			return err == nil && door.Close() == "end of good"
+		})
+	}
+}
+
+// TestOpenAgain: doors outlive the process that answers for them.
+func TestOpenAgain(t *testing.T) {
+	d := newTestDoors(t)
+	door, err := d.Open(opening(t, "lasting"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := d.Open(opening(t, "dies later"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad.Close()
+	sandboxtest.Eventually(t, 20*time.Second, "the door is open again", func() bool { return door.Report() == "report of lasting" })
+}
+
+// TestDoorsConcurrently: many jobs open and close doors at once, while the operator changes the rules.
+func TestDoorsConcurrently(t *testing.T) {
+	d := newTestDoors(t)
+	o := opening(t, "one of many")
+	var work sync.WaitGroup
+	for range 20 {
+		work.Go(func() {
+			for range 20 {
+				door, err := d.Open(o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got := door.Close(); !strings.HasPrefix(got, "end of one of many") {
+					t.Errorf("%q", got)
+				}
+			}
+		})
+	}
+	for range 20 {
+		d.Update(func(uint32, string) Rules { return Rules{Rules: []byte("1")} })
+	}
+	work.Wait()
+}

@@ -1,0 +1,235 @@
+package door
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"corral/cgroup"
+	"corral/egress/control"
+	"corral/isolate/host"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// Program is the name of the program that answers for hosts.
+const Program = "corral-egress"
+
+const (
+	// idleTime is how long a process without doors is kept for the next job.
+	idleTime = time.Minute
+	// maxUsers is the maximum number of processes: users whose jobs have doors at once.
+	maxUsers = host.JobUIDs
+)
+
+// Config is what doors need of the supervisor.
+type Config struct {
+	Instance *host.Instance
+	Program  func() (*os.File, error) // opens corral-egress
+	Filter   func() (*os.File, error) // opens the compiled filter of its system calls
+	Stderr   *os.File                 // where it logs connections; nil: nowhere
+	Log      *slog.Logger
+	Patience time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds
+	Pause    time.Duration // before a process that ended is started again, doubled up to 128 times after each that ends soon; 0 is 100 ms
+}
+
+// Doors are the doors of a supervisor. New makes them, Close ends them.
+type Doors struct {
+	Config
+	work sync.WaitGroup // the goroutines of egresses
+
+	mu              sync.Mutex
+	ended           bool
+	program, filter *os.File           // guarded by mu until set: nil before the first door
+	groups          *cgroup.Jail       // likewise
+	base            uint32             // likewise: the first of the processes' user ids
+	taken           map[uint32]bool    // guarded by mu: user ids of processes
+	users           map[uint32]*egress // guarded by mu: by payer
+	last            uint64             // guarded by mu: number of the last door
+}
+
+// New returns doors of which none is open. It starts and opens nothing before the first Open.
+func New(c Config) *Doors {
+	if c.Patience == 0 {
+		c.Patience = 5 * time.Second
+	}
+	if c.Pause == 0 {
+		c.Pause = 100 * time.Millisecond
+	}
+	return &Doors{Config: c, users: map[uint32]*egress{}, taken: map[uint32]bool{}}
+}
+
+// Rules say what is allowed through a door. The supervisor passes them on.
+type Rules struct {
+	Rules   json.RawMessage // policy/network.Rules
+	Private []netip.Prefix  // networks that are reached although their addresses are not public
+}
+
+// An Opening is a request for a door.
+type Opening struct {
+	Payer   uint32 // the user whose process answers
+	Repo    string // the path of the repository whose rules apply
+	Name    string // of the job or session, for the log
+	Rules   Rules
+	Ask     string     // how the job narrows the rules; opaque
+	Sockets []*os.File // see inside.DoorSockets; they must stay open until the door is closed
+}
+
+// Open opens a door. The caller must call Close. The error is a job.Refusal if the rules do not allow what is asked for.
+func (d *Doors) Open(o Opening) (*Door, error) {
+	e, err := d.egressOf(o.Payer)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.last++
+	door := &Door{egress: e, number: d.last, opening: o, answer: make(chan answer, 1)}
+	d.mu.Unlock()
+	why, err := e.add(door)
+	if err == nil && why != "" {
+		err = &job.Refusal{Step: "network", Message: why, Hint: "corral run --help, under --network; the operator's rules: corral network list"}
+	}
+	if err != nil {
+		e.remove(door)
+		return nil, err
+	}
+	return door, nil
+}
+
+// egressOf returns the egress of a user, with one more use.
+func (d *Doors) egressOf(payer uint32) (*egress, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return nil, host.ErrEnding
+	}
+	if e := d.users[payer]; e != nil {
+		e.uses++
+		return e, nil
+	}
+	if err := d.prepare(); err != nil {
+		return nil, fmt.Errorf("network access: %w", err)
+	}
+	if len(d.users) >= maxUsers {
+		return nil, &job.Refusal{
+			Step: "network", Message: fmt.Sprintf("jobs of %d users reach hosts, which is the maximum", maxUsers), Hint: "try again when a job has ended",
+		}
+	}
+	e := newEgress(d, payer, d.freeUID())
+	e.uses = 1
+	d.users[payer] = e
+	d.work.Go(e.run)
+	return e, nil
+}
+
+// prepare makes what all processes share, at the first need. The caller holds d.mu.
+func (d *Doors) prepare() (err error) {
+	if d.groups != nil {
+		return nil
+	}
+	if d.program, err = d.Program(); err != nil {
+		return err
+	}
+	if d.filter, err = d.Filter(); err != nil {
+		return err
+	}
+	if d.base, err = d.Instance.TakeUIDs(); err != nil {
+		return err
+	}
+	groups, err := d.Instance.Groups.Jail("egress", int(d.base))
+	if err != nil {
+		d.Instance.ReleaseUIDs(d.base)
+		return err
+	}
+	d.groups = groups
+	return nil
+}
+
+// freeUID returns an id that no process has. The caller holds d.mu.
+func (d *Doors) freeUID() uint32 {
+	uid := d.base + 1
+	for d.taken[uid] {
+		uid++
+	}
+	d.taken[uid] = true
+	return uid
+}
+
+// Update applies new rules to all open doors: rules returns those of a user for a repository. What they no longer allow ends.
+func (d *Doors) Update(rules func(payer uint32, repo string) Rules) {
+	d.mu.Lock()
+	var all []*egress
+	for _, e := range d.users {
+		all = append(all, e)
+	}
+	d.mu.Unlock()
+	for _, e := range all {
+		e.update(rules)
+	}
+}
+
+// Close ends all doors and processes.
+func (d *Doors) Close() error {
+	d.mu.Lock()
+	d.ended = true
+	for _, e := range d.users {
+		e.stop()
+	}
+	d.mu.Unlock()
+	d.work.Wait()
+	wire.CloseAll([]*os.File{d.program, d.filter})
+	if d.groups == nil {
+		return nil
+	}
+	err := d.groups.Remove()
+	if err == nil {
+		d.Instance.ReleaseUIDs(d.base)
+	}
+	return err
+}
+
+// forget makes the user id of an egress available: its last process is gone.
+func (d *Doors) forget(e *egress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.taken, e.uid)
+}
+
+func (d *Doors) report(what string, err error) {
+	if err != nil {
+		d.Log.Error(Program+": "+what, "error", err)
+	}
+}
+
+// A Door answers for hosts in one network namespace.
+type Door struct {
+	egress  *egress
+	number  uint64
+	opening Opening
+
+	// The fields below are guarded by egress.mu.
+	wants  control.Kind // the reply that is awaited; 0: none
+	again  bool         // the reply will be that to an Open after a restart, for which nobody waits
+	answer chan answer
+}
+
+// An answer is what the awaited reply to a message about a door says, or why there is none.
+type answer struct {
+	text string
+	err  error
+}
+
+// Report returns what jobs reached through the door since it was opened or since the last call, as a text for the client of
+// the supervisor: JSON of control.Summary, not read here. It is "" if corral-egress does not answer.
+func (door *Door) Report() string { return door.egress.summary(door, control.KindReport) }
+
+// Close closes the door with all connections through it, and returns the last report.
+func (door *Door) Close() string {
+	text := door.egress.summary(door, control.KindClose)
+	door.egress.remove(door)
+	return text
+}

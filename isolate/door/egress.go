@@ -1,0 +1,287 @@
+package door
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"corral/egress/control"
+)
+
+// An egress is the process of one user, through all of its restarts, with the doors that it answers for.
+type egress struct {
+	doors *Doors
+	payer uint32
+	uid   uint32
+	uses  int         // guarded by doors.mu: doors, and requests for one
+	idle  *time.Timer // calls retire; guarded by doors.mu
+
+	ending chan struct{} // closed when the egress is not used any more
+	once   sync.Once
+
+	mu   sync.Mutex
+	now  *process         // guarded by mu: nil while none runs
+	open map[uint64]*Door // guarded by mu
+}
+
+func newEgress(d *Doors, payer, uid uint32) *egress {
+	e := &egress{doors: d, payer: payer, uid: uid, ending: make(chan struct{}), open: map[uint64]*Door{}}
+	e.idle = time.AfterFunc(idleTime, e.retire)
+	return e
+}
+
+// stop ends the process for good.
+func (e *egress) stop() {
+	e.once.Do(func() { close(e.ending) })
+	e.hangUp()
+}
+
+// hangUp ends the process that runs now: it exits when its socket is closed, and is killed.
+func (e *egress) hangUp() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.now != nil {
+		e.now.conn.Shutdown()
+	}
+}
+
+// run keeps a process running until the egress ends.
+func (e *egress) run() {
+	defer e.doors.forget(e)
+	pause := e.doors.Pause
+	for {
+		began := time.Now()
+		err := e.serve()
+		if e.isEnding() {
+			return
+		}
+		e.doors.Log.Error(Program+" ended: its doors are closed until it is started again", "uid", e.payer, "error", err, "after", time.Since(began))
+		if time.Since(began) > time.Minute {
+			pause = e.doors.Pause
+		}
+		select {
+		case <-e.ending:
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 128*e.doors.Pause)
+	}
+}
+
+func (e *egress) isEnding() bool {
+	select {
+	case <-e.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// serve runs one process to its end.
+func (e *egress) serve() error {
+	p, err := e.doors.start(e.uid)
+	if err != nil {
+		e.abandon(control.KindOpened, fmt.Errorf("network access: %w", err))
+		return err
+	}
+	defer p.end(e.doors)
+	e.begin(p)
+	for err == nil && !e.isEnding() { // stop may have come before begin
+		var message []byte
+		if message, _, err = p.conn.Receive(); err == nil {
+			err = e.reply(message)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it has exited")
+	}
+	e.mu.Lock()
+	e.now = nil
+	e.mu.Unlock()
+	e.abandon(control.KindReported, fmt.Errorf("network access: %s: %w", Program, err))
+	return err
+}
+
+// abandon tells the goroutines that wait for replies of this kind that there will be none. An Open waits for the next process,
+// unless none could be started.
+func (e *egress) abandon(kind control.Kind, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, door := range e.open {
+		if door.wants == kind {
+			door.wants = 0
+			door.answer <- answer{err: err}
+		}
+	}
+}
+
+// begin makes p the process of the egress, and opens the doors there are: they were opened in a former process, or nobody was
+// there to open them.
+func (e *egress) begin(p *process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now = p
+	for _, door := range e.open {
+		door.again = door.wants == 0
+		_ = e.send(door, control.KindOpen) // the same message was accepted before
+	}
+}
+
+// send sends a message about a door, if a process runs. The error is that of a message that cannot be sent to any process. The
+// caller holds e.mu.
+func (e *egress) send(door *Door, kind control.Kind) error {
+	if e.now == nil {
+		return nil
+	}
+	var message []byte
+	var err error
+	var files []*os.File
+	o := &door.opening
+	switch kind {
+	case control.KindOpen:
+		files = o.Sockets
+		message, err = control.AppendOpen(nil, control.Open{Door: door.number, Name: o.Name, Rules: o.Rules.Rules, Private: o.Rules.Private, Ask: o.Ask})
+	case control.KindUpdate:
+		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Rules: o.Rules.Rules, Private: o.Rules.Private})
+	case control.KindReport:
+		message, err = control.AppendReport(nil, control.Report{Door: door.number})
+	default:
+		message, err = control.AppendClose(nil, control.Close{Door: door.number})
+	}
+	if err != nil {
+		return err
+	}
+	if err = e.now.conn.Send(message, files...); err != nil {
+		e.now.conn.Shutdown() // it has ended, or reads nothing: the next process is sent all doors
+	}
+	return nil
+}
+
+// add opens a door, and returns why there is none, "" if there is.
+func (e *egress) add(door *Door) (why string, err error) {
+	e.mu.Lock()
+	e.open[door.number] = door
+	door.wants = control.KindOpened
+	err = e.send(door, control.KindOpen)
+	e.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	return e.await(door)
+}
+
+// summary requests a report, or the end of a door.
+func (e *egress) summary(door *Door, kind control.Kind) string {
+	e.mu.Lock()
+	alone := e.now != nil && door.wants == 0
+	var err error
+	if alone {
+		door.wants = control.KindReported
+		err = e.send(door, kind)
+	}
+	e.mu.Unlock()
+	if !alone {
+		return "" // no process runs, or another job of the session is asking
+	}
+	text := ""
+	if err == nil {
+		text, err = e.await(door)
+	}
+	e.doors.report("no report of what a job reached", err)
+	return text
+}
+
+// await waits for the answer to the message about a door that was sent last. A process that does not answer is ended.
+func (e *egress) await(door *Door) (string, error) {
+	timeout := time.NewTimer(e.doors.Patience)
+	defer timeout.Stop()
+	select {
+	case a := <-door.answer:
+		return a.text, a.err
+	case <-e.ending:
+	case <-timeout.C:
+		e.hangUp()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	door.wants = 0
+	select {
+	case a := <-door.answer: // it came meanwhile
+		return a.text, a.err
+	default:
+		return "", errNoAnswer
+	}
+}
+
+var errNoAnswer = errors.New("network access: " + Program + " does not answer in time")
+
+var errUnexpected = errors.New("it sent a message that nobody asked for")
+
+// reply passes a reply on to the goroutine that waits for it.
+func (e *egress) reply(message []byte) error {
+	r, err := control.ReadReply(message)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	door := e.open[r.Door]
+	switch {
+	case door == nil:
+		return nil // the goroutine that asked has given up
+	case door.again && r.Kind == control.KindOpened:
+		door.again = false
+		if r.Text != "" { // the rules were changed meanwhile, and do not allow what the job asked for
+			e.doors.Log.Info(Program+": a door stays closed", "name", door.opening.Name)
+		}
+	case door.wants == r.Kind:
+		door.wants = 0
+		door.answer <- answer{text: r.Text}
+	default:
+		return errUnexpected
+	}
+	return nil
+}
+
+// none are rules that allow nothing.
+var none = []byte("{}")
+
+// update applies new rules to the open doors.
+func (e *egress) update(rules func(payer uint32, repo string) Rules) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, door := range e.open {
+		door.opening.Rules = rules(e.payer, door.opening.Repo)
+		if err := e.send(door, control.KindUpdate); err != nil { // too long: the process would go on with the former rules
+			door.opening.Rules = Rules{Rules: none}
+			e.doors.report("new rules not sent: nothing is allowed", errors.Join(err, e.send(door, control.KindUpdate)))
+		}
+	}
+}
+
+// remove forgets a door. A process without doors ends after a while.
+func (e *egress) remove(door *Door) {
+	e.mu.Lock()
+	delete(e.open, door.number)
+	e.mu.Unlock()
+	d := e.doors
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.uses--; e.uses == 0 {
+		e.idle.Reset(idleTime)
+	}
+}
+
+// retire ends the egress if it has no doors.
+func (e *egress) retire() {
+	d := e.doors
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.uses == 0 && d.users[e.payer] == e {
+		delete(d.users, e.payer)
+		e.stop()
+	}
+}

@@ -1,0 +1,118 @@
+package door
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"corral/cgroup"
+	"corral/egress/control"
+	"corral/isolate/host"
+	"corral/isolate/wire"
+)
+
+// Limits of a process of corral-egress. Its buffers for 256 connections of one job take 16 MiB.
+const (
+	maxMemory  = 512 << 20
+	maxThreads = 512
+	// oomScore is that of a job's processes: neither is spared.
+	oomScore = 500
+)
+
+// A process is one process of corral-egress.
+type process struct {
+	conn  *wire.Conn
+	pid   int
+	group *cgroup.Job
+}
+
+// errDescriptors ends a process that sends descriptors: it has none to send.
+var errDescriptors = errors.New("corral-egress sent descriptors")
+
+// start starts a process with user and group id uid.
+func (d *Doors) start(uid uint32) (_ *process, err error) {
+	var u host.Cleanup
+	defer u.Run()
+	group, err := d.groups.Job(d.Instance.Unique("egress-"), cgroup.Limits{MemoryBytes: maxMemory, PIDs: maxThreads})
+	if err != nil {
+		return nil, err
+	}
+	u.Push(func() { d.report("cgroup", group.Remove()) })
+	ours, theirs, err := wire.PairFor(control.MaxText + 64)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	u.Push(func() { ours.Close() })
+	ours.Patience = d.Patience
+	ours.Guard = func(int, []byte) ([]byte, []*os.File, error) { return nil, nil, errDescriptors }
+	pid, err := d.fork(uid, theirs, group)
+	if err != nil {
+		return nil, err
+	}
+	u.Push(func() { end(pid) })
+	if err := confine(pid, group); err != nil {
+		return nil, err
+	}
+	u.Cancel()
+	return &process{conn: ours, pid: pid, group: group}, nil
+}
+
+// fork starts the program, in the group if the kernel can start it there.
+func (d *Doors) fork(uid uint32, socket *os.File, group *cgroup.Job) (pid int, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	log := null
+	if d.Stderr != nil {
+		log = d.Stderr
+	}
+	attr := &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOMEMLIMIT=" + strconv.Itoa(maxMemory*3/4)},
+		Files: []uintptr{null.Fd(), null.Fd(), log.Fd(), socket.Fd(), d.filter.Fd()},
+		Sys: &syscall.SysProcAttr{
+			Setsid:     true, // a terminal's signals are for the supervisor alone, and the process group is its own
+			Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+			Credential: &syscall.Credential{Uid: uid, Gid: uid},
+		},
+	}
+	if dir := group.Dir(); dir >= 0 {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, dir
+	}
+	pid, err = syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", d.program.Fd()), []string{Program}, attr)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", Program, err)
+	}
+	return pid, nil
+}
+
+// confine puts a new process into its cgroups, and takes from it what it inherited of the supervisor's standing with the
+// scheduler and the OOM killer. It has got no message yet.
+func confine(pid int, group *cgroup.Job) error {
+	if err := group.Attach(pid); err != nil {
+		return err
+	}
+	if err := unix.Setpriority(unix.PRIO_PGRP, pid, 0); err != nil {
+		return fmt.Errorf("setpriority: %w", err)
+	}
+	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, oomScore, 10), 0)
+}
+
+// end kills and reaps a child.
+func end(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	host.Reap(pid)
+}
+
+// end kills the process, and releases what it had. No goroutine may use the connection.
+func (p *process) end(d *Doors) {
+	p.conn.Close()
+	end(p.pid)
+	d.report("cgroup", p.group.Remove())
+}
