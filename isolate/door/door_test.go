@@ -1,6 +1,7 @@
 package door
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -142,7 +143,7 @@ func newTestDoors(t *testing.T) *Doors {
 // opening returns a request for a door with sockets of this test.
 func opening(t *testing.T, name string) Opening {
 	t.Helper()
-	o := Opening{Payer: 1000, Repo: "/repo", Name: name, Rules: Rules{Rules: []byte("{}")}, Ask: "npm"}
+	o := Opening{Payer: 1000, Repo: "/repo", Name: name, Rules: []byte("{}"), Ask: "npm"}
 	for range control.OpenDescriptors {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -166,7 +167,7 @@ func TestDoors(t *testing.T) {
 	if got := other.Report(); got != "report of other" {
 		t.Errorf("%q", got)
 	}
-	d.Update(func(payer uint32, repo string) Rules { return Rules{Rules: fmt.Appendf(nil, "%d", len(repo))} })
+	d.Update(func(payer uint32, repo string) json.RawMessage { return fmt.Appendf(nil, "%d", len(repo)) })
 	if got := other.Close(); got != "end of other5" {
 		t.Errorf("after an update: %q", got)
 	}
@@ -268,7 +269,7 @@ func TestDoorsConcurrently(t *testing.T) {
 		})
 	}
 	for range 20 {
-		d.Update(func(uint32, string) Rules { return Rules{Rules: []byte("1")} })
+		d.Update(func(uint32, string) json.RawMessage { return []byte("1") })
 	}
 	work.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -63,20 +62,14 @@ func New(c Config) *Doors {
 	return &Doors{Config: c, users: map[uint32]*egress{}, taken: map[uint32]bool{}}
 }
 
-// Rules say what is allowed through a door. The supervisor passes them on.
-type Rules struct {
-	Rules   json.RawMessage // policy/network.Rules
-	Private []netip.Prefix  // networks that are reached although their addresses are not public
-}
-
 // An Opening is a request for a door.
 type Opening struct {
-	Payer   uint32 // the user whose process answers
-	Repo    string // the path of the repository whose rules apply
-	Name    string // of the job or session, for the log
-	Rules   Rules
-	Ask     string     // how the job narrows the rules; opaque
-	Sockets []*os.File // see inside.DoorSockets; they must stay open until the door is closed
+	Payer   uint32          // the user whose process answers
+	Repo    string          // the path of the repository whose rules apply
+	Name    string          // of the job or session, for the log
+	Rules   json.RawMessage // policy/network.Rules: what is allowed, passed on unread
+	Ask     string          // how the job narrows the rules; opaque
+	Sockets []*os.File      // see inside.DoorSockets; they must stay open until the door is closed
 }
 
 // Open opens a door. The caller must call Close. The error is a job.Refusal if the rules do not allow what is asked for.
@@ -160,7 +153,7 @@ func (d *Doors) freeUID() uint32 {
 }
 
 // Update applies new rules to all open doors: rules returns those of a user for a repository. What they no longer allow ends.
-func (d *Doors) Update(rules func(payer uint32, repo string) Rules) {
+func (d *Doors) Update(rules func(payer uint32, repo string) json.RawMessage) {
 	d.mu.Lock()
 	var all []*egress
 	for _, e := range d.users {

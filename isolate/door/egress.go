@@ -1,6 +1,7 @@
 package door
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -143,9 +144,9 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 	switch kind {
 	case control.KindOpen:
 		files = o.Sockets
-		message, err = control.AppendOpen(nil, control.Open{Door: door.number, Name: o.Name, Rules: o.Rules.Rules, Private: o.Rules.Private, Ask: o.Ask})
+		message, err = control.AppendOpen(nil, control.Open{Door: door.number, Name: o.Name, Rules: o.Rules, Ask: o.Ask})
 	case control.KindUpdate:
-		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Rules: o.Rules.Rules, Private: o.Rules.Private})
+		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Rules: o.Rules})
 	case control.KindReport:
 		message, err = control.AppendReport(nil, control.Report{Door: door.number})
 	default:
@@ -250,13 +251,13 @@ func (e *egress) reply(message []byte) error {
 var none = []byte("{}")
 
 // update applies new rules to the open doors.
-func (e *egress) update(rules func(payer uint32, repo string) Rules) {
+func (e *egress) update(rules func(payer uint32, repo string) json.RawMessage) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, door := range e.open {
 		door.opening.Rules = rules(e.payer, door.opening.Repo)
 		if err := e.send(door, control.KindUpdate); err != nil { // too long: the process would go on with the former rules
-			door.opening.Rules = Rules{Rules: none}
+			door.opening.Rules = none
 			e.doors.report("new rules not sent: nothing is allowed", errors.Join(err, e.send(door, control.KindUpdate)))
 		}
 	}
