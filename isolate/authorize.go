@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -69,7 +70,7 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 	if err != nil {
 		return wire.Result{}, err
 	}
-	if err := admit.CheckProfile(q.Profile); err != nil {
+	if err := cmp.Or(admit.CheckProfile(q.Profile), admit.CheckNetwork(q.Network)); err != nil {
 		return wire.Result{}, err
 	}
 	authorize := s.authorize

@@ -86,6 +86,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"no limit under a ceiling", func(q *request) { q.Limits.Wall = -1 }, "limits"},
 		{"unknown profile", func(q *request) { q.Profile = "none" }, "profile"},
 		{"the scanner's profile", func(q *request) { q.Profile = "scanner" }, "profile"},
+		{"hosts that no rule allows", func(q *request) { q.Network = "npm" }, "network"},
+		{"no hosts", func(q *request) { q.Network = "none" }, ""},
 		{"absolute directory", func(q *request) { q.Dir = "/etc" }, "cwd"},
 		{"directory with NUL", func(q *request) { q.Dir = "dir\x00/../.." }, "cwd"},
 		{"path with NUL", func(q *request) { q.Repo = f.Repo + "\x00x" }, ""}, // the descriptor counts

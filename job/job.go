@@ -109,10 +109,16 @@ type Spec struct {
 	Profile  string // of system calls: "default" or "strict"; "" is default
 	Limits   Limits
 	Terminal Size // non-zero: the job gets a terminal of its own, and Stdio is not used
-	Files    []File
-	Claim    Claim    // for the audit log
-	Secrets  []string // values that the audit log must not have of Args and Files
+	// Network is what the job asks for of the hosts that the operator allows for the repository: "" is all of them, NoNetwork none,
+	// otherwise words as in policy/network: presets, and hosts with or without a port.
+	Network string
+	Files   []File
+	Claim   Claim    // for the audit log
+	Secrets []string // values that the audit log must not have of Args and Files
 }
+
+// NoNetwork is the Network of a job that reaches no host.
+const NoNetwork = "none"
 
 // Stdio holds the standard streams of a job. Each file is the job's end of a pipe and is owned by the runner, which
 // closes it once the job has it. A nil Stdin means /dev/null. A job with a terminal has no pipes.

@@ -25,6 +25,8 @@ type SessionSpec struct {
 	Disk   int64         // bytes of the layer; 0 is the supervisor's default
 	Inodes int64         // files of the layer; 0 is the supervisor's default
 	Idle   time.Duration // the session ends after running no job for this long; 0 is the supervisor's default
+	// Network is what the session's jobs may reach, see Spec.Network. Where the jobs share a network, it is that of all of them.
+	Network string
 	// Lasting sessions outlive the connection that opened them; the others end with it. Changes in an overlay are kept.
 	Lasting bool
 }

@@ -208,7 +208,7 @@ func message(spec job.Spec) wire.Run {
 	m := wire.Run{
 		Limits: spec.Limits,
 		Rows:   spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: spec.Profile, Repo: spec.Repo, Dir: spec.Dir,
-		Claim: spec.Claim,
+		Claim: spec.Claim, Network: spec.Network,
 	}
 	switch spec.Workspace {
 	case job.ReadOnly:
@@ -235,7 +235,7 @@ func checkLengths(spec job.Spec) error {
 	for _, f := range []struct {
 		step, value string
 		limit       int
-	}{{"repo", spec.Repo, wire.MaxPath}, {"cwd", spec.Dir, wire.MaxPath}, {"profile", spec.Profile, wire.MaxName}} {
+	}{{"repo", spec.Repo, wire.MaxPath}, {"cwd", spec.Dir, wire.MaxPath}, {"profile", spec.Profile, wire.MaxName}, {"network", spec.Network, wire.MaxNetwork}} {
 		if len(f.value) > f.limit {
 			return &job.Refusal{
 				Step: f.step, Errno: int(unix.ENAMETOOLONG),

@@ -29,7 +29,7 @@ func (c *Client) CheckRepo(ctx context.Context, path string, w job.Workspace) er
 func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire.Op, flags uint32) (answer, error) {
 	m := wire.Open{
 		Flags: flags, Disk: spec.Disk, Inodes: spec.Inodes, Idle: int64(spec.Idle), Repo: spec.Repo, Profile: spec.Profile,
-		Name: spec.Name, Image: spec.Image, Import: spec.Import,
+		Name: spec.Name, Image: spec.Image, Import: spec.Import, Network: spec.Network,
 	}
 	for flag, on := range map[uint32]bool{
 		wire.FlagReadOnly: spec.Workspace == job.ReadOnly, wire.FlagOverlay: spec.Workspace == job.Overlay,
@@ -77,6 +77,7 @@ func checkSessionLengths(spec job.SessionSpec) error {
 		{"session name", spec.Name, wire.MaxLabel},
 		{"root file system", spec.Image, wire.MaxLabel},
 		{"root file system", spec.Import, wire.MaxLabel},
+		{"network", spec.Network, wire.MaxNetwork},
 	} {
 		if len(f.value) > f.limit {
 			return &job.Refusal{Step: "session", Message: fmt.Sprintf("%s %.40q… has %d bytes, maximum %d", f.what, f.value, len(f.value), f.limit)}

@@ -103,6 +103,8 @@ func (ss *Session) check() error {
 		return sessionRefusal("root file system %q: the name is invalid, or the session does not request a root of its own", spec.Image)
 	case spec.Disk < 0 || spec.Inodes < 0 || spec.Idle < 0:
 		return sessionRefusal("disk, inodes and idle time of a session must not be negative")
+	case admit.CheckNetwork(spec.Network) != nil:
+		return admit.CheckNetwork(spec.Network)
 	}
 	ss.workspace = job.Direct
 	if spec.Flags&wire.FlagReadOnly != 0 {

@@ -33,6 +33,7 @@ type Run struct {
 	Repo       string // maximum MaxPath
 	Dir        string // relative to the repository, maximum MaxPath
 	Common     string // the git directory that Repo is a worktree of, maximum MaxPath; "" is none
+	Network    string // job.Spec.Network, maximum MaxNetwork; the supervisor reads no more than whether it is "" or "none"
 	Claim      job.Claim
 }
 
@@ -61,6 +62,7 @@ func (r *Run) Append(tag uint32) []byte {
 	e.text(r.Repo, MaxPath)
 	e.text(r.Dir, MaxPath)
 	e.text(r.Common, MaxPath)
+	e.text(r.Network, MaxNetwork)
 	e.claim(r.Claim)
 	return e.b
 }
@@ -74,7 +76,7 @@ func ReadRun(body []byte) (Run, error) {
 	}
 	r.Rows, r.Cols = d.u16(), d.u16()
 	r.Profile, r.Session, r.Tool = d.text(MaxName), d.text(MaxName), d.text(MaxName)
-	r.Repo, r.Dir, r.Common = d.text(MaxPath), d.text(MaxPath), d.text(MaxPath)
+	r.Repo, r.Dir, r.Common, r.Network = d.text(MaxPath), d.text(MaxPath), d.text(MaxPath), d.text(MaxNetwork)
 	r.Claim = d.claim()
 	d.bad = d.bad || r.Flags >= flagsEnd || r.Flags&FlagCommon != 0 && r.Common == ""
 	return r, d.done()
@@ -200,6 +202,7 @@ type Result struct {
 	Message    string
 	Hint       string
 	Sensitive  string // changed paths, each terminated by NUL
+	Reached    string // JSON of egress/control.Summary, "" without network access: by a program without rights, and not read by the supervisor
 }
 
 func (r *Result) numbers() []*int64 {
@@ -231,6 +234,7 @@ func (r *Result) Append(tag uint32) []byte {
 	e.text(r.Message, MaxText)
 	e.text(r.Hint, MaxText)
 	e.text(r.Sensitive, MaxSensitive)
+	e.text(r.Reached, MaxReached)
 	return e.b
 }
 
@@ -246,7 +250,7 @@ func ReadResult(body []byte) (Result, error) {
 		*n = d.i64()
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
-	r.Message, r.Hint, r.Sensitive = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive)
+	r.Message, r.Hint, r.Sensitive, r.Reached = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive), d.text(MaxReached)
 	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 63
 	return r, d.done()
 }

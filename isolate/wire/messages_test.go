@@ -109,12 +109,12 @@ var fullRun = &Run{
 		Memory: 1, MilliCPUs: -1, PIDs: 3, Wall: 1 << 62, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8, FileSize: 9, OpenFiles: 10,
 	},
 	Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
-	Common: "/srv/main/.git", Claim: fullClaim,
+	Common: "/srv/main/.git", Network: "npm example.org:8443", Claim: fullClaim,
 }
 
 var fullOpen = &Open{
 	Flags: FlagReadOnly | FlagOverlay | FlagRepo | FlagCommon | OpenRoot | OpenLasting, Disk: 1, Inodes: -1, Idle: 3, Repo: "/srv/ü",
-	Common: "/srv/main/.git", Profile: "strict", Name: "mine", Image: "debian", Import: "other",
+	Common: "/srv/main/.git", Profile: "strict", Name: "mine", Image: "debian", Import: "other", Network: "none",
 }
 
 var fullSession = &job.Session{
@@ -130,7 +130,7 @@ var fullClaim = job.Claim{
 var fullResult = &Result{
 	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, More: 3, Errno: 13,
 	Wall: 1, CPU: 2, User: 3, System: 4, PeakMemory: -1, PeakPIDs: 6, ReadBytes: 7, WriteBytes: 8,
-	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00",
+	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00", Reached: `{"denied":1}`,
 }
 
 // TestRoundTrip: an encoded message decodes to the same fields, as encoding it again shows.
@@ -230,7 +230,7 @@ func TestHeader(t *testing.T) {
 // TestLongTextIsCut: texts of the supervisor's own messages are cut to the maximum that the other side accepts.
 func TestLongTextIsCut(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
-	r := Result{Outcome: Exited, Job: long, Cgroup: long, Step: long, Message: long, Hint: long, Sensitive: long}
+	r := Result{Outcome: Exited, Job: long, Cgroup: long, Step: long, Message: long, Hint: long, Sensitive: long, Reached: long}
 	message := r.Append(1)
 	if len(message) > MaxMessage {
 		t.Errorf("%d bytes", len(message))
@@ -239,7 +239,7 @@ func TestLongTextIsCut(t *testing.T) {
 	if err != nil || len(got.Job) != MaxName || len(got.Message) != MaxText || len(got.Sensitive) != MaxSensitive {
 		t.Errorf("%d, %d, %d: %v", len(got.Job), len(got.Message), len(got.Sensitive), err)
 	}
-	run := Run{Profile: long, Repo: long, Dir: long}
+	run := Run{Profile: long, Repo: long, Dir: long, Common: long, Network: long}
 	for _, f := range run.Claim.Fields() {
 		*f.Value = long
 	}

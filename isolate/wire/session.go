@@ -28,6 +28,7 @@ type Open struct {
 	Repo, Common        string // maximum MaxPath; see Run
 	Profile             string // maximum MaxName
 	Name, Image, Import string // maximum MaxLabel
+	Network             string // maximum MaxNetwork; see Run
 }
 
 func (o *Open) numbers() []*int64 { return []*int64{&o.Disk, &o.Inodes, &o.Idle} }
@@ -47,6 +48,7 @@ func (o *Open) Append(tag uint32) []byte {
 	for _, s := range o.labels() {
 		e.text(*s, MaxLabel)
 	}
+	e.text(o.Network, MaxNetwork)
 	return e.b
 }
 
@@ -61,6 +63,7 @@ func ReadOpen(body []byte) (Open, error) {
 	for _, s := range o.labels() {
 		*s = d.text(MaxLabel)
 	}
+	o.Network = d.text(MaxNetwork)
 	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting|OpenCheck|OpenShare) != 0 ||
 		o.Flags&FlagCommon != 0 && o.Common == ""
 	return o, d.done()

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the first field of every message; both sides must be of one release.
-const Version = 5
+const Version = 6
 
 // Maximum sizes of a message's parts, in bytes.
 const (
@@ -25,6 +25,8 @@ const (
 	MaxName      = 32
 	MaxText      = 2048
 	MaxSensitive = 32 << 10
+	MaxNetwork   = 4 << 10 // of the network access that is asked for
+	MaxReached   = 8 << 10 // of what a job reached
 	// MaxDescriptors is the maximum number of descriptors of one message.
 	MaxDescriptors = 6
 )
