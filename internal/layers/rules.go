@@ -566,6 +566,10 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "policy/network", only: []string{"std"},
+		reason: "the program that faces the Internet obeys its rules, and has as little else in it as possible",
+	},
+	{
 		from: "policy/starlark", only: []string{"std", "go.starlark.net/...", "job"},
 		reason: "a script must not be able to use anything through its interpreter",
 	},

@@ -1,0 +1,111 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Check returns the first mistake in r, with the entry that has it.
+func (r *Rules) Check() error {
+	for _, list := range []struct {
+		name string
+		size int
+	}{{"allow", len(r.Allow)}, {"deny", len(r.Deny)}, {"private", len(r.Private)}} {
+		if list.size > MaxRules {
+			return fmt.Errorf("%s has %d entries, the maximum is %d", list.name, list.size, MaxRules)
+		}
+	}
+	for i, rule := range r.Allow {
+		if err := rule.Check(); err != nil {
+			return fmt.Errorf("entry %d of allow: %w", i+1, err)
+		}
+	}
+	for i, host := range r.Deny {
+		if err := CheckHost(host); err != nil {
+			return fmt.Errorf("entry %d of deny: %w", i+1, err)
+		}
+	}
+	for i, network := range r.Private {
+		if err := CheckPrivate(network); err != nil {
+			return fmt.Errorf("entry %d of private: %w", i+1, err)
+		}
+	}
+	if r.Bytes.Up < 0 || r.Bytes.Down < 0 {
+		return fmt.Errorf("bytes: up and down must not be negative, got %d and %d", r.Bytes.Up, r.Bytes.Down)
+	}
+	return nil
+}
+
+// Check returns the first mistake in r.
+func (r Rule) Check() error {
+	if r.Preset != "" {
+		return r.checkPreset()
+	}
+	if r.Host == "" {
+		return errors.New("must have `host` or `preset`")
+	}
+	if err := CheckHost(r.Host); err != nil {
+		return err
+	}
+	if _, known := presetNamed(r.Host); known {
+		return fmt.Errorf("%q is a preset: write `preset: %s`", r.Host, r.Host)
+	}
+	if r.Host == noAccess {
+		return fmt.Errorf("%q cannot be a host: a job asks with it for no host", r.Host)
+	}
+	if !slices.Contains([]string{"", TLS, HTTP, TCP}, r.Protocol) {
+		return fmt.Errorf("%q: `protocol` must be tls, http or tcp, got %s", r.Host, shown(r.Protocol))
+	}
+	return r.checkPorts()
+}
+
+func (r Rule) checkPreset() error {
+	if _, known := presetNamed(r.Preset); !known {
+		return fmt.Errorf("unknown preset %s: must be one of %s", shown(r.Preset), strings.Join(presetNames(), ", "))
+	}
+	if r.Host != "" || r.Ports != nil || r.Protocol != "" {
+		return fmt.Errorf("preset %q: it says host, ports and protocol itself; write another entry for them", r.Preset)
+	}
+	return nil
+}
+
+func (r Rule) checkPorts() error {
+	switch {
+	case r.Protocol == TCP && len(r.Ports) == 0:
+		return fmt.Errorf("%q: `protocol: tcp` needs `ports`, such as [5432]", r.Host)
+	case len(r.Ports) > MaxPorts:
+		return fmt.Errorf("%q has %d ports, the maximum is %d", r.Host, len(r.Ports), MaxPorts)
+	}
+	for i, port := range r.Ports {
+		if port == 0 {
+			return fmt.Errorf("%q: a port must be between 1 and 65535, got 0", r.Host)
+		}
+		if slices.Contains(r.Ports[:i], port) {
+			return fmt.Errorf("%q: duplicate port %d", r.Host, port)
+		}
+	}
+	return nil
+}
+
+// Networks that have fewer leading bits contain more than one network without public addresses: corral-egress opens those
+// that are named, not everything around them.
+const (
+	minBits4 = 8 // 10.0.0.0/8
+	minBits6 = 7 // fc00::/7
+)
+
+// CheckPrivate returns why p cannot be an entry of Rules.Private.
+func CheckPrivate(p netip.Prefix) error {
+	switch {
+	case !p.IsValid() || p.Addr().Is4In6():
+		return errors.New("must be a network of IPv4 or IPv6, such as 10.1.0.0/16")
+	case p.Masked() != p:
+		return fmt.Errorf("%s has bits after the network: write %s", p, p.Masked())
+	case p.Addr().Is4() && p.Bits() < minBits4, p.Addr().Is6() && p.Bits() < minBits6:
+		return fmt.Errorf("%s is too large: name each network that has no public addresses, such as 10.0.0.0/8", p)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package network
+
+import "slices"
+
+// A Preset has rules for hosts that belong together.
+type Preset struct {
+	Name  string
+	About string // one line
+	Rules []Rule // without presets
+}
+
+// presets are the hosts that package managers download from, by the names that jobs and configurations use.
+//
+// Every one of these services serves what anybody published. A job can tell others something by what it requests from
+// them, so a preset is not for a job that must not leak what it reads.
+var presets = []Preset{
+	{
+		"go", "modules and toolchains of Go",
+		[]Rule{
+			{Host: "proxy.golang.org"},
+			{Host: "sum.golang.org"},
+			// proxy.golang.org redirects to it for large archives (golang.org/issue/52908). Others have data there, too: an
+			// operator to whom that matters denies it and has jobs fetch large modules from elsewhere.
+			{Host: "storage.googleapis.com"},
+		},
+	},
+	{"npm", "packages of npm, pnpm and yarn", []Rule{{Host: "registry.npmjs.org"}}},
+	{"pypi", "packages of Python", []Rule{{Host: "pypi.org"}, {Host: "files.pythonhosted.org"}}},
+	{"cargo", "crates of Rust", []Rule{{Host: "index.crates.io"}, {Host: "static.crates.io"}}},
+	{
+		"debian", "packages of Debian",
+		[]Rule{
+			{Host: "deb.debian.org", Protocol: HTTP},
+			{Host: "deb.debian.org"},
+			{Host: "security.debian.org", Protocol: HTTP},
+			{Host: "security.debian.org"},
+		},
+	},
+}
+
+// Presets returns the presets in the order of the documentation.
+func Presets() []Preset {
+	list := slices.Clone(presets)
+	for i := range list {
+		list[i].Rules = slices.Clone(list[i].Rules)
+	}
+	return list
+}
+
+func presetNamed(name string) (Preset, bool) {
+	i := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name })
+	if i < 0 {
+		return Preset{}, false
+	}
+	return presets[i], true
+}
+
+func presetNames() []string {
+	names := make([]string, len(presets))
+	for i, p := range presets {
+		names[i] = p.Name
+	}
+	return names
+}
