@@ -117,9 +117,6 @@ type Spec struct {
 	Secrets []string // values that the audit log must not have of Args and Files
 }
 
-// NoNetwork is the Network of a job that reaches no host.
-const NoNetwork = "none"
-
 // Stdio holds the standard streams of a job. Each file is the job's end of a pipe and is owned by the runner, which
 // closes it once the job has it. A nil Stdin means /dev/null. A job with a terminal has no pipes.
 type Stdio struct {
@@ -190,6 +187,7 @@ type Result struct {
 	// ReadOnly reports that the job asked to write to the repository (workspace direct) and could not: it is
 	// configured as readonly, or was passed from a mount that is read-only.
 	ReadOnly bool
+	Network  *NetworkUse // nil if the job had no network access, or its use is not known
 }
 
 // A Refusal is the error for a job that was not started.

@@ -27,7 +27,8 @@ func exitCode(r job.Result) int {
 	return r.ExitCode
 }
 
-// printOutcome writes to standard error why the job ended, unless it simply exited, and what it changed.
+// printOutcome writes to standard error why the job ended, unless it simply exited, what it could not
+// reach, and what it changed.
 func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if why := reason(r, o); why != "" {
 		fmt.Fprintln(os.Stderr, "corral:", why)
@@ -37,6 +38,9 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 	}
 	if r.ReadOnly && (o.workspaceSet || exitCode(r) != 0) {
 		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs, by the operator's configuration or by its mount")
+	}
+	for _, line := range deniedLines(r.Network) {
+		fmt.Fprintln(os.Stderr, line)
 	}
 	if out.dropped() > 0 {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())

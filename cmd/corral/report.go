@@ -18,21 +18,22 @@ const refused job.Status = "refused"
 
 // object is printed by --json. Bytes of output that are not UTF-8 are replaced by U+FFFD.
 type object struct {
-	Status           job.Status  `json:"status"`
-	ExitCode         *int        `json:"exitCode"`
-	Signal           *string     `json:"signal"`
-	Stdout           string      `json:"stdout"`
-	Stderr           string      `json:"stderr"`
-	Usage            *usageJSON  `json:"usage,omitempty"`
-	Limit            string      `json:"limit,omitempty"`
-	Truncation       *truncation `json:"truncation,omitempty"`
-	SensitiveChanges []string    `json:"sensitiveChanges,omitempty"`
-	SensitiveMore    int         `json:"sensitiveChangesMore,omitempty"`
-	Incomplete       bool        `json:"sensitiveChangesIncomplete,omitempty"`
-	Changes          string      `json:"changes,omitempty"`  // the session id for corral changes
-	ReadOnly         bool        `json:"readOnly,omitempty"` // the job requested a writable repository and got a read-only one
-	Cgroup           string      `json:"cgroup,omitempty"`
-	Error            *errorJSON  `json:"error,omitempty"`
+	Status           job.Status      `json:"status"`
+	ExitCode         *int            `json:"exitCode"`
+	Signal           *string         `json:"signal"`
+	Stdout           string          `json:"stdout"`
+	Stderr           string          `json:"stderr"`
+	Usage            *usageJSON      `json:"usage,omitempty"`
+	Limit            string          `json:"limit,omitempty"`
+	Truncation       *truncation     `json:"truncation,omitempty"`
+	SensitiveChanges []string        `json:"sensitiveChanges,omitempty"`
+	SensitiveMore    int             `json:"sensitiveChangesMore,omitempty"`
+	Incomplete       bool            `json:"sensitiveChangesIncomplete,omitempty"`
+	Changes          string          `json:"changes,omitempty"`  // the session id for corral changes
+	ReadOnly         bool            `json:"readOnly,omitempty"` // the job requested a writable repository and got a read-only one
+	Cgroup           string          `json:"cgroup,omitempty"`
+	Network          *job.NetworkUse `json:"network,omitempty"` // what it reached, if it had network access
+	Error            *errorJSON      `json:"error,omitempty"`
 }
 
 type usageJSON struct {
@@ -62,7 +63,7 @@ type errorJSON struct {
 func resultObject(r job.Result, run *runOptions, out *streams) object {
 	o := object{
 		Changes: run.changes,
-		Status:  r.Status, Stdout: string(out.stdout.kept), Stderr: string(out.stderr.kept), Limit: r.Limit, Cgroup: r.Cgroup,
+		Status:  r.Status, Stdout: string(out.stdout.kept), Stderr: string(out.stderr.kept), Limit: r.Limit, Cgroup: r.Cgroup, Network: r.Network,
 		ReadOnly: r.ReadOnly, SensitiveChanges: r.Sensitive, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete,
 		Usage: &usageJSON{
 			WallMS: ms(r.Usage.Wall), CPUMS: ms(r.Usage.CPU), UserMS: ms(r.Usage.User), SystemMS: ms(r.Usage.System),

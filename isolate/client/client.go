@@ -294,11 +294,16 @@ func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.R
 	return r.Wait()
 }
 
-// result converts the supervisor's Result, including the sensitive paths.
+// result converts the supervisor's Result, including what the supervisor does not read: the sensitive paths, and what the job
+// reached.
 func result(m wire.Result) (job.Result, error) {
 	r, err := m.JobResult()
-	if err == nil && m.Sensitive != "" {
+	if err != nil {
+		return r, err
+	}
+	if m.Sensitive != "" {
 		r.Sensitive = strings.Split(strings.TrimSuffix(m.Sensitive, "\x00"), "\x00")
 	}
-	return r, err
+	r.Network = networkUse(m.Reached)
+	return r, nil
 }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"corral/job"
+)
+
+// denied is the use of the network by a job that asked for hosts in vain.
+var denied = &job.NetworkUse{
+	Connections: 1, Denied: 5, BytesUp: 10, BytesDown: 20,
+	Denials: []job.NetworkDenial{
+		{Name: "example.org", Port: 443, Why: "no rule allows it", Allow: "{host: example.org}", Count: 3},
+		{Name: "telemetry.example.org", Why: "a rule denies it", Count: 1},
+	},
+}
+
+func TestDeniedHosts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		use  *job.NetworkUse
+		want []string
+	}{
+		{"no network", nil, nil},
+		{"all allowed", &job.NetworkUse{Connections: 3, BytesUp: 1}, nil},
+		{"denied", denied, []string{
+			"corral: network: example.org:443 denied 3 times: no rule allows it; to allow it: {host: example.org}",
+			"corral: network: telemetry.example.org denied: a rule denies it",
+			"corral: network: and 1 more denied",
+			"hint: " + job.NetworkHint,
+		}},
+		{"no rule would do", &job.NetworkUse{Denied: 1, Denials: denied.Denials[1:]}, []string{
+			"corral: network: telemetry.example.org denied: a rule denies it",
+		}},
+		{"no names", &job.NetworkUse{Denied: 2}, []string{"corral: network: 2 connections or names denied"}},
+	} {
+		got := printed(t, &os.Stderr, func() {
+			printOutcome(job.Result{Status: job.Success, Network: tt.use}, &runOptions{}, &streams{})
+		})
+		if want := strings.Join(append(tt.want, ""), "\n"); got != want {
+			t.Errorf("%s:\n%swant\n%s", tt.name, got, want)
+		}
+	}
+}
+
+// TestNetworkInJSON: --json has what the job reached, and no key for it if the job had no network access.
+func TestNetworkInJSON(t *testing.T) {
+	for use, want := range map[*job.NetworkUse]string{
+		nil: "",
+		denied: `{"connections":1,"denied":5,"bytesUp":10,"bytesDown":20,"denials":[` +
+			`{"name":"example.org","port":443,"why":"no rule allows it","allow":"{host: example.org}","count":3},` +
+			`{"name":"telemetry.example.org","why":"a rule denies it","count":1}]}`,
+	} {
+		b, err := json.Marshal(resultObject(job.Result{Network: use}, &runOptions{}, &streams{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Network json.RawMessage `json:"network"`
+		}
+		if err := json.Unmarshal(b, &got); err != nil || string(got.Network) != want {
+			t.Errorf("%s, %v, want %s", got.Network, err, want)
+		}
+	}
+}

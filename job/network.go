@@ -1,0 +1,56 @@
+package job
+
+import (
+	"strconv"
+)
+
+// NoNetwork is the Network of a job that reaches no host.
+const NoNetwork = "none"
+
+// A NetworkUse says what a job used its network access for. The numbers and texts are from a program that reads what jobs and
+// servers send, and jobs choose the names: they are for people and agents, and nothing may be decided by them. Texts have one line
+// each, without characters that a terminal does not show as themselves, and no bytes beyond a few hundred.
+type NetworkUse struct {
+	Connections int64           `json:"connections"`       // that were allowed
+	Denied      int64           `json:"denied"`            // connections and names
+	BytesUp     int64           `json:"bytesUp"`           // from the job
+	BytesDown   int64           `json:"bytesDown"`         // to the job
+	Denials     []NetworkDenial `json:"denials,omitempty"` // distinct, the first ones
+}
+
+// A NetworkDenial is a host that a job could not reach.
+type NetworkDenial struct {
+	Name  string `json:"name"`
+	Port  uint16 `json:"port,omitempty"` // 0: the name was looked up
+	Why   string `json:"why"`
+	Allow string `json:"allow,omitempty"` // the rule that would allow it, for network.allow of the operator's configuration
+	Count int64  `json:"count"`
+}
+
+// Host returns the name and the port, if there is one.
+func (d *NetworkDenial) Host() string {
+	if d.Port == 0 {
+		return d.Name
+	}
+	return d.Name + ":" + strconv.Itoa(int(d.Port))
+}
+
+// Reason returns why the host was denied and, if there is one, the rule that would allow it.
+func (d *NetworkDenial) Reason() string {
+	if d.Allow == "" {
+		return d.Why
+	}
+	return d.Why + "; to allow it: " + d.Allow
+}
+
+// Unlisted returns how many of the denied connections and names are not in Denials.
+func (u *NetworkUse) Unlisted() int64 {
+	left := u.Denied
+	for _, d := range u.Denials {
+		left -= min(max(d.Count, 0), left)
+	}
+	return left
+}
+
+// NetworkHint says whom to ask for rules.
+const NetworkHint = "ask the operator to add such a rule to network.allow of the repository in corral's configuration"
