@@ -3,6 +3,7 @@ package meter
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
@@ -41,13 +42,7 @@ func TestDirectoryBytes(t *testing.T) {
 	with := []*os.File{one, open(dir, os.O_RDONLY), open(dir, unix.O_PATH), open(dir+"/file", os.O_RDWR|os.O_CREATE), one, receiver}
 	var pids []int
 	for range 3 {
-		cmd := exec.Command("sleep", "1000")
-		cmd.ExtraFiles = with
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
-		pids = append(pids, cmd.Process.Pid)
+		pids = append(pids, waitingWith(t, with))
 	}
 	end := func() { t.Error("a job with few directories was ended") }
 	want := openSize{2*each.bytes + 2*queuedBytes, 2 * each.layered, 2, false}
@@ -57,13 +52,34 @@ func TestDirectoryBytes(t *testing.T) {
 	for range MaxKernelBytes / directoryBytes {
 		with = append(with, open(dir, os.O_RDONLY))
 	}
-	cmd := exec.Command("sleep", "1000")
-	cmd.ExtraFiles = with
+	if n, err := openFilesOf(fakeGroup{pids: append(pids, waitingWith(t, with))}, 10, nil, end); n.bytes <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
+		t.Errorf("%+v, %v; want too much", n, err)
+	}
+}
+
+// waitingWith starts a process that inherits files and then only waits, and returns its id. The group of a real job is frozen; this one
+// is not, so the process has to be past its start: there execve(2) closes descriptors, and the C library opens the directory of a locale.
+func waitingWith(t *testing.T, files []*os.File) (pid int) {
+	t.Helper()
+	cmd := exec.Command("cat")
+	cmd.ExtraFiles = files
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) }()
-	if n, err := openFilesOf(fakeGroup{pids: append(pids, cmd.Process.Pid)}, 10, nil, end); n.bytes <= MaxKernelBytes || !errors.Is(err, errTooMuchToRead) {
-		t.Errorf("%+v, %v; want too much", n, err)
+	t.Cleanup(func() { _ = errors.Join(cmd.Process.Kill(), exitError(cmd.Wait())) })
+	if _, err := io.WriteString(in, "x"); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
 }
