@@ -102,6 +102,7 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 		spec.Workspace, err = job.ParseWorkspace(s)
 		return err
 	})
+	f.Func("network", "", addNetwork(&spec.Network))
 	f.Func("disk", "", parseInto(&spec.Disk, job.ParseSize))
 	f.Func("idle", "", func(s string) (err error) {
 		spec.Idle, err = job.ParseDuration(s)

@@ -57,7 +57,7 @@ var placeholders = map[string]Kind{
 	"MODE":    Fixed, "WHAT": Fixed, "WORD": Fixed, "LEVEL": Fixed, "PROFILE": Fixed,
 	"ID": Free, "ID,...": Free, "NAME": Free, "NAME,...": Free, "NAME=VALUE": Free, "HANDLE": Free, "SIZE": Free, "TIME": Free, "N": Free,
 	"USER": Free, "PRINCIPAL": Free, "TOOL": Free, "URL": Free,
-	"ADDRESS": Free, "HOST:PORT": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
+	"ADDRESS": Free, "HOST:PORT": Free, "HOST,...": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
 	"JOB|SEQ": Free,
 	// Examples in place of a name.
 	"30s": Free, "30m": Free, "1GiB": Free, "1.5": Free, "256": Free,

@@ -325,7 +325,7 @@ var bounds = []bound{
 		from: "cmd/corral",
 		only: []string{
 			"std", sys, "egress/control", "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/redact",
-			"internal/terminal", "internal/text/...", "internal/usage", "internal/users", "internal/version",
+			"internal/terminal", "internal/text/...", "internal/usage", "internal/users", "internal/version", "policy/ask", "policy/network",
 		},
 		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, longer than " +
 			"bubblewrap takes to run a job",
@@ -564,6 +564,10 @@ var bounds = []bound{
 		from: "policy", never: append([]string{"internal/config", "isolate/...", "mcp/...", "net/http"}, supervisor...),
 		reason: "a decision is a pure function of rules and request",
 		shown:  true,
+	},
+	{
+		from: "policy/ask", only: []string{"std", "job", "policy/network"},
+		reason: "it reads words, and is linked into cmd/corral",
 	},
 	{
 		from: "policy/network", only: []string{"std"},

@@ -12,6 +12,8 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
                         them; none: the job sees no repository, and works in /tmp
   --protect WHAT        make sensitive paths read-only: hooks, or all, which adds whole git directories (default none)
   --profile NAME        system call profile: default, or strict (no ptrace, and fewer other calls)
+  --network HOST,...    reach no more of the hosts that the operator allows than these: a preset (go, npm, pypi, cargo,
+                        debian), HOST, *.HOST or HOST:PORT; none: no host; repeatable (default all of them)
   --session ID          run in this session, with its repository and workspace; see corral session
 
   --timeout 30s         kill the job after this time (default none)
@@ -38,7 +40,7 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
                         always the rights of the user who called it)
 
 Exit code: the job's; 128+n if signal n ended it; 124 at the timeout; 126 or 127 if PROGRAM cannot be executed or does
-not exist; 125 if corral itself failed. Standard error says why a job ended early and which sensitive paths it changed.
+not exist; 125 if corral itself failed. Standard error says why a job ended early, which sensitive paths it changed, and which hosts it was denied.
 `
 
 // Session is the help text of corral session.
@@ -60,6 +62,7 @@ Usage:
   --image NAME          start from this root file system, see corral rootfs (default the host's system directories)
   --name NAME           a name that commands accept in place of the id; unique among your open sessions
   --profile NAME        system call profile: default, or strict
+  --network HOST,...    what its jobs may reach, as in corral run (default all that the operator allows)
   --disk SIZE           size of the layer (default the supervisor's)
   --idle 30m            end the session when it has run no job for this long (default the supervisor's)
   --discard             do not keep changes behind an overlay
