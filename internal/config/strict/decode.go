@@ -90,6 +90,16 @@ func (r *Reader) value(n Node, row Row) {
 		r.mapping(n, row.Name, rows)
 		return
 	}
+	if row.optional() {
+		mapping := reflect.New(v.Type().Elem())
+		if !v.IsNil() {
+			mapping.Elem().Set(v.Elem())
+		}
+		v.Set(mapping)
+		row.Value = mapping.Elem()
+		r.value(n, row)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Slice:
 		r.list(n, row)

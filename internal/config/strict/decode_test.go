@@ -16,6 +16,7 @@ type settings struct {
 	Word    string            `yaml:"word" words:"red green" implied:"red"`
 	Words   []string          `yaml:"in.words" form:"name" list:"some"`
 	Section part              `yaml:"section"`
+	Option  *part             `yaml:"option"`
 	List    []part            `yaml:"list"`
 	Names   map[string]string `yaml:"names" names:"name" form:"name"`
 	Secret  string            `yaml:"secret" form:"name" scope:"supervisor"`
@@ -49,15 +50,15 @@ func decoded(files ...string) (s settings, err error) {
 // TestDecode: every kind of field is decoded, and written such that decoding returns the same.
 func TestDecode(t *testing.T) {
 	yes := true
-	s, err := decoded("count: 3\nlift: 4\nflag: true\nmaybe: true\nword: green\nin: {words: [a, b]}\nsection: {time: 7}\nlist: [{name: x}, {time: 1}]\nnames: {a: b}\nsecret: s\n")
+	s, err := decoded("count: 3\nlift: 4\nflag: true\nmaybe: true\nword: green\nin: {words: [a, b]}\nsection: {time: 7}\noption: {name: o}\nlist: [{name: x}, {time: 1}]\nnames: {a: b}\nsecret: s\n")
 	want := settings{
-		Count: 3, Lift: 4, Flag: true, Maybe: &yes, Word: "green", Words: []string{"a", "b"}, Section: part{Time: 7},
+		Count: 3, Lift: 4, Flag: true, Maybe: &yes, Word: "green", Words: []string{"a", "b"}, Section: part{Time: 7}, Option: &part{Name: "o"},
 		List: []part{{Name: "x"}, {Time: 1}}, Names: map[string]string{"a": "b"}, Secret: "s",
 	}
 	if err != nil || !reflect.DeepEqual(s, want) {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	for _, s := range []settings{want, {Count: 2, Lift: -1}, {Count: 1, Lift: 5, Words: []string{"true", "a: b", "7"}, Names: map[string]string{"no": "x\ny"}}} {
+	for _, s := range []settings{want, {Count: 2, Lift: -1}, {Count: 2, Lift: -1, Option: &part{}, List: []part{}}, {Count: 1, Lift: 5, Words: []string{"true", "a: b", "7"}, Names: map[string]string{"no": "x\ny"}}} {
 		written := testLanguage().Write(&s)
 		if back, err := decoded(written); err != nil || !reflect.DeepEqual(back, s) {
 			t.Errorf("%s\nis %+v, %v, was %+v", written, back, err, s)
@@ -67,8 +68,9 @@ func TestDecode(t *testing.T) {
 
 // TestDecodeSeveral: the last file takes precedence, key by key in mappings.
 func TestDecodeSeveral(t *testing.T) {
-	s, err := decoded("count: 3\nsection: {time: 7}\nlist: [{name: x}]\nnames: {a: b, c: d}\n", "section: {name: n}\nlist: []\nnames: {c: e}\n")
-	if err != nil || s.Count != 3 || s.Section != (part{7, "n"}) || len(s.List) != 0 || s.Names["a"]+s.Names["c"] != "be" {
+	s, err := decoded("count: 3\nsection: {time: 7}\noption: {time: 8}\nlist: [{name: x}]\nnames: {a: b, c: d}\n",
+		"section: {name: n}\noption: {name: o}\nlist: []\nnames: {c: e}\n")
+	if err != nil || s.Count != 3 || s.Section != (part{7, "n"}) || *s.Option != (part{8, "o"}) || len(s.List) != 0 || s.Names["a"]+s.Names["c"] != "be" {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	if _, err := decoded("secret: a\n", "secret: b\n"); err == nil || err.Error() != "f1:1:9: `secret` is not for users" {
@@ -87,6 +89,7 @@ func TestHostileFiles(t *testing.T) {
 		"an alias of a list":    {"in: {words: &a [x]}\nlist: *a\n", "f0:2:7: `list`: must be a list, got an alias"},
 		"an alias of a scalar":  {"count: &a 3\nlift: *a\n", "f0:2:7: `lift`: must be a number, got an alias"},
 		"an alias of a mapping": {"list: [&a {time: 1}]\nsection: *a\n", "f0:2:10: `section`: must be a mapping (`key: value`), got an alias"},
+		"an optional list":      {"option: []\n", "f0:1:9: `option`: must be a mapping (`key: value`), got a list"},
 		"an alias of itself":    {"section: &a {name: *a}\n", "f0:1:20: `name`: must be a name, got an alias"},
 		"an alias as a key":     {"section: &a x\n*a : 1\n", "a key must be a name, got an alias"},
 		"an unknown anchor":     {"count: *nothing\n", "unknown anchor"},

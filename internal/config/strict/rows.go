@@ -35,6 +35,12 @@ type Row struct {
 	Value reflect.Value // of the field, addressable
 }
 
+// optional returns whether the row is a mapping that may be absent: without keys it is another value than nil.
+func (r Row) optional() bool {
+	t := r.Value.Type()
+	return t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && r.Form.Parse == nil
+}
+
 // unlimited lifts a limit that can be lifted.
 const unlimited = "unlimited"
 

@@ -38,6 +38,13 @@ func (w writer) mapping(rows []Row) (lines []string) {
 // row returns a key with its value, nothing for an empty mapping.
 func (w writer) row(row Row) []string {
 	v := row.Value
+	if row.optional() {
+		row.Value = v.Elem()
+		if lines := w.row(row); len(lines) > 0 {
+			return lines
+		}
+		return []string{row.Name + ": {}"}
+	}
 	switch rows, ok := w.language.Rows(v); {
 	case ok && row.Form.Parse == nil:
 		return section(row.Name, w.mapping(rows))
@@ -52,6 +59,9 @@ func (w writer) row(row Row) []string {
 				item[0] = "- " + item[0][2:]
 			}
 			lines = append(lines, item...)
+		}
+		if v.Len() == 0 {
+			return []string{row.Name + ": []"} // nil is left out
 		}
 		return section(row.Name, lines)
 	case v.Kind() == reflect.Slice:
