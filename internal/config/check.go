@@ -21,6 +21,9 @@ func (l *loader) checkSections(root strict.Node) {
 			})
 		}
 	}
+	if set := root.At("network"); set.IsMapping() {
+		checkNetwork(set, &l.Network)
+	}
 	if set := root.At("exec_server", "full_access"); set.Present() {
 		l.later = append(l.later, func() { l.checkProfile(set, l.ExecServer.FullAccess) })
 	}
@@ -62,6 +65,9 @@ func (l *loader) checkRepos() {
 			continue
 		}
 		l.checkOverlap(i)
+		if set := at.At("network"); set.IsMapping() && r.Network != nil {
+			checkNetwork(set, r.Network)
+		}
 		repo := *r
 		l.later = append(l.later, func() {
 			l.checkProfile(at.At("profile"), repo.Profile)

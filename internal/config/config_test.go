@@ -3,11 +3,13 @@ package config
 import (
 	"crypto/sha256"
 	"errors"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
 
 	"corral/job"
+	"corral/policy/network"
 )
 
 func lookup(name string) (uint32, error) {
@@ -27,7 +29,7 @@ uids: {base: 0x10000000, size: 65536}
 repos:
   - path: /srv/projects/app
     users: [alice, 1001]
-  - {path: "/srv/a b"}
+  - {path: "/srv/a b", network: {}}
   - path: /srv/b
     id: Das B
     profile: tight
@@ -35,6 +37,7 @@ repos:
     protect: all
     defaults: {memory: 1GiB}
     ceilings: {timeout: 10s}
+    network: {allow: [{preset: npm}, {host: "*.example.org", ports: [443, 8443]}], bytes: {up: 1MiB}}
     env: {allow: []}
     runtimes: [shell, python]
 toolchains: [/usr/local/go, /root/go/pkg/mod]
@@ -49,6 +52,15 @@ ceilings:
 profiles:
   tight: {syscalls: strict, workspace: readonly, defaults: {pids: 10}, ceilings: {pids: 20}}
   empty: {}
+network:
+  allow:
+    - preset: go
+    - host: db.example.org
+      ports: [5432]
+      protocol: tcp
+  deny: [telemetry.example.org, "*.example.net"]
+  private: [10.1.0.0/16, "fd00::/8"]
+  bytes: {up: 50MiB, down: 2GiB}
 jail_idle: 90
 max_jobs: 10
 max_jobs_per_user: 4
@@ -134,10 +146,13 @@ func TestFull(t *testing.T) {
 		UIDs: UIDs{0x10000000, 65536},
 		Repos: []Repo{
 			{ID: "app", Path: "/srv/projects/app", Users: []uint32{1500, 1001}},
-			{ID: "a b", Path: "/srv/a b"},
+			{ID: "a b", Path: "/srv/a b", Network: &network.Rules{}},
 			{
 				ID: "Das B", Path: "/srv/b", Profile: "tight", Workspace: &direct, Protect: job.ProtectAll, Defaults: job.Limits{Memory: 1 << 30},
 				Ceilings: job.Limits{Wall: 10 * time.Second}, Env: []string{}, Runtimes: []string{"shell", "python"},
+				Network: &network.Rules{
+					Allow: []network.Rule{{Preset: "npm"}, {Host: "*.example.org", Ports: []uint16{443, 8443}}}, Bytes: network.Bytes{Up: 1 << 20},
+				},
 			},
 		},
 		Toolchains:     []string{"/usr/local/go", "/root/go/pkg/mod"},
@@ -153,6 +168,12 @@ func TestFull(t *testing.T) {
 		Layers: Layers{Disk: 1 << 30, Inodes: 1000, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{
 			"tight": {"strict", &readonly, job.Limits{PIDs: 10}, job.Limits{PIDs: 20}}, "empty": {},
+		},
+		Network: network.Rules{
+			Allow:   []network.Rule{{Preset: "go"}, {Host: "db.example.org", Ports: []uint16{5432}, Protocol: "tcp"}},
+			Deny:    []string{"telemetry.example.org", "*.example.net"},
+			Private: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")},
+			Bytes:   network.Bytes{Up: 50 << 20, Down: 2 << 30},
 		},
 		Runtime: Runtime{
 			Runtimes: []string{"python", "shell", "go"}, Executables: []string{"python3", "g++", "/usr/bin/node"}, Env: []string{"HTTP_PROXY", "_x1"},
@@ -235,7 +256,8 @@ func TestServesOwn(t *testing.T) {
 // TestString: parsing what String returns gives the same configuration.
 func TestString(t *testing.T) {
 	for _, file := range []string{
-		"version: 1\n", full, "version: 1\nceilings: {memory: 1GiB}\n", "version: 1\nown_directories: false\nrepos: [{path: \"/a\\tb: c\", id: \"ä: #\"}]\n",
+		"version: 1\n", full, "version: 1\nnetwork: {allow: [], deny: []}\nrepos: [{path: /a, network: {allow: []}}]\n",
+		"version: 1\nnetwork: {allow: [{host: \"no\"}, {host: \"1.e3\"}, {host: _a.b, protocol: http}]}\n", "version: 1\nceilings: {memory: 1GiB}\n", "version: 1\nown_directories: false\nrepos: [{path: \"/a\\tb: c\", id: \"ä: #\"}]\n",
 	} {
 		c, err := parseOne("f", []byte(file), lookup)
 		if err != nil {

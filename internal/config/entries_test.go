@@ -100,8 +100,8 @@ func TestEntryErrors(t *testing.T) {
 	ci := func(name string) string { return "name: " + name + "\ntoken_sha256: '" + hash1 + "'\n" }
 	for _, tt := range []struct{ name, main, repo, want string }{
 		{"unknown key", head, "path: /x\nownr: 1\n", "/c/repos.d/r.yaml:2:1: unknown key `ownr`: did you mean `owner`?"},
-		{"a whole configuration", head, "version: 1\nrepos: []\n", "/c/repos.d/r.yaml:1:1: unknown key `version`: must be one of path, id, users, owner, profile, workspace, protect, defaults, ceilings, env, runtimes\n" +
-			"/c/repos.d/r.yaml:1:1: missing `path` of a repository\n/c/repos.d/r.yaml:2:1: unknown key `repos`: must be one of path, id, users, owner, profile, workspace, protect, defaults, ceilings, env, runtimes"},
+		{"a whole configuration", head, "version: 1\nrepos: []\n", "/c/repos.d/r.yaml:1:1: unknown key `version`: must be one of path, id, users, owner, profile, workspace, protect, defaults, ceilings, network, env, runtimes\n" +
+			"/c/repos.d/r.yaml:1:1: missing `path` of a repository\n/c/repos.d/r.yaml:2:1: unknown key `repos`: must be one of path, id, users, owner, profile, workspace, protect, defaults, ceilings, network, env, runtimes"},
 		{"a list", head, "- path: /x\n", "/c/repos.d/r.yaml:1:1: the file: must be a mapping (`key: value`), got a list"},
 		{"empty", head, "", "/c/repos.d/r.yaml: the file is empty"},
 		{"two documents", head, "path: /x\n---\npath: /y\n", "/c/repos.d/r.yaml:2:1: a file must have one document, got a second one"},

@@ -2,16 +2,27 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"corral/internal/config/strict"
+	"corral/policy/network"
 )
 
-const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, jail_idle, max_jobs, " +
+const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, network, jail_idle, max_jobs, " +
 	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
 	"telemetry"
+
+// hosts returns the entries of a list of n long names.
+func hosts(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("h%03d.%sexample", i, strings.Repeat("long.", 47)))
+	}
+	return strings.Join(all, ", ")
+}
 
 func TestErrors(t *testing.T) {
 	const v = "version: 1\n" // the tested lines begin at line 2
@@ -167,6 +178,30 @@ func TestErrors(t *testing.T) {
 		{"collector", v + "telemetry: {endpoint: \"localhost:4318\"}\n", "f:2:23: `endpoint`: must be a URL such as http://localhost:4318 (headers are in headers_file)"},
 		{"collector with a password", v + "telemetry: {endpoint: \"http://a:secret@b\"}\n", "f:2:23: `endpoint`: must be a URL such as http://localhost:4318 (headers are in headers_file)"},
 		{"service", v + "telemetry: {service: 7}\n", "f:2:22: `service`: must be a name of at most 255 bytes, got 7"},
+		{"network, a list", v + "network: [npm]\n", "f:2:10: `network`: must be a mapping (`key: value`), got a list"},
+		{"network, a word", v + "network: {allow: [npm]}\n", "f:2:19: `allow`: must be a mapping (`key: value`), got \"npm\""},
+		{"network, nothing of a repository", v + "repos: [{path: /a, network: }]\n", "f:2:29: `network`: must be a mapping (`key: value`), got no value"},
+		{"network, an empty entry", v + "network: {allow: [{}]}\n", "f:2:19: `allow`: must have `host` or `preset`"},
+		{"network, unknown key", v + "network: {alow: []}\n", "f:2:11: unknown key `alow`: did you mean `allow`?"},
+		{"network, preset", v + "network: {allow: [{preset: nmp}]}\n", "f:2:28: unknown preset `nmp`: did you mean `npm`?"},
+		{"network, preset as a host", v + "network: {allow: [{host: a.b}, {host: npm}]}\n", "f:2:32: `allow`: \"npm\" is a preset: write `preset: npm`"},
+		{"network, preset and more", v + "network: {allow: [{preset: npm, ports: [1]}]}\n", "f:2:19: `allow`: preset \"npm\": it says host, ports and protocol itself; write another entry for them"},
+		{"network, every host", v + "network: {allow: [{host: \"*\"}]}\n", "f:2:26: `host`: \"*\" would be every host: write HOST or *.HOST, such as *.example.org"},
+		{"network, every host of a domain", v + "network: {deny: [\"*.org\"]}\n", "f:2:18: `deny`: \"*.org\" would be every host below \"org\": at least two labels must follow the wildcard, such as *.example.org"},
+		{"network, URL", v + "repos: [{path: /a, network: {allow: [{host: \"https://a.b\"}]}}]\n", "f:2:45: `host`: \"https://a.b\": must be HOST or *.HOST, such as example.org: it must be a name alone, neither a URL nor an address"},
+		{"network, host of another kind", v + "network: {allow: [{host: 1.5}]}\n", "f:2:26: `host`: must be HOST or *.HOST such as example.org, got 1.5"},
+		{"network, a screen", v + "network: {deny: [\"a\\e[2J\"]}\n", "f:2:18: `deny`: \"a\\x1b[2J\": must be HOST or *.HOST, such as example.org: write it in lower case"},
+		{"network, ports", v + "network: {allow: [{host: a.b, ports: 443}]}\n", "f:2:38: `ports`: must be a list, got 443"},
+		{"network, no ports", v + "network: {allow: [{host: a.b, ports: []}]}\n", "f:2:38: `ports` is empty: name at least one, or leave it out"},
+		{"network, port", v + "network: {allow: [{host: a.b, ports: [65536], protocol: tcp}]}\n", "f:2:39: `ports`: must be between 1 and 65535, got 65536"},
+		{"network, ports of tcp", v + "network: {allow: [{host: a.b, protocol: tcp}]}\n", "f:2:19: `allow`: \"a.b\": `protocol: tcp` needs `ports`, such as [5432]"},
+		{"network, protocol", v + "network: {allow: [{host: a.b, protocol: udp}]}\n", "f:2:41: unknown protocol `udp`: did you mean `tcp`?"},
+		{"network, a private address", v + "network: {private: [10.1.2.3]}\n", "f:2:21: `private`: must be a network such as 10.1.0.0/16, got \"10.1.2.3\""},
+		{"network, private bits", v + "network: {private: [10.1.2.3/16]}\n", "f:2:21: `private`: 10.1.2.3/16 has bits after the network: write 10.1.0.0/16"},
+		{"network, private, twice", v + "network: {private: [10.1.0.0/16, 10.1.0.0/16]}\n", "f:2:34: `private`: duplicate entry \"10.1.0.0/16\""},
+		{"network, bytes", v + "network: {bytes: {up: 1}}\n", "f:2:23: `up`: must be between 1KiB and 1024TiB, got 1"},
+		{"network, many entries", v + "repos: [{path: /a, network: {deny: [" + hosts(network.MaxRules+1) + "]}}]\n", "f:2:29: `network`: deny has 257 entries, the maximum is 256"},
+		{"network, large", v + "network: {deny: [" + hosts(network.MaxRules) + "]}\n", "f:2:10: `network`: the network rules have 64010 bytes, the maximum is 49152: use fewer or shorter entries"},
 		{"session", v + "http: {session_idle: 1ms}\n", "f:2:22: `session_idle`: must be between 1s and 168h0m0s, got 1ms"},
 		{"a screen", v + "\"a\\e[2J\": 1\n", "f:2:1: unknown key `a\\x1b[2J`: must be one of " + topKeys},
 		{

@@ -17,6 +17,7 @@ import (
 	"corral/internal/config/strict"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
+	"corral/policy/network"
 )
 
 var update = flag.Bool("update", false, "write the files that are generated from the tables of keys")
@@ -56,6 +57,7 @@ func newGenerator(t *testing.T) *generator {
 	if err != nil {
 		t.Fatal(err)
 	}
+	names = append(names, filepath.Join(sandboxtest.ModuleRoot(t), "policy/network/network.go"))
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
@@ -128,7 +130,7 @@ func fieldOf(t reflect.Type, name string) string {
 // element returns a pointer to a new element of a list or map of mappings, or a pointer to a mapping; nil for other values.
 func (k key) element() any {
 	t := k.Value.Type()
-	if t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+	if t.Kind() == reflect.Slice || t.Kind() == reflect.Map || t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct || k.Form.Parse != nil {
@@ -297,6 +299,7 @@ func (g *generator) reference(page string) string {
 	for name, keys := range map[string][]key{
 		"supervisor": all[:front], "repos": g.keys(new(Repo)), "profiles": g.keys(new(Profile)),
 		"limits": g.keys(new(job.Defaults())), "front-ends": all[front:], "principals": g.keys(new(Principal)),
+		"rules": g.keys(new(network.Rule)),
 	} {
 		between := regexp.MustCompile(`(?s)(<!-- keys: ` + name + ` -->\n).*?(<!-- /keys -->)`)
 		page = between.ReplaceAllStringFunc(page, func(old string) string {
@@ -304,7 +307,26 @@ func (g *generator) reference(page string) string {
 			return begin + "\n\n" + g.table(keys) + "\n<!-- /keys -->"
 		})
 	}
-	return page
+	between := regexp.MustCompile(`(?s)(<!-- presets -->\n).*?(<!-- /presets -->)`)
+	return between.ReplaceAllString(page, "${1}\n"+presetTable()+"\n${2}")
+}
+
+// presetTable returns the presets of network rules with their hosts.
+func presetTable() string {
+	b := &strings.Builder{}
+	b.WriteString("| preset | for | hosts |\n|---|---|---|\n")
+	for _, p := range network.Presets() {
+		var hosts []string
+		for _, r := range p.Rules {
+			host := "`" + r.Host + "`"
+			if r.Protocol != "" {
+				host += " (" + r.Protocol + ")"
+			}
+			hosts = append(hosts, host)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Name, p.About, strings.Join(hosts, ", "))
+	}
+	return b.String()
 }
 
 func (g *generator) table(keys []key) string {

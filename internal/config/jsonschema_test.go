@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"corral/job"
+	"corral/policy/network"
 )
 
 // A member is a name and a value of a JSON object; members are in the order in which they are written.
@@ -46,6 +47,8 @@ var formSchemas = map[string]string{
 	"collector":      `{"type": "string", "pattern": "^https?://[^/?#@]+(/[^?#]*)?$"}`,
 	"service":        `{"type": "string", "minLength": 1, "maxLength": 255}`,
 	"config.Listen":  `{"type": "string", "pattern": "^(stdio(://)?|unix:///.+|ws://.+:[0-9]{1,5}/?)$"}`,
+	"host-pattern":   `{"type": "string", "pattern": "^(\\*\\.[a-z0-9_-]+\\.)?[a-z0-9_-]+(\\.[a-z0-9_-]+)*$"}`,
+	"netip.Prefix":   `{"type": "string", "pattern": "^[0-9a-f.:]+/[0-9]{1,3}$"}`,
 	"job.Workspace":  `{"enum": ["direct", "readonly", "overlay"]}`,
 	"job.Protection": `{"enum": ["none", "hooks", "all"]}`,
 	"job.Recording":  `{"enum": ["hash", "argv", "code"]}`,
@@ -66,6 +69,7 @@ func (g *generator) jsonSchema() string {
 		{"size", raw(`{"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]*\\.?[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB])?$"}]}`)},
 		{"time", raw(`{"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": "^([0-9]*\\.?[0-9]+(ns|us|µs|ms|s|m|h))+$"}]}`)},
 		{"limits", g.object(new(job.Limits))},
+		{"network", g.object(new(network.Rules))},
 	}})
 	return written(root, "") + "\n"
 }
@@ -120,8 +124,11 @@ const unlimitedWord = "unlimited"
 // schemaOf returns the schema of the value of a key.
 func (g *generator) schemaOf(k key) members {
 	element := k.element()
-	if _, limits := element.(*job.Limits); limits {
+	switch element.(type) {
+	case *job.Limits:
 		return members{{"$ref", "#/$defs/limits"}}
+	case *network.Rules:
+		return members{{"$ref", "#/$defs/network"}}
 	}
 	switch t := k.Value.Type(); {
 	case t.Kind() == reflect.Map:

@@ -149,6 +149,22 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nprofiles: {a/b: {}}", false},
 		{"version: 1\nprofiles: {a: {syscalls: loose}}", false},
 		{"version: 1\nprofiles: {a: {sysclls: strict}}", false},
+		{"version: 1\nnetwork: {allow: [{preset: npm}, {host: '*.example.org', ports: [1, 65535], protocol: tcp}], deny: [a_b.c], private: ['fd00::/8']}", true},
+		{"version: 1\nnetwork: {bytes: {up: 1MiB, down: 2048}}", true},
+		{"version: 1\nnetwork: {bytes: {in: 1MiB}}", false},
+		{"version: 1\nnetwork: {allow: [npm]}", false},
+		{"version: 1\nnetwork: {allow: [{preset: pip}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: '*'}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: '*.org'}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: Example.org}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: 'example.org:443'}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: a.b, ports: []}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: a.b, ports: [0]}]}", false},
+		{"version: 1\nnetwork: {allow: [{host: a.b, protocol: udp}]}", false},
+		{"version: 1\nnetwork: {private: [10.0.0.0]}", false},
+		{"version: 1\nrepos: [{path: /x, network: {}}]", true},
+		{"version: 1\nrepos: [{path: /x, network: {allow: [{host: a.b}], deny: []}}]", true},
+		{"version: 1\nrepos: [{path: /x, network: [npm]}]", false},
 		{"version: 1\naudit: {fsync: never}", false},
 		{"version: 1\naudit: {keep: unlimited}", true},
 		{"version: 1\naudit: {keep: 0}", false},
@@ -226,7 +242,7 @@ func TestExample(t *testing.T) {
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
 	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins = nil, nil, nil
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
-	c.Sandbox.Workspace = nil
+	c.Sandbox.Workspace, c.Network = nil, d.Network
 	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk, c.Ctx.Repo, c.Starlark.Repo = "", "", 0, "", ""
 	c.Telemetry = d.Telemetry
 	if !reflect.DeepEqual(c, d) {

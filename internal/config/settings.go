@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"corral/job"
+	"corral/policy/network"
 )
 
 // The structs of this package are the tables of the configuration. Each field with a yaml tag is the row of one key: its comment
@@ -29,6 +30,9 @@ type Config struct {
 	Ceilings job.Limits `yaml:"ceilings" without:"no bound" example:"{memory: 16GiB, pids: 4096}"` // a zero field bounds nothing
 	// Named sets of settings for repositories. `default` and `strict` always exist and have only system calls.
 	Profiles map[string]Profile `yaml:"profiles" names:"new-profile" without:"none but default and strict"`
+	// Hosts that the jobs of all repositories may reach, except those of repositories with a `network` of their own, and of
+	// embedded supervisors.
+	Network network.Rules `yaml:"network" scope:"supervisor"`
 	// Time after which an unused jail is dropped. The next job in its repository takes some milliseconds longer.
 	JailIdle time.Duration `yaml:"jail_idle" min:"1s" max:"720h" default:"5m" scope:"supervisor"`
 	// Maximum number of jobs at once, of all users.
@@ -105,6 +109,8 @@ type Repo struct {
 	Defaults job.Limits `yaml:"defaults" without:"the profile's, else the file's" example:"{memory: 1GiB}"` // zero fields are unset
 	// The maximum of what a job here may request. Of several ceilings, the lowest applies.
 	Ceilings job.Limits `yaml:"ceilings" without:"the profile's and the file's" example:"{timeout: 5m}"` // zero fields are unset
+	// Hosts that jobs here may reach, in place of the file's `network`. Without `allow` in it, they reach none.
+	Network *network.Rules `yaml:"network" scope:"supervisor" without:"the file's" example:"{allow: [{preset: npm}]}"` // nil is unset
 	// Variables of the front-end that a job may have.
 	Env []string `yaml:"env.allow" form:"variable" without:"runtime.env" example:"[LANG]"` // nil is unset
 	// Allowed runtimes, from those of `runtime.runtimes`.

@@ -438,7 +438,7 @@ var bounds = []bound{
 		from: "internal/config",
 		only: []string{
 			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/flock",
-			"internal/nearest", "internal/text",
+			"internal/nearest", "internal/text", "policy/network",
 		},
 		reason: "it reads and validates files; the programs apply the values",
 	},

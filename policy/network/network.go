@@ -46,13 +46,13 @@ const (
 // Rules say what the jobs of a repository may reach. The zero Rules allow nothing.
 type Rules struct {
 	// Hosts that jobs may reach. If several entries have a port of a host, the first of them says the protocol.
-	Allow []Rule `json:"allow,omitempty" yaml:"allow" without:"none"`
+	Allow []Rule `json:"allow,omitempty" yaml:"allow" without:"none" example:"[{preset: npm}, {host: example.org}]"`
 	// Hosts that jobs may not reach, whatever `allow` has: `HOST`, or `*.HOST` for all names below it.
 	Deny []string `json:"deny,omitempty" yaml:"deny" form:"host-pattern" without:"none" example:"[telemetry.example.org]"`
 	// Networks in which hosts are reached although their addresses are not public.
 	Private []netip.Prefix `json:"private,omitempty" yaml:"private" without:"none" example:"[10.1.0.0/16]"`
 	// How much a job may transfer. Jobs of a session share it.
-	Bytes Bytes `json:"bytes,omitzero" yaml:"bytes"`
+	Bytes Bytes `json:"bytes,omitzero" yaml:"bytes" example:"{up: 50MiB, down: 2GiB}"`
 }
 
 // A Rule allows connections to a host, or to those of a preset.
@@ -69,9 +69,9 @@ type Rule struct {
 
 // Bytes bound what a job or the jobs of a session may transfer. A zero field bounds nothing.
 type Bytes struct {
-	// Bytes from the job to hosts.
+	// What a job, or the jobs of a session together, may send to hosts.
 	Up int64 `json:"up,omitempty" yaml:"up" form:"size" min:"1KiB" max:"1024TiB" without:"no bound" example:"50MiB"`
-	// Bytes from hosts to the job.
+	// What they may receive.
 	Down int64 `json:"down,omitempty" yaml:"down" form:"size" min:"1KiB" max:"1024TiB" without:"no bound" example:"2GiB"`
 }
 

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"errors"
+	"net/netip"
+
+	"corral/internal/config/strict"
+	"corral/policy/network"
+)
+
+// Rules returns which hosts the jobs of a repository may reach, which need not be one of the configuration's. The result is nil
+// if they reach none.
+func (c Config) Rules(r Repo) *network.Rules {
+	rules := &c.Network
+	if r.Network != nil {
+		rules = r.Network
+	}
+	if len(rules.Allow) == 0 {
+		return nil
+	}
+	return rules
+}
+
+func presets() []string {
+	var names []string
+	for _, p := range network.Presets() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// hostPatternForm is the form of HOST or *.HOST.
+var hostPatternForm = strict.Form{
+	What: "HOST or *.HOST such as example.org",
+	Parse: func(s, _ string) (any, error) {
+		if err := network.CheckHost(s); err != nil {
+			return nil, strict.Mistake(err.Error())
+		}
+		return s, nil
+	},
+	Write: func(v any) string { return strict.Quote(v.(string)) },
+}
+
+// privateForm is the form of a network without public addresses.
+var privateForm = strict.Form{
+	What: "a network such as 10.1.0.0/16", Tags: []string{"!!str"},
+	Parse: func(s, _ string) (any, error) {
+		prefix, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, errors.New("not a network")
+		}
+		if err := network.CheckPrivate(prefix); err != nil {
+			return nil, strict.Mistake(err.Error())
+		}
+		return prefix, nil
+	},
+	Write: func(v any) string { return strict.Quote(v.(netip.Prefix).String()) },
+}
+
+// checkNetwork checks rules that were decoded from set: what their forms do not say.
+func checkNetwork(set strict.Node, rules *network.Rules) {
+	right := true
+	for i, item := range set.At("allow").Items() {
+		if i >= len(rules.Allow) || !decoded(item, rules.Allow[i]) {
+			right = false
+			continue
+		}
+		if err := rules.Allow[i].Check(); err != nil {
+			item.Failf("`allow`: %v", err)
+			right = false
+		}
+	}
+	if !right {
+		return
+	}
+	if _, err := network.Encode(rules); err != nil {
+		set.Failf("`network`: %v", err)
+	}
+}
+
+// decoded returns whether the keys of a rule had no mistake: those that have one are reported already, and have no value.
+func decoded(item strict.Node, r network.Rule) bool {
+	for key, zero := range map[string]bool{
+		"preset": r.Preset == "", "host": r.Host == "", "protocol": r.Protocol == "", "ports": len(r.Ports) < len(item.At("ports").Items()),
+	} {
+		if item.At(key).Present() && zero {
+			return false
+		}
+	}
+	return item.IsMapping()
+}

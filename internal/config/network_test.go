@@ -1,0 +1,113 @@
+package config
+
+import (
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"corral/internal/test/sandboxtest"
+	"corral/policy/network"
+)
+
+// TestRules: the rules of a repository replace those of the file, also if they allow nothing.
+func TestRules(t *testing.T) {
+	const file = `version: 1
+network: {allow: [{preset: npm}], deny: [a.example.org]}
+repos:
+  - {path: /bare}
+  - {path: /own, network: {allow: [{host: b.example.org}], bytes: {up: 1MiB}}}
+  - {path: /closed, network: {}}
+  - {path: /denied, network: {deny: [b.example.org]}}
+`
+	c, err := parseOne("f", []byte(file), lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(id string) *network.Rules {
+		r, ok := c.Repo(id)
+		if !ok {
+			t.Fatalf("no repository %s", id)
+		}
+		return c.Rules(r)
+	}
+	general := &network.Rules{Allow: []network.Rule{{Preset: "npm"}}, Deny: []string{"a.example.org"}}
+	for id, want := range map[string]*network.Rules{
+		"bare": general, "closed": nil, "denied": nil,
+		"own": {Allow: []network.Rule{{Host: "b.example.org"}}, Bytes: network.Bytes{Up: 1 << 20}},
+	} {
+		if got := of(id); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", id, got, want)
+		}
+	}
+	if got := c.Rules(Repo{}); !reflect.DeepEqual(got, general) {
+		t.Errorf("a directory that is not listed: %+v", got)
+	}
+	if got := Default().Rules(Repo{}); got != nil {
+		t.Errorf("by default: %+v", got)
+	}
+}
+
+// TestPages: the examples of network access in the pages are valid, and allow something.
+func TestPages(t *testing.T) {
+	for _, page := range []string{"reference/configuration.md", "how-to/let-jobs-install-dependencies.md"} {
+		found := false
+		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(contentOf(t, filepath.Join(sandboxtest.ModuleRoot(t), "docs", page)), -1) {
+			file := m[1]
+			if !strings.Contains(file, "network:") {
+				continue
+			}
+			found = true
+			if !strings.Contains(file, "version:") {
+				file = "version: 1\n" + file
+			}
+			c, err := parseOne(page, []byte(file), lookup)
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+				continue
+			}
+			rules := c.Rules(Repo{})
+			for _, r := range c.Repos {
+				rules = c.Rules(r)
+			}
+			if rules == nil {
+				t.Errorf("%s: %s: allows nothing", page, file)
+			}
+		}
+		if !found {
+			t.Errorf("%s has no example", page)
+		}
+	}
+}
+
+// TestRulesOfUsers: a user's file grants no network access.
+func TestRulesOfUsers(t *testing.T) {
+	for file, want := range map[string]string{
+		"version: 1\nnetwork: {}\n":                      "u:2:10: `network` is for the supervisor",
+		"version: 1\nrepos: [{path: /a, network: {}}]\n": "u:2:29: `network` is for the supervisor",
+	} {
+		_, err := parse([]Files{{User: true, Main: &File{"u", []byte(file)}}}, lookup)
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
+
+// TestSuggestedRules: what a denial suggests is an entry of network.allow that allows it.
+func TestSuggestedRules(t *testing.T) {
+	for _, host := range []string{"example.org", "1.e3", "_a.b", "registry", "no", "pypi.org", "deb.debian.org"} {
+		for _, port := range []uint16{22, 80, 443, 8080, 8443} {
+			before := new(network.Set).Decide(host, port)
+			c, err := parseOne("f", []byte("version: 1\nnetwork:\n  allow:\n  "+before.Allow+"\n"), lookup)
+			if err != nil {
+				t.Errorf("%s: %v", before.Allow, err)
+				continue
+			}
+			set, err := network.Compile(c.Rules(Repo{}))
+			if err != nil || !set.Decide(host, port).Allowed {
+				t.Errorf("%s:%d: %s, %v", host, port, before.Allow, err)
+			}
+		}
+	}
+}
