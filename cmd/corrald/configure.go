@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"slices"
+
 	"corral/internal/config"
 	"corral/isolate"
 	"corral/isolate/admit"
 	"corral/isolate/sessions"
 	"corral/job"
+	"corral/policy/network"
 )
 
 // configure merges the operator's configuration with the command line. A missing default file means the default
@@ -22,8 +26,7 @@ func (o *options) configure() error {
 	if err != nil {
 		return err
 	}
-	o.take(c)
-	return nil
+	return o.take(c)
 }
 
 // again returns what the configuration and the command line say now, for the running supervisor.
@@ -47,7 +50,7 @@ func orNone(n int) int {
 	return n
 }
 
-func (o *options) take(c config.Config) {
+func (o *options) take(c config.Config) error {
 	s := &o.supervisor
 	s.UIDBase, s.UIDSize = c.UIDs.Base, c.UIDs.Size
 	s.Toolchains = append(c.Toolchains, s.Toolchains...)
@@ -65,12 +68,39 @@ func (o *options) take(c config.Config) {
 	}
 	if o.embedded >= 0 {
 		s.Layers.Keep = -1 // only a daemon removes expired layers
-		return
+		return nil
+	}
+	for i := range s.Repos { // of the command line, which may also be in the file
+		path := s.Repos[i].Path
+		at := slices.IndexFunc(c.Repos, func(r config.Repo) bool { return r.Path == path })
+		var r config.Repo
+		if at >= 0 {
+			r = c.Repos[at]
+		}
+		var err error
+		if s.Repos[i].Network, err = rules(c, r); err != nil {
+			return err
+		}
 	}
 	for _, r := range c.Repos {
-		s.Repos = append(s.Repos, served(r, c.Floor(r)))
+		entry := served(r, c.Floor(r))
+		var err error
+		if entry.Network, err = rules(c, r); err != nil {
+			return err
+		}
+		s.Repos = append(s.Repos, entry)
 	}
 	s.Own = c.ServesOwn(len(s.Repos))
+	return nil
+}
+
+// rules returns what the jobs of a repository may reach, nil for nothing.
+func rules(c config.Config, r config.Repo) (json.RawMessage, error) {
+	rules := c.Rules(r)
+	if rules == nil {
+		return nil, nil
+	}
+	return network.Encode(rules)
 }
 
 func served(r config.Repo, f config.Floor) admit.Entry {

@@ -17,6 +17,7 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/job"
+	"corral/policy/network"
 	"corral/store/audit"
 )
 
@@ -82,7 +83,9 @@ func TestTake(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.take(tt.file)
+			if err := o.take(tt.file); err != nil {
+				t.Fatal(err)
+			}
 			s := o.supervisor
 			if !reflect.DeepEqual(s.Repos, tt.repos) || !reflect.DeepEqual(s.Toolchains, tt.toolchains) || s.Own != tt.own {
 				t.Errorf("serves %v, %v, own %t; want %v, %v, own %t", s.Repos, s.Toolchains, s.Own, tt.repos, tt.toolchains, tt.own)
@@ -100,6 +103,49 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestTakeNetwork: each entry carries its rules, also those of the command line; an embedded supervisor has none.
+func TestTakeNetwork(t *testing.T) {
+	file := config.Default()
+	file.Network = network.Rules{Allow: []network.Rule{{Preset: "npm"}}}
+	file.Repos = []config.Repo{
+		{Path: "/srv/a"},
+		{Path: "/srv/b", Network: &network.Rules{Allow: []network.Rule{{Host: "b.example.org"}}}},
+		{Path: "/srv/c", Network: &network.Rules{Deny: []string{"example.org"}}},
+	}
+	const npm, b = `{"allow":[{"preset":"npm"}]}`, `{"allow":[{"host":"b.example.org"}]}`
+	for name, tt := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"file":         {nil, []string{npm, b, ""}},
+		"command line": {[]string{"--repo", "/x", "--repo", "/srv/b"}, []string{npm, b, npm, b, ""}},
+		"embedded":     {[]string{"--embedded", "3", "--account", "0:0", "--repo", "/srv/a"}, []string{""}},
+	} {
+		o, err := parse(tt.args)
+		if err == nil {
+			err = o.take(file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range o.supervisor.Repos {
+			got = append(got, string(r.Network))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	file.Network.Deny = []string{"*"}
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.take(file); err == nil {
+		t.Error("invalid rules were taken")
+	}
+}
+
 func TestConfigure(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root) // the file must be root's
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -114,7 +160,10 @@ func TestConfigure(t *testing.T) {
 	if _, err := configure(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file named with --config: %v", err)
 	}
-	for content, want := range map[string]string{"version: 1\nmax_jobs: 3\n": "", "version: 1\nmax_job: 3\n": "did you mean `max_jobs`?"} {
+	for content, want := range map[string]string{
+		"version: 1\nmax_jobs: 3\n": "", "version: 1\nmax_job: 3\n": "did you mean `max_jobs`?",
+		"version: 1\nnetwork: {allow: [{host: \"*\"}]}\n": "`host`: \"*\" would be every host",
+	} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}

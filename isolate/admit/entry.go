@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -232,4 +233,6 @@ type Entry struct {
 	Overlay  bool           // jobs write only to their session's layer, from which changes can be applied
 	Profile  string         // system call profile of its jobs; "" lets each job choose
 	Protect  job.Protection // minimum protection of sensitive paths for jobs that write to it
+	// Network has the hosts that its jobs may reach, as network.Encode writes them; nil is none.
+	Network json.RawMessage
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,7 @@ type Config struct {
 	Account  *directory.Account // with whose rights the directories are opened; nil means root's
 	Defaults job.Limits         // for fields that a request leaves 0
 	Ceilings job.Limits         // maximum per request; zero fields are unlimited
+	Network  json.RawMessage    // Entry.Network of directories that are served without an entry
 	Private  []string           // directories of the supervisor: nothing in them is served
 	Log      *slog.Logger
 
