@@ -14,7 +14,7 @@ import (
 	"corral/internal/nearest"
 )
 
-// An Edit adds one entry to a configuration or removes one. Exactly one of its fields is set.
+// An Edit adds something to a configuration, or removes or replaces an entry. Exactly one of its fields is set.
 type Edit struct {
 	AddRepo      *Repo
 	RemoveRepo   string // an id
@@ -22,6 +22,7 @@ type Edit struct {
 	Rotate       *Rotation
 	// RemovePrincipal is the name of a principal, whose token is revoked by that.
 	RemovePrincipal string
+	AddNetwork      *NetworkEdit
 }
 
 // A Change is what an Edit does to the file called Name: it creates an entry file, removes one (with nil Content) or replaces one, or
@@ -40,6 +41,10 @@ func (e Edit) Apply(path string, files Files) (change Change, before, after Conf
 	}
 	if e.Rotate != nil || e.RemovePrincipal != "" {
 		change, after, err = e.changePrincipal(path, l, files)
+		return change, l.Config, after, err
+	}
+	if e.AddNetwork != nil {
+		change, after, err = e.AddNetwork.change(path, l, files)
 		return change, l.Config, after, err
 	}
 	want, at, err := e.change(path, l)

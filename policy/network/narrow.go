@@ -73,6 +73,39 @@ func parseWord(word string) ([]scope, error) {
 	return []scope{{hosts, []uint16{number}}}, nil
 }
 
+// ParseRule returns the rule for a preset, HOST or HOST:PORT, as people type it. protocol is that of the rule; "" is the one that
+// is usual at the port.
+func ParseRule(s, protocol string) (Rule, error) {
+	scopes, err := parseWord(s)
+	if err != nil {
+		return Rule{}, err
+	}
+	rule := Rule{Host: scopes[0].hosts.String(), Ports: scopes[0].ports, Protocol: protocol}
+	switch _, preset := presetNamed(s); {
+	case preset:
+		rule = Rule{Preset: s, Protocol: protocol}
+	case protocol == "" && rule.Ports != nil:
+		rule = usual(scopes[0].hosts, rule.Ports[0])
+	}
+	return rule, rule.Check()
+}
+
+// ParseHost reads HOST or HOST:PORT, where HOST is one name. Without a port it returns 0.
+func ParseHost(s string) (name string, port uint16, err error) {
+	host, _, _ := strings.Cut(s, ":")
+	if err := checkName(host); err != nil {
+		return "", 0, fmt.Errorf("%s: must be HOST or HOST:PORT: %w", shown(s), err)
+	}
+	if host == s {
+		return host, 0, nil
+	}
+	port, err = parsePort(s[len(host)+1:])
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %w", shown(s), err)
+	}
+	return host, port, nil
+}
+
 // parsePort reads a port as people write it: without a sign or leading zeros.
 func parsePort(s string) (uint16, error) {
 	number, err := strconv.ParseUint(s, 10, 16)

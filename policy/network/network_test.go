@@ -502,6 +502,53 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
+func TestParseRule(t *testing.T) {
+	for _, tt := range []struct {
+		word, protocol string
+		want           string // the rule, or an error after "error: "
+	}{
+		{"npm", "", "preset: npm"},
+		{"npm", TLS, "error: preset \"npm\": it says host"},
+		{"registry.npmjs.org", "", "host: registry.npmjs.org"},
+		{"*.example.org", "", "host: \"*.example.org\""},
+		{"a.b:443", "", "host: a.b"},
+		{"a.b:443", TCP, "{host: a.b, ports: [443], protocol: tcp}"},
+		{"a.b:80", "", "{host: a.b, protocol: http}"},
+		{"a.b:8443", "", "{host: a.b, ports: [8443]}"},
+		{"a.b:22", "", "{host: a.b, ports: [22], protocol: tcp}"},
+		{"a.b:22", TLS, "{host: a.b, ports: [22], protocol: tls}"},
+		{"a.b", HTTP, "{host: a.b, protocol: http}"},
+		{"a.b", TCP, "error: \"a.b\": `protocol: tcp` needs `ports`"},
+		{"a.b", "udp", "error: must be tls, http or tcp"},
+		{"none", "", "error: \"none\" cannot be a host"},
+		{"a.b:0", "", "error: \"a.b:0\": the port must be"},
+		{"https://a.b", "", "error: neither a URL"},
+		{"", "", "error: the name is empty"},
+	} {
+		got, err := ParseRule(tt.word, tt.protocol)
+		if want, fails := strings.CutPrefix(tt.want, "error: "); fails != (err != nil) || fails && !strings.Contains(err.Error(), want) || !fails && got.String() != tt.want {
+			t.Errorf("%q, %q: %s, %v, want %s", tt.word, tt.protocol, got, err, tt.want)
+		}
+	}
+}
+
+func TestParseHost(t *testing.T) {
+	for s, port := range map[string]uint16{"example.org": 0, "localhost": 0, "example.org:443": 443} {
+		name, got, err := ParseHost(s)
+		if host, _, _ := strings.Cut(s, ":"); name != host || got != port || err != nil {
+			t.Errorf("%s: %s, %d, %v", s, name, got, err)
+		}
+	}
+	for s, want := range map[string]string{
+		"": "the name is empty", "*.example.org": "a wildcard", "example.org:": "the port must be", "example.org:x": "the port must be",
+		"a.b:1:2": "the port must be", "[::1]:1": "neither a URL", "127.0.0.1:80": "an address", "npm.": "final dot",
+	} {
+		if name, port, err := ParseHost(s); err == nil || !strings.Contains(err.Error(), want) || name != "" || port != 0 {
+			t.Errorf("%q: %s, %d, %v, want %q", s, name, port, err, want)
+		}
+	}
+}
+
 // FuzzSet: whatever the rules and words are, a narrowed set allows nothing that the rules do not, what is denied is never
 // allowed, and all ways to ask agree.
 func FuzzSet(f *testing.F) {

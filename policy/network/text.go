@@ -61,6 +61,11 @@ func wouldAllow(hosts pattern, port uint16) Rule {
 			}
 		}
 	}
+	return usual(hosts, port)
+}
+
+// usual returns the rule for a host with the protocol that is usual at the port. Port 0 is the usual one.
+func usual(hosts pattern, port uint16) Rule {
 	r := Rule{Host: hosts.String()}
 	switch port {
 	case 0, 443:

@@ -78,6 +78,15 @@ func (n Node) Lines() (first, last int) {
 	return first, last
 }
 
+// Column returns the column of the value, from 1: of a mapping or list in block style that of its first key or dash. It is 0 for
+// an absent value.
+func (n Node) Column() int {
+	if n.yaml == nil {
+		return 0
+	}
+	return n.yaml.Column
+}
+
 // Before returns whether the file of n was read before the file of o. An absent value is before every file but the first.
 func (n Node) Before(o Node) bool { return n.order < o.order }
 
