@@ -108,7 +108,7 @@ func errorCode(err error) int {
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
-	"audit", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "output", "policy", "repo",
+	"audit", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network", "output", "policy", "repo",
 	"rootfs", "serve", "token",
 }
 

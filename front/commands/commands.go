@@ -10,6 +10,7 @@ import (
 	"corral/front/cli/doctor"
 	"corral/front/cli/index"
 	"corral/front/cli/logs"
+	"corral/front/cli/network"
 	"corral/front/cli/output"
 	"corral/front/cli/policy"
 	"corral/front/cli/repo"
@@ -40,6 +41,7 @@ func Table() []Row {
 		{"index", index.Help, index.Command},
 		{"logs", logs.Help, logs.Command},
 		{"mcp", server.MCPHelp, server.MCP},
+		{"network", network.Help, network.Command},
 		{"output", output.Help, output.Command},
 		{"policy", policy.Help, policy.Command},
 		{"repo", repo.Help, repo.Command},

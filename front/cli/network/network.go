@@ -1,0 +1,165 @@
+// Package network is the command `corral network`, which shows which hosts jobs may reach, and adds to that.
+package network
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"corral/front/cli"
+	"corral/front/cli/edit"
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/front/supervisor"
+	"corral/internal/config"
+	"corral/internal/text"
+	"corral/policy/network"
+)
+
+// Help is the help text of the command.
+const Help = `corral network shows which hosts jobs may reach, and allows or denies more of them, in the operator's configuration,
+` + config.DefaultPath + `.
+
+Usage:
+  corral network list [--repo ID] [--config FILE]      list the rules of each repository
+  corral network test HOST[:PORT] [--repo ID] [--config FILE]
+                                                       say whether jobs may reach a host, and by which rule
+  corral network allow NAME... (--repo ID | --all) [--protocol tls|http|tcp] [--config FILE] [--supervisor SOCKET]
+                                                       add a preset, HOST or HOST:PORT to the rules
+  corral network deny HOST... (--repo ID | --all) [--config FILE] [--supervisor SOCKET]
+                                                       deny a host, whatever else is allowed
+
+  --repo ID             of this repository; if it has no rules of its own, it gets a copy of the file's
+  --all                 of all repositories without rules of their own
+  --protocol tls|http|tcp
+                        what is spoken: TLS for the host's name, plain HTTP likewise, anything (default: what is usual at
+                        the port)
+  --config FILE         read or change this file instead of the operator's
+  --supervisor SOCKET   make the supervisor on this socket read its configuration again (default: that of the service,
+                        unless --config names a file)
+
+HOST can be *.HOST, for all names below it. The operator's file is changed with sudo; the rest of it stays as it is written.
+
+Exit code of test: 0 allowed; 1 denied in a repository that is listed; 125 the host or the configuration is invalid.
+`
+
+// options is the command line of corral network.
+type options struct {
+	repo, protocol, file, socket string
+	all                          bool
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	var o options
+	f := flag.NewFlagSet("network", flag.ContinueOnError)
+	f.StringVar(&o.repo, "repo", "", "")
+	f.StringVar(&o.protocol, "protocol", "", "")
+	f.StringVar(&o.file, "config", "", "")
+	f.StringVar(&o.socket, "supervisor", "", "")
+	f.BoolVar(&o.all, "all", false, "")
+	words, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return code, err
+	}
+	verb := strings.Join(words[:min(1, len(words))], "")
+	reads := !o.all && o.protocol+o.socket == ""
+	switch {
+	case verb == "list" && len(words) == 1 && reads:
+		return o.list()
+	case verb == "test" && len(words) == 2 && reads:
+		return o.test(words[1])
+	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
+		return o.change(verb, words[1:])
+	}
+	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be list, test HOST[:PORT], allow NAME... or deny HOST...\nhint: corral network --help"))
+}
+
+// load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
+func (o *options) load() (config.Config, error) {
+	path := o.file
+	if path == "" {
+		path = config.DefaultPath
+	}
+	for _, source := range settings.Sources(o.file) {
+		if source.Path == path {
+			c, _, err := settings.Load([]config.Source{source})
+			return c, err
+		}
+	}
+	return config.Config{}, errors.Join(privilege.Drop(), fmt.Errorf("%s is not read", path)) // unreachable
+}
+
+// change adds rules to the configuration, and makes the supervisor read it again.
+func (o *options) change(verb string, names []string) (int, error) {
+	e, err := o.edit(verb, names)
+	if err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	path, err := edit.Config(o.path(), config.Edit{AddNetwork: &e})
+	if err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	notes, err := o.reload()
+	if err = errors.Join(err, privilege.Drop()); err != nil {
+		return cli.Failure, fmt.Errorf("%s was changed: %w", path, err)
+	}
+	for _, note := range notes {
+		cli.Note(note)
+	}
+	return cli.Print(path + " was changed\n")
+}
+
+// path returns the file to change. Other users than root have no rules of their own.
+func (o *options) path() string {
+	if o.file == "" {
+		return config.DefaultPath
+	}
+	return o.file
+}
+
+// edit returns the change that the command line asks for.
+func (o *options) edit(verb string, names []string) (e config.NetworkEdit, err error) {
+	if o.all == (o.repo != "") {
+		return e, errors.New("say which jobs: --repo ID or --all\nhint: corral network --help")
+	}
+	e.Repo = o.repo
+	if verb == "deny" {
+		e.Deny = names
+		return e, nil
+	}
+	for _, name := range names {
+		rule, err := network.ParseRule(name, o.protocol)
+		if err != nil {
+			return e, err
+		}
+		e.Allow = append(e.Allow, rule)
+	}
+	return e, nil
+}
+
+// reload makes the supervisor read its configuration again, if the changed file is its own. If none runs, it will read the file
+// when it starts.
+func (o *options) reload() (notes []string, err error) {
+	if o.socket == "" && o.file != "" || os.Geteuid() != 0 {
+		return []string{"it applies when the supervisor reads its configuration again: corral reload"}, nil
+	}
+	c, err := supervisor.Dial(o.socket)
+	if err != nil && o.socket == "" {
+		return []string{"no supervisor was reached: it applies when one starts"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	notes, err = c.Reload()
+	if err != nil {
+		return nil, fmt.Errorf("the supervisor did not read it: %w", err)
+	}
+	for i := range notes {
+		notes[i] = text.Lines(notes[i])
+	}
+	return notes, nil
+}

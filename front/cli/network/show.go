@@ -1,0 +1,153 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"corral/front/cli"
+	"corral/internal/config"
+	"corral/internal/nearest"
+	"corral/internal/text"
+	"corral/job"
+	"corral/policy/network"
+)
+
+// A place is a repository, or all directories that users own.
+type place struct {
+	name  string
+	rules *network.Rules // nil allows nothing
+}
+
+// places returns where jobs can be, or the one repository that the command line names.
+func (o *options) places(c config.Config) (list []place, err error) {
+	var known []string
+	for _, r := range c.Repos {
+		known = append(known, r.ID)
+		if o.repo == "" || o.repo == r.ID {
+			list = append(list, place{"repository " + text.Quote(r.ID), c.Rules(r)})
+		}
+	}
+	if o.repo != "" && len(list) == 0 {
+		err := fmt.Errorf("there is no repository %s", text.Quote(o.repo))
+		if near := nearest.Of(o.repo, known); near != "" {
+			err = fmt.Errorf("%w\nhint: did you mean %s?", err, text.Quote(near))
+		}
+		return nil, err
+	}
+	if o.repo == "" && c.ServesOwn(len(c.Repos)) {
+		list = append(list, place{"directories that users own", c.Rules(config.Repo{})})
+	}
+	return list, nil
+}
+
+func (o *options) list() (int, error) {
+	c, err := o.load()
+	if err != nil {
+		return cli.Failure, err
+	}
+	places, err := o.places(c)
+	if err != nil {
+		return cli.Failure, err
+	}
+	var b strings.Builder
+	for _, p := range places {
+		b.WriteString(p.name + "\n")
+		for _, line := range lines(p.rules) {
+			b.WriteString("  " + line + "\n")
+		}
+	}
+	if len(places) == 0 {
+		cli.Note("no repository is listed: corral repo add DIR")
+	}
+	return cli.Print(b.String())
+}
+
+// lines returns rules, one a line.
+func lines(r *network.Rules) []string {
+	if r == nil {
+		return []string{"no host"}
+	}
+	var all []string
+	add := func(key, value string) { all = append(all, fmt.Sprintf("%-7s  %s", key, value)) }
+	for _, rule := range r.Allow {
+		add("allow", rule.String())
+	}
+	for _, host := range r.Deny {
+		add("deny", host)
+	}
+	for _, prefix := range r.Private {
+		add("private", prefix.String())
+	}
+	for _, bound := range []struct {
+		name  string
+		bytes int64
+	}{{"up", r.Bytes.Up}, {"down", r.Bytes.Down}} {
+		if bound.bytes > 0 {
+			add("bytes", bound.name+" "+job.FormatSize(bound.bytes))
+		}
+	}
+	return all
+}
+
+func (o *options) test(target string) (int, error) {
+	c, err := o.load()
+	if err != nil {
+		return cli.Failure, err
+	}
+	name, port, err := network.ParseHost(target)
+	if err != nil {
+		return cli.Failure, err
+	}
+	places, err := o.places(c)
+	if err != nil {
+		return cli.Failure, err
+	}
+	var b strings.Builder
+	denied := len(places) == 0
+	for _, p := range places {
+		allowed, line, err := decision(p.rules, name, port)
+		if err != nil {
+			return cli.Failure, err
+		}
+		denied = denied || !allowed
+		b.WriteString(p.name + ": " + line + "\n")
+	}
+	if len(places) == 0 {
+		cli.Note("no repository is listed: corral repo add DIR")
+	}
+	code, err := cli.Print(b.String())
+	if err == nil && denied {
+		code = 1
+	}
+	return code, err
+}
+
+// decision says what rules decide about a host, or a port of it if port is not 0.
+func decision(r *network.Rules, name string, port uint16) (allowed bool, line string, err error) {
+	set, err := network.Compile(r)
+	if err != nil {
+		return false, "", err
+	}
+	d := set.Name(name)
+	if port != 0 {
+		d = set.Decide(name, port)
+	}
+	if !d.Allowed {
+		line = "denied: " + d.Why
+		if d.Allow != "" {
+			line += "; to allow it, add to network.allow: " + d.Allow
+		}
+		return false, line, nil
+	}
+	ports := set.Ports(name)
+	if port != 0 {
+		ports = slices.DeleteFunc(ports, func(p network.Port) bool { return p.Number != port })
+	}
+	words := make([]string, len(ports))
+	for i, p := range ports {
+		words[i] = strconv.Itoa(int(p.Number)) + " (" + p.Protocol + ")"
+	}
+	return true, "allowed by " + d.Rule + ": port " + strings.Join(words, ", "), nil
+}
