@@ -192,8 +192,9 @@ type Result struct {
 
 // A Refusal is the error for a job that was not started.
 type Refusal struct {
-	Step    string // the step that failed: a step of the confinement, or "request", "repo", "limits", "profile", "network", "workspace", "jail"
-	Errno   int    // errno reported by the kernel, or 0
+	// Step is the step that failed: a step of the confinement, or "request", "repo", "limits", "profile", "network", "workspace", "jail".
+	Step    string
+	Errno   int // errno reported by the kernel, or 0
 	Message string
 	Hint    string // what the user can do about it, or ""
 }

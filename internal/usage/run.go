@@ -40,7 +40,8 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
                         always the rights of the user who called it)
 
 Exit code: the job's; 128+n if signal n ended it; 124 at the timeout; 126 or 127 if PROGRAM cannot be executed or does
-not exist; 125 if corral itself failed. Standard error says why a job ended early, which sensitive paths it changed, and which hosts it was denied.
+not exist; 125 if corral itself failed. Standard error says why a job ended early, which sensitive paths it changed, and
+which hosts it was denied.
 `
 
 // Session is the help text of corral session.
