@@ -27,6 +27,7 @@ func (c *Claim) Fields() []ClaimField {
 		{"stdin", &c.Stdin, MaxClaim},
 		{"artifact", &c.Artifact, MaxClaim},
 		{"reason", &c.Reason, 4 * MaxClaim},
+		{"network", &c.Network, 4 * MaxClaim},
 		{"argv", &c.Argv, MaxArgv},
 		{"source", &c.Source, MaxSource},
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -140,6 +141,7 @@ func (r *Record) claim(artifact string) Claim {
 		Tool: r.Request.Tool, Principal: r.Request.Principal, Session: r.Request.Session, Request: r.Request.ID,
 		Repo: r.Request.Repo, Runtime: r.Request.Runtime,
 		Decision: r.Decision.Hash, Code: r.Decision.Code, Args: r.Decision.Args, Stdin: r.Decision.Stdin, Artifact: artifact,
+		Network: r.Request.Network,
 	}
 }
 
@@ -181,6 +183,8 @@ func (r *Record) refused(refusal *Refusal) error {
 		r.deny("cwd", directoryRefused(r.Request.Dir, errno))
 	case "limits", "profile", "workspace":
 		r.deny("supervisor", refusal.Message)
+	case "network":
+		r.deny("supervisor", strings.ReplaceAll(refusal.Error(), "\nhint: ", "; "))
 	case "exec":
 		r.Status, r.Message, r.Result.ExitCode = Failure, refusal.Message, exitNoExec
 		if errno == syscall.ENOENT || errno == syscall.ENOTDIR {

@@ -124,6 +124,7 @@ func TestEngine(t *testing.T) {
 		{"closed directory", &stage{decision: allowed(), run: refuse("cwd", unix.EACCES)}, stopped, Denied, "cwd", "Working directory cannot be entered: sub: permission denied", -1},
 		{"ceiling", &stage{decision: allowed(), run: refuse("limits", 0)}, stopped, Denied, "supervisor", "no: limits", -1},
 		{"readonly", &stage{decision: allowed(), run: refuse("workspace", 0)}, stopped, Denied, "supervisor", "no: workspace", -1},
+		{"no such hosts", &stage{decision: allowed(), run: refuse("network", 0)}, stopped, Denied, "supervisor", "no: network", -1},
 		{"no program", &stage{decision: allowed(), run: refuse("exec", unix.ENOENT)}, stopped, Failure, "", "no: exec", 127},
 		{"no executable", &stage{decision: allowed(), run: refuse("exec", unix.EACCES)}, stopped, Failure, "", "no: exec", 126},
 		{"too much code", &stage{decision: allowed(), run: refuse("files", unix.ENOSPC)}, stopped, Failure, "", "no: files", -1},
@@ -164,8 +165,10 @@ func TestEngine(t *testing.T) {
 func TestClaimIsAudited(t *testing.T) {
 	want := Claim{
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s", Request: "1f", Repo: "x", Runtime: "shell",
-		Decision: "h", Code: "c", Args: "a", Artifact: "handle",
+		Decision: "h", Code: "c", Args: "a", Artifact: "handle", Network: "npm",
 	}
+	request := request
+	request.Network = "npm"
 	s := &stage{decision: allowed(), run: succeed}
 	if _, err := s.engine().Run(t.Context(), &request, s, Hooks{}); err != nil || !reflect.DeepEqual(s.claims, []Claim{want}) {
 		t.Errorf("%+v, %v", s.claims, err)

@@ -112,9 +112,12 @@ type Spec struct {
 	// Network is what the job asks for of the hosts that the operator allows for the repository: "" is all of them, NoNetwork none,
 	// otherwise words as in policy/network: presets, and hosts with or without a port.
 	Network string
-	Files   []File
-	Claim   Claim    // for the audit log
-	Secrets []string // values that the audit log must not have of Args and Files
+	// SessionNetwork is the Network of the session that a front-end opens for the job: the policy's maximum for all jobs of the
+	// session, which may be more.
+	SessionNetwork string
+	Files          []File
+	Claim          Claim    // for the audit log
+	Secrets        []string // values that the audit log must not have of Args and Files
 }
 
 // Stdio holds the standard streams of a job. Each file is the job's end of a pipe and is owned by the runner, which

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"strconv"
 )
 
@@ -21,7 +22,7 @@ type NetworkUse struct {
 // A NetworkDenial is a host that a job could not reach.
 type NetworkDenial struct {
 	Name  string `json:"name"`
-	Port  uint16 `json:"port,omitempty"` // 0: the name was looked up
+	Port  int    `json:"port,omitempty"` // 0: the name was looked up
 	Why   string `json:"why"`
 	Allow string `json:"allow,omitempty"` // the rule that would allow it, for network.allow of the operator's configuration
 	Count int64  `json:"count"`
@@ -32,7 +33,7 @@ func (d *NetworkDenial) Host() string {
 	if d.Port == 0 {
 		return d.Name
 	}
-	return d.Name + ":" + strconv.Itoa(int(d.Port))
+	return d.Name + ":" + strconv.Itoa(d.Port)
 }
 
 // Reason returns why the host was denied and, if there is one, the rule that would allow it.
@@ -52,5 +53,29 @@ func (u *NetworkUse) Unlisted() int64 {
 	return left
 }
 
-// NetworkHint says whom to ask for rules.
-const NetworkHint = "ask the operator to add such a rule to network.allow of the repository in corral's configuration"
+// Report returns a line for each of the first most denied hosts, one that counts others, and a hint on whom to ask, "" if no rule
+// would allow one of them.
+func (u *NetworkUse) Report(most int) (lines []string, hint string) {
+	shown := *u
+	shown.Denials = u.Denials[:min(len(u.Denials), most)]
+	for _, d := range shown.Denials {
+		times := ""
+		if d.Count > 1 {
+			times = fmt.Sprintf(" %d times", d.Count)
+		}
+		lines = append(lines, fmt.Sprintf("network: %s denied%s: %s", d.Host(), times, d.Reason()))
+		if d.Allow != "" {
+			hint = networkHint
+		}
+	}
+	switch n := shown.Unlisted(); {
+	case n > 0 && len(lines) > 0:
+		lines = append(lines, fmt.Sprintf("network: and %d more denied", n))
+	case n > 0:
+		lines = append(lines, fmt.Sprintf("network: %d connections or names denied", n))
+	}
+	return lines, hint
+}
+
+// networkHint says whom to ask for rules.
+const networkHint = "ask the operator to add such a rule to network.allow of the repository in corral's configuration"

@@ -31,7 +31,10 @@ type Request struct {
 	// gives: Direct becomes Overlay in an overlay repository and is denied in a ReadOnly one.
 	Workspace *Workspace
 	Protect   Protection // of sensitive paths, see Spec; the policy's applies if it is stronger
-	Limits    Limits     // as requested: a zero field leaves the limit to the policy
+	// Network is what the client asks for of the hosts that it may reach, see Spec; "" is all of them. The policy may have a
+	// maximum.
+	Network string
+	Limits  Limits // as requested: a zero field leaves the limit to the policy
 	// Usual replaces zero fields of Limits before the policy's own defaults do, for protocols that define defaults. A
 	// value above the policy's maximum is lowered, never denied.
 	Usual Limits
@@ -88,12 +91,13 @@ type Claim struct {
 	Decision, Code, Args, Stdin       string // hashes, as in a Decision
 	Artifact                          string // handle of the output, "" if it is not kept
 	Reason                            string // why a request was denied
+	Network                           string // what was asked for of the network, see Spec
 	Argv                              string // the program and its arguments as a shell would take them, see RecordArgv
 	Source                            string // the code, see RecordCode
 }
 
-// MaxClaim is the maximum number of bytes kept of each field of a Claim, except Reason, which may have four times as many, and Argv and
-// Source, which have maximums of their own.
+// MaxClaim is the maximum number of bytes kept of each field of a Claim, except Reason and Network, which may have four times as many, and
+// Argv and Source, which have maximums of their own.
 const (
 	MaxClaim  = 256
 	MaxArgv   = 4 << 10

@@ -38,6 +38,7 @@ func (c *chain) spec() job.Spec {
 	s := job.Spec{
 		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
 		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin,
+		Network: c.network, SessionNetwork: c.p.rules.Network.ofSession(c.r),
 	}
 	if s.Workspace == job.Direct {
 		s.Protect = c.protect()
@@ -88,11 +89,15 @@ type extra struct {
 	protect   string // that applies, "" if none
 	root      int64  // 1 if the request runs in its session's own root file system, 2 if it shares its home directory and /tmp
 	output    int64  // as requested; 0 is not encoded unless builtin is
-	builtin   string // program of corral's own; "" is not encoded
+	builtin   string // program of corral's own; "" is not encoded, unless one of the fields below is
+	// Both are encoded if one is not "".
+	askedNetwork string // as requested
+	network      string // that applies; "" also if the chain ended earlier
 }
 
 func (c *chain) extra() extra {
 	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols), output: c.r.Output, builtin: string(c.r.Builtin)}
+	a.askedNetwork, a.network = c.r.Network, c.network
 	for _, name := range sortedNames(c.r.Env) {
 		if value := c.r.Env[name]; value != nil {
 			a.env = append(a.env, name, "set", *value)
@@ -116,17 +121,23 @@ func (c *chain) extra() extra {
 }
 
 func (a extra) encode(b []byte) []byte {
-	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 && a.output == 0 && a.builtin == "" {
+	network := a.askedNetwork != "" || a.network != ""
+	builtin := a.builtin != "" || network
+	output := a.output != 0 || builtin
+	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 && !output {
 		return b
 	}
 	b = appendTexts(appendTexts(b, a.command), a.env)
 	b = appendNumber(appendNumber(b, a.rows), a.cols)
 	b = appendNumber(appendText(appendText(b, a.workspace), a.protect), a.root)
-	if a.output != 0 || a.builtin != "" {
+	if output {
 		b = appendNumber(b, a.output)
 	}
-	if a.builtin != "" {
+	if builtin {
 		b = appendText(b, a.builtin)
+	}
+	if network {
+		b = appendText(appendText(b, a.askedNetwork), a.network)
 	}
 	return b
 }

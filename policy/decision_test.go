@@ -78,6 +78,10 @@ func TestHashCovers(t *testing.T) {
 		"shared home directory": func(_ *Rules, r *job.Request) { r.Share = true },
 		"output":                func(_ *Rules, r *job.Request) { r.Output = 1 },
 		"more output":           func(_ *Rules, r *job.Request) { r.Output = 2 },
+		"network":               func(_ *Rules, r *job.Request) { r.Network = "npm" },
+		"no network":            func(_ *Rules, r *job.Request) { r.Network = job.NoNetwork },
+		"network by rule":       func(rules *Rules, _ *job.Request) { rules.Network.Max = "npm" },
+		"network of a builtin":  func(_ *Rules, r *job.Request) { r.Network, r.Builtin = "npm", job.ToolEdit },
 		"starlark":              program,
 		"starlark, output": func(rules *Rules, r *job.Request) {
 			program(rules, r)
@@ -176,6 +180,9 @@ func decode(b []byte) (i identity, ok bool) {
 	if len(b) > 0 {
 		i.more.builtin = text()
 	}
+	if len(b) > 0 {
+		i.more.askedNetwork, i.more.network = text(), text()
+	}
 	return i, len(b) == 0
 }
 
@@ -198,7 +205,7 @@ func FuzzEncoding(f *testing.F) {
 			job.Limits{Memory: r.Int64()},
 			job.Limits{OpenFiles: -1},
 			word(), words(),
-			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2), r.Int64N(2), word()},
+			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2), r.Int64N(2), word(), word(), word()},
 		}
 		if got, ok := decode(i.encode()); !ok || !reflect.DeepEqual(got, i) {
 			t.Errorf("%+v decoded as %+v", i, got)

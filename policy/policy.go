@@ -16,7 +16,8 @@
 // eight bytes, big endian, followed by its bytes; a list as its count in eight bytes followed by its texts; a number
 // as eight bytes; a boolean as the number 1 or 0. Fields are encoded in the order of type identity. All of them are
 // always present, except that the fields from command on are present only if one of them is not empty, output only if it
-// or the one after it is, and builtin, the last one, only if it is. No two different requests have the same encoding.
+// or one after it is, builtin likewise, and the last two, of the network, only if one of them is. No two different requests have
+// the same encoding.
 //
 // A request with a Command passes the same steps. It has no runtime, and its program is looked up in the job's own
 // PATH: if the operator has a list of executables, the program must be on it, either by a name that the job's PATH
@@ -52,6 +53,7 @@ type Rules struct {
 	Repos      []Repo
 	Operator   Operator // the operator's own rules; nil means none
 	Starlark   Starlark
+	Network    Network
 }
 
 // A Repo defines what is allowed in one repository.

@@ -126,5 +126,6 @@ func (c *chain) starlarkSpec() job.Spec {
 	return job.Spec{
 		Repo: c.repo.Path, Tool: job.ToolStarlark, Args: starlark.Arguments(b, starlarkFile),
 		Files: []job.File{{Path: starlarkFile, Content: *c.r.Code}}, Limits: c.limits, Profile: c.repo.Profile, Workspace: job.NoRepo,
+		Network: job.NoNetwork,
 	}
 }

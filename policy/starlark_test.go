@@ -41,7 +41,7 @@ func TestStarlarkSpec(t *testing.T) {
 	limits.Memory, limits.PIDs, limits.Tmp, limits.TmpInodes, limits.OpenFiles = 256<<20, 32, 1<<20, 64, 64
 	limits.Wall = time.Second + job.StarlarkGrace
 	want := job.Spec{
-		Repo: "/srv/app", Tool: job.ToolStarlark, Workspace: job.NoRepo, Profile: "strict", Limits: limits,
+		Repo: "/srv/app", Tool: job.ToolStarlark, Workspace: job.NoRepo, Profile: "strict", Limits: limits, Network: job.NoNetwork,
 		Args:    []string{"starlark", "--output=65536", "--wall=1000", "--memory=268435456", "/tmp/job/code.star"},
 		Files:   []job.File{{Path: "/tmp/job/code.star", Content: *r.Code}},
 		Secrets: []string{"secret-value"},

@@ -30,6 +30,7 @@ type chain struct {
 	dir     string          // clean; "" is the repository
 	// workspace is the repository's until its step has run, then the request's.
 	workspace job.Workspace
+	network   string        // what the job may reach; set by the network step
 	limits    job.Limits    // no field is zero after the timeout step
 	wall      time.Duration // of a Starlark program, which is part of the job's
 	lowered   []string      // limits that the operator's rules lowered, for people
@@ -96,6 +97,10 @@ var steps = []step{
 	{
 		"workspace", "a client may restrict the configured access to a repository, never extend it", narrowerWorkspace,
 		func(c *chain) string { return c.workspace.String() },
+	},
+	{
+		"network", "a client may ask for fewer hosts than it may reach, never for more", withinNetwork,
+		func(c *chain) string { return c.network },
 	},
 	{
 		"timeout", "no job runs longer than the operator allows", withinTimeout,
@@ -267,7 +272,7 @@ func (c *chain) query() starlark.Query {
 		Tool: c.r.Tool, Principal: c.r.Principal, Session: c.r.Session, Repo: c.r.Repo, Runtime: c.r.Runtime,
 		Executable: c.choice.Executable, Path: c.choice.Real, Args: c.r.Args, Dir: c.dir, Code: c.code,
 		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.variables().names(), Workspace: c.workspace.String(), Profile: c.repo.Profile,
-		Limits: c.limits,
+		Network: c.network, Limits: c.limits,
 	}
 	if c.isCommand() {
 		q.Executable, q.Args = c.r.Command[0], c.r.Command[1:]

@@ -30,7 +30,7 @@ func TestDeniedHosts(t *testing.T) {
 			"corral: network: example.org:443 denied 3 times: no rule allows it; to allow it: {host: example.org}",
 			"corral: network: telemetry.example.org denied: a rule denies it",
 			"corral: network: and 1 more denied",
-			"hint: " + job.NetworkHint,
+			"hint: ask the operator to add such a rule to network.allow of the repository in corral's configuration",
 		}},
 		{"no rule would do", &job.NetworkUse{Denied: 1, Denials: denied.Denials[1:]}, []string{
 			"corral: network: telemetry.example.org denied: a rule denies it",

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -16,6 +17,7 @@ func (c *Client) claim(ctx context.Context, spec job.Spec) (job.Claim, error) {
 		return job.Claim{}, err
 	}
 	claim := spec.Claim
+	claim.Network = cmp.Or(spec.Network, claim.Network) // of a job, with what the policy made of the request
 	if record >= job.RecordArgv {
 		claim.Argv = redact.Text(commandLine(spec.Args, spec.Secrets), nil)
 	}

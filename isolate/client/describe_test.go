@@ -56,6 +56,19 @@ func TestRecording(t *testing.T) {
 	}
 }
 
+// TestNetworkClaimed: a job claims what it asks for of the network, and a denied request what its front-end says.
+func TestNetworkClaimed(t *testing.T) {
+	for _, tt := range []struct{ claimed, asked, want string }{
+		{"", "", ""}, {"", "npm", "npm"}, {"npm pypi", "npm", "npm"}, {"npm", "", "npm"},
+	} {
+		c := &Client{record: new(job.RecordHash)}
+		got, err := c.claim(t.Context(), job.Spec{Network: tt.asked, Claim: job.Claim{Network: tt.claimed}})
+		if err != nil || got.Network != tt.want {
+			t.Errorf("%+v: %q, %v", tt, got.Network, err)
+		}
+	}
+}
+
 // TestSource: one file is its content; several have their names.
 func TestSource(t *testing.T) {
 	if got := source([]job.File{{Path: "/a", Content: "x"}}); got != "x" {

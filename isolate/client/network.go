@@ -26,7 +26,7 @@ func networkUse(reached string) *job.NetworkUse {
 	use := &job.NetworkUse{Connections: s.Connections, Denied: s.Denied, BytesUp: s.BytesUp, BytesDown: s.BytesDown}
 	for _, d := range s.Denials {
 		use.Denials = append(use.Denials, job.NetworkDenial{
-			Name: text.Line(d.Name, maxHost), Port: d.Port, Why: text.Line(d.Why, maxWhy), Allow: text.Line(d.Allow, maxAllow), Count: d.Count,
+			Name: text.Line(d.Name, maxHost), Port: int(d.Port), Why: text.Line(d.Why, maxWhy), Allow: text.Line(d.Allow, maxAllow), Count: d.Count,
 		})
 	}
 	return use

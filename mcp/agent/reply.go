@@ -70,7 +70,9 @@ func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
 	if r.Status == job.Failure { // else standard output is a text that was shown, not a report
 		written = append(written, s.Output.Stdout.Head, s.Output.Stdout.Tail)
 	}
-	if missing := unreachable(written...); missing != "" {
+	if denied := run.Denied(r); len(denied) > 0 {
+		parts = append(parts, denied...)
+	} else if missing := unreachable(written...); missing != "" && r.Result.Network == nil {
 		parts = append(parts, missing)
 	}
 	if shown.handle != "" {

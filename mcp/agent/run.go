@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"corral/mcp/ctxtools"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -25,6 +26,7 @@ type runArgs struct {
 	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
 	Reset      bool   `arg:"reset" about:"begin with a new HOME and /tmp, without changes that are not applied; background jobs go on in the old ones"`
 	Repo       string `arg:"repoId,max=128"`
+	run.NetworkArg
 }
 
 const (
@@ -37,7 +39,7 @@ const (
 
 const runDescription = `Run a shell command, or code, in a sandbox on the repository. You get its output as it is and, unless all went well, a last line such as [exit 1, 2.1 s].
 
-Calls share the repository, HOME and /tmp with build caches, and 127.0.0.1: start a server with background, then query it. Each call is a new shell in cwd, without variables of earlier ones. No other network: what is not installed, ask the user for.
+Calls share the repository, HOME and /tmp with build caches, and 127.0.0.1: start a server with background, then query it. Each call is a new shell in cwd, without variables of earlier ones. No other network, except hosts that the operator allows: what is not installed, ask the user for.
 
 After timeout it goes on as a background job; nothing is lost. Output over 16 KB is shown in parts, with a handle for tool output.`
 
@@ -51,7 +53,9 @@ func (t *Run) Definition() tool.Definition {
 		Input: tool.InputSchema(runArgs{}, tool.Tolerant, func(s *tool.Schema) {
 			s.Property("language").Description = installed(t.runtimes())
 			s.Property("timeout").Description = t.timeoutText()
-			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId")
+			network := s.Property("network")
+			network.MaxItems, network.Items = 0, &tool.Schema{Type: "string"}
+			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId", "network")
 		}),
 	}
 }
@@ -100,8 +104,13 @@ func (t *Run) script(ctx context.Context, a *runArgs) (ctxtools.Script, error) {
 	if err != nil {
 		return ctxtools.Script{}, err
 	}
+	network, err := a.Asked()
+	if err != nil {
+		return ctxtools.Script{}, err
+	}
 	return ctxtools.Script{
-		Tool: t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(),
+		Network: network,
+		Tool:    t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(),
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"corral/job"
 	"corral/mcp/ctxtools/answer"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -27,6 +28,7 @@ type batchArgs struct {
 	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1"`
 	Dir         string `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
 	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"global: search all that is indexed"`
+	run.HiddenNetworkArg
 	repoArg
 }
 
@@ -44,7 +46,7 @@ const (
 
 const batchDescription = `Run several shell commands in the sandbox, index their output and answer queries about it in one call. Only what matches enters your context; ctx_search finds the rest by source: the label.
 
-Each command is a bash script of its own, without network; one that fails does not stop the others. The reply has a line for each (exit code, lines, size), then the best sections for each query.`
+Each command is a bash script of its own; one that fails does not stop the others. The reply has a line for each (exit code, lines, size), then the best sections for each query.`
 
 // Name implements Tool.
 func (t *BatchExecute) Name() string { return "ctx_batch_execute" }
@@ -75,6 +77,11 @@ func (t *BatchExecute) Call(ctx context.Context, arguments json.RawMessage) (too
 	if a.Dir, err = tool.InRepo(t.Paths[repo], "cwd", a.Dir); err != nil {
 		return failed(err)
 	}
+	asked, err := a.Asked()
+	if err != nil {
+		return failed(err)
+	}
+	a.Network = []string{asked}
 	reply := &batchReply{Commands: t.runAll(ctx, a, caller, repo)}
 	if ctx.Err() != nil {
 		return tool.Result{}, ctx.Err()
@@ -185,7 +192,7 @@ func (t *BatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c tool.C
 	r := &commandReply{Label: tool.Clean(command.Label)}
 	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: c, repo: repo, runtime: "shell", code: command.Command, dir: a.Dir, label: command.Label,
-		timeout: time.Duration(a.Timeout) * time.Millisecond,
+		timeout: time.Duration(a.Timeout) * time.Millisecond, network: a.Network[0],
 	})
 	if err != nil {
 		r.Status, r.Message = job.Failure, tool.Clean(tool.AsError(err).Message)

@@ -32,6 +32,7 @@ type commandReply struct {
 	Indexed  []*indexedOutput `json:"indexed,omitempty"`        // what was indexed, for ctx_search
 	Reason   string           `json:"indexReason,omitempty"`    // why its output is not indexed
 	Output   string           `json:"output,omitempty"`         // its output, if that is not indexed
+	Denied   []string         `json:"networkDenied,omitempty"`  // hosts that it could not reach, and why
 	Artifact string           `json:"artifactHandle,omitempty"` // for runtime_query_output
 
 	executed  bool
@@ -58,7 +59,7 @@ func (c *commandReply) fill(ran *finishedRun) {
 		c.Status, c.Message = job.Failure, tool.AsError(unavailable(ran.runtime, record.Decision.Missing)).Message
 	case notRun(record):
 	default:
-		c.executed, c.ended = true, ending(record)
+		c.executed, c.ended, c.Denied = true, ending(record), run.Denied(record)
 	}
 }
 
@@ -146,6 +147,9 @@ func (c *commandReply) line() string {
 	line := fmt.Sprintf("%s: %s, %s, %s", label, c.ended, answer.Counted(int(c.Lines), "line"), answer.Kilobytes(c.Bytes))
 	if c.Reason != "" {
 		line += ", not indexed: " + answer.SingleLine(c.Reason)
+	}
+	if len(c.Denied) > 0 {
+		line += ", " + strings.Join(c.Denied, ", ")
 	}
 	return line
 }

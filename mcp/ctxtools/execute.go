@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"corral/mcp/ctxtools/language"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -22,6 +23,7 @@ type executeArgs struct {
 	Background bool          `arg:"background" about:"let it run on"`
 	Dir        string        `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
 	intentArg
+	run.NetworkArg
 	repoArg
 }
 
@@ -30,7 +32,7 @@ type intentArg struct {
 	Intent string `arg:"intent,max=1KiB" about:"what you look for in long output"`
 }
 
-const executeDescription = `Run code in a sandbox on the repository, without network. Its output enters your context: have the code filter and count. Files written in the repository stay.
+const executeDescription = `Run code in a sandbox on the repository, without network unless the operator allows hosts. Its output enters your context: have the code filter and count. Files written in the repository stay.
 
 %s
 
@@ -62,10 +64,14 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return failed(err)
 	}
+	network, err := a.Asked()
+	if err != nil {
+		return failed(err)
+	}
 	l := language.Of(a.Language)
 	run := &scriptRun{
 		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: dir,
-		label: "execute:" + l.Name,
+		label: "execute:" + l.Name, network: network,
 	}
 	wait := time.Duration(a.Timeout) * time.Millisecond
 	if a.Background {

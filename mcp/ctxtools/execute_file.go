@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"corral/mcp/ctxtools/language"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -22,6 +23,7 @@ type fileArgs struct {
 	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
 	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; default: the policy's maximum"`
 	intentArg
+	run.HiddenNetworkArg
 	repoArg
 }
 
@@ -53,10 +55,14 @@ func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool
 	if !t.inRepo(repo, a.Path) {
 		return failed(tool.Invalid("path", "%q is outside the repository", tool.Clip(a.Path)))
 	}
+	network, err := a.Asked()
+	if err != nil {
+		return failed(err)
+	}
 	l, name := language.Of(a.Language), plainPath(a.Path)
 	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code), env: map[string]*string{language.PathVariable: &name},
-		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path),
+		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path), network: network,
 	})
 	if err != nil {
 		return failed(err)

@@ -38,6 +38,7 @@ func (w *replyText) notes() []string {
 	if r.Result.Limit == job.LimitPIDs {
 		parts = append(parts, run.PIDsReached)
 	}
+	parts = append(parts, run.Denied(r)...)
 	out := &w.ran.out
 	if out.Stdout.Truncated || out.Stderr.Truncated {
 		parts = append(parts, run.OutputCut)

@@ -24,6 +24,7 @@ type Script struct {
 	Language language.Name
 	Code     string
 	Dir      string // relative to the repository; "" is its root
+	Network  string // see job.Request
 	// QueueWait is how long the script waits for another job to end, see job.Request.
 	QueueWait time.Duration
 }
@@ -53,7 +54,7 @@ type Snapshot struct {
 func (x *Suite) Launch(ctx context.Context, s Script) *Process {
 	l := language.Of(s.Language)
 	return &Process{x, x.launch(ctx, &scriptRun{
-		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir,
+		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir, network: s.Network,
 		label: language.Label(l.Runtime), background: true, share: true, queueWait: s.QueueWait,
 	})}
 }

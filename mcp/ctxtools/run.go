@@ -26,6 +26,7 @@ type scriptRun struct {
 	code    string
 	dir     string // relative to the repository; "" is its root
 	env     map[string]*string
+	network string        // see job.Request
 	timeout time.Duration // 0 is the policy's maximum; a longer one is cut to that
 	label   string        // name of the source in the index: "execute:shell"
 	// background means that the job may outlive its call.
@@ -60,7 +61,7 @@ func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
 func (r *scriptRun) request() *job.Request {
 	return &job.Request{
 		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
-		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Usual: job.Limits{Wall: r.timeout},
+		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Network: r.network, Usual: job.Limits{Wall: r.timeout},
 		Share: r.share, QueueWait: r.queueWait,
 	}
 }

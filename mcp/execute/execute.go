@@ -63,6 +63,7 @@ type executeArgs struct {
 	Persist    bool        `arg:"persistOutput" default:"true" about:"for runtime_query_output"`
 	Mode       string      `arg:"outputMode" enum:"minimal,summary,intent" default:"minimal"`
 	Detail     string      `arg:"detail,hidden" enum:"lean,full" default:"lean"`
+	run.NetworkArg
 }
 
 // A runtimeName is the name of a runtime.
@@ -86,7 +87,7 @@ func (runtimeName) Hint(name string) string {
 	return ""
 }
 
-const executeDescription = `Run code or a program in a sandbox on one repository, without network. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
+const executeDescription = `Run code or a program in a sandbox on one repository, without network unless the operator allows hosts. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
 
 Give code, or only args for the runtime's executable. Shell commands: runtime "shell" with code.
 
@@ -200,6 +201,10 @@ func (t *Execute) request(a *executeArgs, c tool.Caller) (*job.Request, error) {
 		if r.Dir, err = tool.InRepo(t.Paths[a.Repo], "cwd", a.Anywhere); err != nil {
 			return nil, err
 		}
+	}
+	var err error
+	if r.Network, err = a.Asked(); err != nil {
+		return nil, err
 	}
 	if a.Timeout != nil {
 		r.Limits.Wall = time.Duration(*a.Timeout) * time.Millisecond

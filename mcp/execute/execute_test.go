@@ -432,7 +432,7 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 	in := mcptest.ReadSchema(t, (&Execute{}).Definition().Input)
-	if !slices.Equal(in.Required, []string{"repoId", "runtime"}) || len(in.Properties) != 12 {
+	if !slices.Equal(in.Required, []string{"repoId", "runtime"}) || len(in.Properties) != 13 {
 		t.Errorf("%q, %d properties", in.Required, len(in.Properties))
 	}
 	d := (&Execute{}).Definition()

@@ -67,6 +67,7 @@ type sandboxArgs struct {
 	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds"`
 	TimeoutMs *int     `arg:"timeoutMs,hidden,min=1,max=2147483647"`
 	Repo      string   `arg:"repoId,hidden,max=128"`
+	run.HiddenNetworkArg
 }
 
 // Name implements Tool.
@@ -207,6 +208,10 @@ func (t *Sandbox) request(a *sandboxArgs, repo string, c tool.Caller) (*job.Requ
 		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Root: true,
 		Command: a.Args, Stdin: a.Stdin, Dir: "/",
 		Usual: job.Limits{Wall: cmp.Or(a.limit(), t.timeout())}, // lowered to the operator's maximum
+	}
+	var err error
+	if r.Network, err = a.Asked(); err != nil {
+		return nil, err
 	}
 	if a.Command != "" {
 		r.Command = []string{sandboxShell, "-c", a.Command}

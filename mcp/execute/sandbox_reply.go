@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"corral/job"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 
@@ -98,6 +99,9 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 		lines = append(lines, "corral: pids limit reached: the command could not start more processes")
 	default:
 		lines = append(lines, "corral: "+limit+" limit reached: the command was ended")
+	}
+	for _, line := range run.Denied(r) {
+		lines = append(lines, "corral: "+line)
 	}
 	for _, p := range r.Result.Sensitive {
 		lines = append(lines, "corral: sensitive path changed: "+safe.Quote(p))

@@ -22,15 +22,16 @@ type Exit struct {
 
 // An Outcome is the rest of a reply about a job that is the same for all tools.
 type Outcome struct {
-	ArtifactHandle *string    `json:"artifactHandle"`           // for runtime_query_output
-	ArtifactReason string     `json:"artifactReason,omitempty"` // why the output was not kept
-	Truncation     truncation `json:"truncation"`
-	PolicyDecision decision   `json:"policyDecision"`
-	Usage          usage      `json:"usage"`
-	Limit          string     `json:"limit,omitempty"`                      // limit that was reached: memory, pids, cpu, output, disk or files
-	Sensitive      []string   `json:"sensitiveChanges,omitempty"`           // paths that it changed and that make tools outside the sandbox run code or behave differently
-	SensitiveMore  int        `json:"sensitiveChangesMore,omitempty"`       // how many more
-	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty"` // not all paths were examined
+	ArtifactHandle *string         `json:"artifactHandle"`           // for runtime_query_output
+	ArtifactReason string          `json:"artifactReason,omitempty"` // why the output was not kept
+	Truncation     truncation      `json:"truncation"`
+	PolicyDecision decision        `json:"policyDecision"`
+	Usage          usage           `json:"usage"`
+	Limit          string          `json:"limit,omitempty"`                      // limit that was reached: memory, pids, cpu, output, disk or files
+	Sensitive      []string        `json:"sensitiveChanges,omitempty"`           // paths that it changed and that make tools outside the sandbox run code or behave differently
+	SensitiveMore  int             `json:"sensitiveChangesMore,omitempty"`       // how many more
+	Incomplete     bool            `json:"sensitiveChangesIncomplete,omitempty"` // not all paths were examined
+	Network        *job.NetworkUse `json:"network,omitempty"`                    // what it reached, if it had network access
 	overlay
 }
 
@@ -86,7 +87,7 @@ func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
 			QueuedMs: ms(r.Queued),
 		},
 		Limit: r.Result.Limit, SensitiveMore: r.Result.SensitiveMore, Incomplete: r.Result.SensitiveIncomplete,
-		overlay: overlayOf(r),
+		Network: networkOf(r), overlay: overlayOf(r),
 	}
 	for _, path := range r.Result.Sensitive {
 		reply.Sensitive = append(reply.Sensitive, tool.Clean(path))

@@ -213,7 +213,7 @@ func (d decoder) integer(a *argument, name string, raw json.RawMessage, into ref
 }
 
 func (d decoder) strings(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
-	if d.converts() && strictjson.Kind(raw) == "a string" {
+	if (d.converts() || a.single) && strictjson.Kind(raw) == "a string" {
 		list := reflect.MakeSlice(into.Type(), 1, 1)
 		into.Set(list)
 		return d.string(a, name, raw, list.Index(0))

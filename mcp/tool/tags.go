@@ -24,6 +24,7 @@ type argument struct {
 	usual    string // default value; "" is the type's zero value
 	noNUL    bool
 	noNull   bool
+	single   bool       // a string is accepted for a list of one
 	hidden   bool       // not in the schema: for callers that expect it
 	also     []string   // other names, which are not in the schema
 	named    Named      // of a type whose values have other names; else nil
@@ -50,7 +51,7 @@ var argumentTables sync.Map // reflect.Type to []argument
 // strings, structs behind pointers, lists of structs, and pointers to scalars, which are nil if the argument is absent; the
 // fields of embedded structs are arguments, too. The tags are
 //
-//	arg:"NAME,OPTION,…"  required, min=N, max=N, items=N, bytes, nonul, nonull, hidden; N may end in KiB or MiB
+//	arg:"NAME,OPTION,…"  required, min=N, max=N, items=N, bytes, nonul, nonull, single, hidden; N may end in KiB or MiB
 //	about:"TEXT"         description for the schema; says what the schema's keywords cannot
 //	default:"VALUE"      value of an absent argument; of a pointer for the schema only
 //	enum:"A,B"           accepted values; a type can have them as its Choices instead
@@ -112,6 +113,8 @@ func (a *argument) option(option string) {
 		a.noNUL = true
 	case "nonull":
 		a.noNull = true
+	case "single":
+		a.single = true
 	case "hidden":
 		a.hidden = true
 	case "min":

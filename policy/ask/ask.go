@@ -84,20 +84,20 @@ func presets() string {
 	return strings.Join(names, ", ")
 }
 
-// Narrow returns what a request may have of what it asks for if most is the maximum: everything that it asks for, or most itself if
-// it asks for all that it may have. It fails if the request asks for more, and names the word. Both are results of Parse.
-func Narrow(most, asked string) (string, error) {
+// Narrow returns what a request may have: what it asks for or, if it asks for all that it may have, maximum. It fails if the request
+// asks for more, and names the word. Both are results of Parse.
+func Narrow(maximum, asked string) (string, error) {
 	switch {
-	case most == "" || asked == job.NoNetwork:
+	case maximum == "" || asked == job.NoNetwork:
 		return asked, nil
 	case asked == "":
-		return most, nil
-	case most == job.NoNetwork:
+		return maximum, nil
+	case maximum == job.NoNetwork:
 		return "", errors.New("no network access may be requested")
 	}
 	for _, word := range strings.Fields(asked) {
-		if !contains(most, word) {
-			return "", fmt.Errorf("%s may not be requested, only: %s", word, most)
+		if !contains(maximum, word) {
+			return "", fmt.Errorf("%s may not be requested, only: %s", word, maximum)
 		}
 	}
 	return asked, nil
@@ -127,23 +127,23 @@ func Common(a, b string) string {
 
 // contains reports whether everything that word asks for is asked for by one of list's words.
 func contains(list, word string) bool {
-	return slices.ContainsFunc(strings.Fields(list), func(most string) bool { return covers(most, word) })
+	return slices.ContainsFunc(strings.Fields(list), func(maximum string) bool { return covers(maximum, word) })
 }
 
-// covers reports whether most asks for everything that word asks for. A preset and its hosts are different words: which hosts it
+// covers reports whether maximum asks for everything that word asks for. A preset and its hosts are different words: which hosts it
 // has is for the rules to say.
-func covers(most, word string) bool {
-	if most == word {
+func covers(maximum, word string) bool {
+	if maximum == word {
 		return true
 	}
-	if isPreset(most) || isPreset(word) {
+	if isPreset(maximum) || isPreset(word) {
 		return false
 	}
-	mostHost, mostPort, _ := strings.Cut(most, ":")
+	maxHost, maxPort, _ := strings.Cut(maximum, ":")
 	host, port, _ := strings.Cut(word, ":")
-	if mostPort != "" && mostPort != port {
+	if maxPort != "" && maxPort != port {
 		return false
 	}
-	below, wild := strings.CutPrefix(mostHost, "*")
-	return mostHost == host || wild && strings.HasSuffix(host, below) && len(host) > len(below)
+	below, wild := strings.CutPrefix(maxHost, "*")
+	return maxHost == host || wild && strings.HasSuffix(host, below) && len(host) > len(below)
 }

@@ -21,6 +21,7 @@ type Query struct {
 	CodeBytes, StdinBytes                   int
 	Env                                     []string // names of the job's variables; must not be changed during Decide
 	Workspace, Profile                      string
+	Network                                 string     // what the job asks for of the network, see job.Spec
 	Limits                                  job.Limits // in effect unless lowered
 }
 

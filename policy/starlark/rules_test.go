@@ -18,7 +18,7 @@ func query() Query {
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s1", Repo: "app", Runtime: "python",
 		Executable: "python3", Path: "/usr/bin/python3", Args: []string{"-c", "print(1)"}, Dir: "src",
 		Code: strings.Repeat("ab", 32), Stdin: strings.Repeat("cd", 32), CodeBytes: 7, StdinBytes: 3, Env: []string{"HOME", "PATH"},
-		Workspace: "direct", Profile: "default",
+		Workspace: "direct", Profile: "default", Network: "npm",
 		Limits: job.Limits{Memory: 512 << 20, MilliCPUs: job.Unlimited, PIDs: 64, Wall: time.Minute, Tmp: 100<<20 + 1},
 	}
 }
@@ -98,7 +98,7 @@ func TestRequest(t *testing.T) {
 		"tool": `"runtime_execute"`, "principal": `"user:ada"`, "session": `"s1"`, "repo": `"app"`, "runtime": `"python"`,
 		"executable": `"python3"`, "executable_path": `"/usr/bin/python3"`, "args": `["-c", "print(1)"]`, "cwd": `"src"`,
 		"code_sha256": `"` + strings.Repeat("ab", 32) + `"`, "code_bytes": "7", "stdin_sha256": `"` + strings.Repeat("cd", 32) + `"`, "stdin_bytes": "3", "env": `["HOME", "PATH"]`,
-		"workspace": `"direct"`, "profile": `"default"`,
+		"workspace": `"direct"`, "profile": `"default"`, "network": `"npm"`,
 		"memory_mb": "512", "milli_cpus": "None", "pids": "64", "timeout_ms": "60000", "tmp_mb": "100", "tmp_inodes": "0",
 		"disk_mb": "0", "inodes": "0", "file_size_mb": "0", "open_files": "0",
 	}
@@ -280,7 +280,7 @@ func TestNoText(t *testing.T) {
 	}
 	want := []string{
 		"Tool", "Principal", "Session", "Repo", "Runtime", "Executable", "Path", "Args", "Dir", "Code", "Stdin",
-		"CodeBytes", "StdinBytes", "Env", "Workspace", "Profile", "Limits",
+		"CodeBytes", "StdinBytes", "Env", "Workspace", "Profile", "Network", "Limits",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("a query has %q", names)

@@ -91,6 +91,7 @@ var attributes = []attribute{
 	{"env", texts(func(q *Query) []string { return q.Env })},
 	{"workspace", text(func(q *Query) string { return q.Workspace })},
 	{"profile", text(func(q *Query) string { return q.Profile })},
+	{"network", text(func(q *Query) string { return q.Network })},
 }
 
 // Attr returns the value of request.name. A limit is an integer in its unit, rounded down, or None if it is unlimited.

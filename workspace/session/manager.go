@@ -80,6 +80,7 @@ type Manager struct {
 // A key identifies a session by its client and kind.
 type key struct {
 	principal, client, repo, profile string
+	network                          string // what its jobs may reach
 	workspace                        job.Workspace
 	root                             bool
 }
@@ -125,7 +126,8 @@ func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (j
 		return job.Lease{}, err
 	}
 	s, err := k.enter(key{
-		principal: r.Principal, client: r.Session, repo: spec.Repo, profile: spec.Profile, workspace: spec.Workspace, root: r.Root,
+		principal: r.Principal, client: r.Session, repo: spec.Repo, profile: spec.Profile, network: spec.SessionNetwork,
+		workspace: spec.Workspace, root: r.Root,
 	}, r.Share)
 	if err != nil {
 		return job.Lease{}, err
@@ -261,7 +263,7 @@ func (k *Manager) spec(s *entry) job.SessionSpec {
 		spec = k.o.Root
 	}
 	spec.Repo, spec.Profile, spec.Workspace, spec.Root = id.repo, id.profile, id.workspace, id.root
-	spec.Share = s.share
+	spec.Share, spec.Network = s.share, id.network
 	spec.Idle = Forever
 	if idle := k.idle(id); idle > 0 {
 		spec.Idle = min(idle+backstop, Forever)

@@ -175,6 +175,8 @@ func TestSharedPerClientAndKind(t *testing.T) {
 		{"another client", &client, direct, "s3"},
 		{"another repository", root, job.Spec{Repo: "/srv/y", Profile: "default"}, "s4"},
 		{"behind an overlay", overlay, behind, "s5"},
+		{"another network", overlay, job.Spec{Repo: "/srv/x", Profile: "default", Workspace: job.Overlay, Network: "npm", SessionNetwork: "npm pypi"}, "s6"},
+		{"a job with less of it", overlay, job.Spec{Repo: "/srv/x", Profile: "default", Workspace: job.Overlay, Network: "none", SessionNetwork: "npm pypi"}, "s6"},
 		{"the first is still there", root, direct, "s1"},
 	} {
 		if id, replaced := use(t, k, tt.r, tt.spec); id != tt.id || replaced {
@@ -190,6 +192,9 @@ func TestSharedPerClientAndKind(t *testing.T) {
 	want = job.SessionSpec{Repo: "/srv/x", Profile: "default", Workspace: job.Overlay, Idle: Forever}
 	if h.opened[4] != want {
 		t.Errorf("opened with %+v", h.opened[4])
+	}
+	if want.Network = "npm pypi"; h.opened[5] != want {
+		t.Errorf("opened with %+v", h.opened[5])
 	}
 }
 
