@@ -37,6 +37,11 @@ func newInitProcess(ctx context.Context, conn *wire.Conn, stuck func()) *initPro
 func (p *initProcess) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.request(what, meanwhile, files...)
+}
+
+// request is ask. The caller holds p.mu.
+func (p *initProcess) request(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
 	p.requests++
 	p.conn.SetDeadline(time.Now().Add(host.SlotPatience))
 	defer context.AfterFunc(p.ctx, func() { p.conn.SetDeadline(time.Unix(1, 0)) })()
@@ -60,6 +65,28 @@ func (p *initProcess) ask(what uint32, meanwhile func(), files ...*os.File) (*os
 		return nil, err
 	}
 	return got[0], nil
+}
+
+// connect begins a TCP connection to a loopback address in the network namespace of the init. When it returns the socket,
+// the init has closed its own copy.
+func (p *initProcess) connect(what uint32) (*os.File, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, err := p.request(what, func() {})
+	if err != nil {
+		return nil, err
+	}
+	answer, more, err := p.conn.Receive()
+	if err != nil {
+		f.Close()
+		return nil, p.failed(err)
+	}
+	number, errno, err := inside.ReadRequest(answer)
+	if err != nil || number != p.requests || errno != 0 || len(more) > 0 {
+		wire.CloseAll(append(more, f))
+		return nil, errors.New("the jail's init did not report that it has closed a socket")
+	}
+	return f, nil
 }
 
 func (p *initProcess) failed(err error) error {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -120,22 +121,25 @@ func (c *Client) RemoveImage(ctx context.Context, name string) error {
 
 // one sends a request and waits for its one answer, which must be of kind want or a refusal.
 func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
+	a, err := c.answered(ctx, want, request, files...)
+	wire.CloseAll(a.files)
+	return a, err
+}
+
+// answered is one for an answer with files, which the caller closes.
+func (c *Client) answered(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
 	a, err := c.exchange(ctx, request, files...)
-	if err != nil {
-		return answer{}, err
+	if err != nil || a.op == want {
+		return a, err
 	}
 	wire.CloseAll(a.files)
+	err = wire.ErrMalformed
 	if a.op == wire.OpResult {
-		m, err := wire.ReadResult(a.body)
-		if err == nil {
-			_, err = m.JobResult()
+		m, failed := wire.ReadResult(a.body)
+		if failed == nil {
+			_, failed = m.JobResult()
 		}
-		if err != nil {
-			return answer{}, err
-		}
+		err = cmp.Or(failed, err)
 	}
-	if a.op != want {
-		return answer{}, wire.ErrMalformed
-	}
-	return a, nil
+	return answer{}, err
 }

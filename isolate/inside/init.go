@@ -86,13 +86,18 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int, namespa
 	}
 	defer closeAll(fds)
 	fd, err := -1, error(unix.ENOSYS)
-	switch what {
+	operation, port := what&(1<<portShift-1), int(what>>portShift)
+	switch operation {
 	case AskSlot:
 		fd, err = startStub(fds, null, namespaces)
 	case AskNetSlot:
 		fd, err = startStub(fds, null, namespaces&^unix.CLONE_NEWNET)
 	case AskOverlay:
 		fd, err = overlay(fds)
+	case AskConnect4:
+		fd, err = connect(unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+	case AskConnect6:
+		fd, err = connect(unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: [16]byte{15: 1}})
 	}
 	if err != nil {
 		var errno syscall.Errno
@@ -102,9 +107,26 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int, namespa
 		_, _, err = supervisor.WriteMsgUnix(AppendRequest(number, uint32(errno)), nil, nil)
 		return err
 	}
-	defer unix.Close(fd)
 	_, _, err = supervisor.WriteMsgUnix(AppendRequest(number, 0), unix.UnixRights(fd), nil)
+	unix.Close(fd)
+	if err == nil && (operation == AskConnect4 || operation == AskConnect6) {
+		_, _, err = supervisor.WriteMsgUnix(AppendRequest(number, 0), nil, nil)
+	}
 	return err
+}
+
+// connect begins a TCP connection in the init's network namespace. It does not wait: a server that accepts nothing must
+// not keep the init from its next request.
+func connect(family int, to unix.Sockaddr) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Connect(fd, to); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // InitArgs returns the arguments of the jail's init for a set of Measures to leave out, see Prepare.Skip.

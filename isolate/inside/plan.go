@@ -391,7 +391,19 @@ const (
 	// AskOverlay creates an overlay. It comes with two detached mounts: the lower directory, and a directory that
 	// contains upper and work. The answer has a detached mount of the overlay.
 	AskOverlay
+	// AskConnect4 begins a TCP connection to 127.0.0.1 in the init's network namespace, see ConnectTo. The answer has the
+	// socket, whose connection may not be complete. A second answer without a descriptor follows when the init has closed its
+	// own copy: the socket may then be passed to a client, who could make the last close of it wait (SO_LINGER, socket(7)).
+	AskConnect4
+	// AskConnect6 is AskConnect4 for ::1.
+	AskConnect6
 )
+
+// ConnectTo returns AskConnect4 or AskConnect6 with a port.
+func ConnectTo(ask uint32, port uint16) uint32 { return ask | uint32(port)<<portShift }
+
+// portShift is the position of the port in an operation. The other operations have port 0.
+const portShift = 16
 
 // AppendRequest encodes a request, in which word is the operation, or the answer to one, in which it is an errno.
 func AppendRequest(number, word uint32) []byte {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"sync"
@@ -155,12 +156,13 @@ func (c *fileCloser) of(by payer) *closeQueue {
 	return c.payers[by]
 }
 
-// closesAtOnce reports whether closing a file calls no file system, judging only by what is in memory. A pipe and a memfd qualify (see
-// prober.receive), and so does a directory whose file system has a device major number: users cannot mount such a file system, and
-// an overlay has none.
+// closesAtOnce reports whether closing a file calls no file system and waits for nobody, judging only by what is in memory. A pipe and
+// a memfd qualify (see prober.receive), and so does a directory whose file system has a device major number: users cannot mount such a
+// file system, and an overlay has none. A socket can linger.
 func closesAtOnce(f *os.File) bool {
 	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err == nil && flags&unix.O_PATH == 0 {
-		return true
+		_, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
+		return errors.Is(err, unix.ENOTSOCK)
 	}
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)

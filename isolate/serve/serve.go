@@ -353,6 +353,8 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 		return c.state(head.Tag, body)
 	case wire.OpClose:
 		return c.closeSession(head.Tag, body)
+	case wire.OpConnect:
+		return c.connect(head.Tag, body)
 	case wire.OpSessions:
 		return c.listSessions(head.Tag)
 	case wire.OpImages:

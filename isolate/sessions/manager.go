@@ -43,6 +43,8 @@ type Manager struct {
 	kept     *keptStore
 	images   *images
 	openings openings
+	connects openings // connections to sessions
+	held     heldNetworks
 	expiring sync.WaitGroup // the goroutine that expires kept layers
 	stop     context.CancelFunc
 

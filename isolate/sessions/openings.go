@@ -9,7 +9,7 @@ import (
 )
 
 // MaxUserOpenings bounds the sessions being opened for one user over all connections, and MaxOpenings those of all
-// users. They bound the threads and processes that a client's own file system can block. A single connection reaches
+// users. Connections to sessions have the same bounds. They bound the threads and processes that a client's own file system can block. A single connection reaches
 // its own maximum first, which makes it wait instead of failing.
 const (
 	MaxUserOpenings = 64
@@ -19,7 +19,7 @@ const (
 // OpenAdmitted opens a session unless too many are being opened. This is checked before anything that the client
 // named or passed is accessed.
 func (m *Manager) OpenAdmitted(peer host.Peer, spec wire.Open, dir, common *os.File) (*Session, error) {
-	if err := m.openings.begin(peer.Payer()); err != nil {
+	if err := m.openings.begin(peer.Payer(), "sessions"); err != nil {
 		return nil, err
 	}
 	defer m.openings.end(peer.Payer())
@@ -29,27 +29,27 @@ func (m *Manager) OpenAdmitted(peer host.Peer, spec wire.Open, dir, common *os.F
 // CheckAdmitted is OpenAdmitted for a client that only asks whether it could have the session. It runs the same
 // checks.
 func (m *Manager) CheckAdmitted(peer host.Peer, spec wire.Open, dir, common *os.File) error {
-	if err := m.openings.begin(peer.Payer()); err != nil {
+	if err := m.openings.begin(peer.Payer(), "sessions"); err != nil {
 		return err
 	}
 	defer m.openings.end(peer.Payer())
 	return m.checkOpen(peer, spec, dir, common)
 }
 
-// openings counts the sessions being opened. The zero value is ready to use.
+// openings counts what is being opened: sessions, or connections to them. The zero value is ready to use.
 type openings struct {
 	mu   sync.Mutex
 	user map[uint32]int // guarded by mu
 	all  int            // guarded by mu
 }
 
-// begin counts one more session that is being opened, or refuses it. The caller must call end.
-func (o *openings) begin(uid uint32) error {
+// begin counts one more of what is being opened, or refuses it. The caller must call end.
+func (o *openings) begin(uid uint32, what string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.user[uid]
 	if n >= MaxUserOpenings || o.all >= MaxOpenings {
-		r := sessionRefusal("too many sessions are being opened at once: %d of yours, %d of all users", n, o.all)
+		r := sessionRefusal("too many %s are being opened at once: %d of yours, %d of all users", what, n, o.all)
 		r.Hint = "try again when one is open"
 		return r
 	}

@@ -20,23 +20,23 @@ import (
 func TestOpeningsBounded(t *testing.T) {
 	s := &openings{}
 	for range MaxUserOpenings {
-		if err := s.begin(isolatetest.Owner); err != nil {
+		if err := s.begin(isolatetest.Owner, "sessions"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	isolatetest.RefusedAt(t, "one more of a user", s.begin(isolatetest.Owner), "session", 0)
+	isolatetest.RefusedAt(t, "one more of a user", s.begin(isolatetest.Owner, "sessions"), "session", 0)
 	n := MaxUserOpenings
 	for user := uint32(isolatetest.Owner + 1); n < MaxOpenings; user++ {
 		for k := 0; k < MaxUserOpenings && n < MaxOpenings; k++ {
-			if err := s.begin(user); err != nil {
+			if err := s.begin(user, "sessions"); err != nil {
 				t.Fatal(err)
 			}
 			n++
 		}
 	}
-	isolatetest.RefusedAt(t, "one more of all", s.begin(1), "session", 0)
+	isolatetest.RefusedAt(t, "one more of all", s.begin(1, "sessions"), "session", 0)
 	s.end(isolatetest.Owner)
-	if err := s.begin(isolatetest.Owner); err != nil {
+	if err := s.begin(isolatetest.Owner, "sessions"); err != nil {
 		t.Error(err)
 	}
 }

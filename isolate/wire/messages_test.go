@@ -69,6 +69,10 @@ var codecs = []struct {
 		m, err := ReadKill(body)
 		return m.Append(tag), err
 	}},
+	{"Connect", OpConnect, Connect{IPv6: true, Port: 8000, ID: "0f"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadConnect(body)
+		return m.Append(tag), err
+	}},
 	{"RemoveImage", OpRemoveImage, RemoveImage{"debian"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
 		m, err := ReadRemoveImage(body)
 		return m.Append(tag), err
@@ -196,6 +200,8 @@ func TestMalformed(t *testing.T) {
 		{"denied: long tool", second(ReadDenied(set(denied, 1, job.MaxClaim/256+1)))},
 		{"open: flag of a run", second(ReadOpen((&Open{Flags: FlagTerminal}).Append(1)[headerSize:]))},
 		{"open: flag of the future", second(ReadOpen((&Open{Flags: openEnd}).Append(1)[headerSize:]))},
+		{"connect: port 0", second(ReadConnect(Connect{ID: "0f"}.Append(1)[headerSize:]))},
+		{"connect: family 2", second(ReadConnect(set(Connect{Port: 1}.Append(1), 0, 2)))},
 		{"close: keep 2", second(ReadCloseSession(set(CloseSession{}.Append(1), 0, 2)))},
 		{"session: workspace of the future", second(ReadSession(set(AppendSession(fullSession, 1), 1, byte(job.Overlay)+1)))},
 		{"signal: 65", second(ReadSignal(set(signal, 0, 65)))},

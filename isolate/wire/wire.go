@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the first field of every message; both sides must be of one release.
-const Version = 6
+const Version = 7
 
 // Maximum sizes of a message's parts, in bytes.
 const (
@@ -34,7 +34,7 @@ const (
 // An Op is the kind of a message.
 type Op uint16
 
-// The operations. Hello to Kill are requests.
+// The operations. Hello to Connect are requests.
 const (
 	OpHello Op = iota + 1
 	OpRun
@@ -51,6 +51,7 @@ const (
 	OpReload
 	OpDrain
 	OpKill
+	OpConnect
 	OpWelcome
 	OpTerminal
 	OpResult
@@ -61,6 +62,7 @@ const (
 	OpClosed
 	OpImage
 	OpNote
+	OpConnected
 	OpEnd
 )
 
@@ -158,7 +160,7 @@ func ReadHeader(message []byte) (Header, []byte, error) {
 	return Header{Op: Op(op), Tag: tag}, d.b, nil
 }
 
-// Empty encodes a message without a body: Hello, List, Facts, Sessions, Images, Reload, End.
+// Empty encodes a message without a body: Hello, List, Facts, Sessions, Images, Reload, Connected, End.
 func Empty(op Op, tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, headerSize)}
 	e.header(op, tag)

@@ -1,0 +1,25 @@
+package serve
+
+import (
+	"os"
+
+	"corral/isolate/wire"
+)
+
+// connect replies with a socket that is connected to a port of a session. What passes through it is not read here.
+func (c *client) connect(tag uint32, body []byte) error {
+	m, err := wire.ReadConnect(body)
+	if err != nil {
+		return err
+	}
+	return c.startBackground(func() {
+		socket, err := c.s.Sessions.Connect(c.peer, m)
+		if err != nil {
+			c.refuse(tag, err)
+			return
+		}
+		c.answer(wire.Empty(wire.OpConnected, tag), socket)
+		// The client can have the last close of the socket wait for the job (SO_LINGER), and may have closed it already.
+		c.unwanted <- []*os.File{socket}
+	})
+}
