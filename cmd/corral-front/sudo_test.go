@@ -52,6 +52,8 @@ func TestSudoFiles(t *testing.T) {
 		{"policy", "test", request},
 		{"token", "list", "--config", secret},
 		{"repo", "list", "--config", secret},
+		{"network", "list", "--config", secret},
+		{"policy", "test", "--connect", "example.org", "--config", secret},
 		{"index", "stats", "--config", secret},
 		{"config", "check", secret},
 		{"config", "show", secret},

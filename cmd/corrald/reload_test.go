@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,6 +55,13 @@ func TestReloadCommand(t *testing.T) {
 	}
 	if works(first) || !works(second) {
 		t.Error("the new configuration does not apply")
+	}
+
+	// corral network reloads, too.
+	write("repos:\n  - path: " + second + "\nwarm_slots: 4\n")
+	out, err := exec.Command(sandboxtest.Bin(t, "corral-front"), "network", "allow", "npm", "--all", "--config", file, "--supervisor", d.Socket).CombinedOutput()
+	if want := "corral: note: warm_slots was changed: needs a restart of the supervisor\n" + file + " was changed\n"; err != nil || string(out) != want {
+		t.Errorf("%v, %q", err, out)
 	}
 
 	write("repos:\n  - path: " + first + "\n")

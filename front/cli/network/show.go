@@ -91,6 +91,13 @@ func lines(r *network.Rules) []string {
 	return all
 }
 
+// Test is corral network test: it says whether jobs may reach a host, in the repository with an id or in all of them if repo is
+// "". file is that of --config, "" for the operator's. It drops root.
+func Test(target, repo, file string) (int, error) {
+	o := options{repo: repo, file: file}
+	return o.test(target)
+}
+
 func (o *options) test(target string) (int, error) {
 	c, err := o.load()
 	if err != nil {

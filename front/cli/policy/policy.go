@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
+	"corral/front/cli/network"
 	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
@@ -28,7 +29,11 @@ import (
 // Help is the help text of the command.
 const Help = `corral policy explains the decision on a request. It runs nothing.
 
-Usage: corral policy test REQUEST.json [--config FILE] [--repo DIR] [--json]
+Usage:
+  corral policy test REQUEST.json [--config FILE] [--repo DIR] [--json]
+                  decide on a request
+  corral policy test --connect HOST:PORT [--config FILE] [--repo ID]
+                  decide on a connection of jobs to a host, as corral network test does
 
 REQUEST.json has the arguments of the tool runtime_execute, and a principal unless it is you:
 
@@ -38,16 +43,18 @@ REQUEST.json has the arguments of the tool runtime_execute, and a principal unle
   ctx_execute_file or ctx_batch_execute, the first that the principal may use)
 
   --config FILE   read this configuration, too; it overrides the operator's and yours
-  --repo DIR      serve this directory, too, with its base name as id
+  --repo DIR      serve this directory, too, with its base name as id; with --connect, the id of a repository
+  --connect HOST:PORT
+                  say whether jobs may reach this host, and by which rule; without :PORT, at any port
   --json          print one JSON object
 
-Exit code: 0 allowed; 1 denied; 125 the request or the configuration is invalid.
+Exit code: 0 allowed; 1 denied; 125 the request, the host or the configuration is invalid.
 `
 
 // A policyTest is the command line of corral policy test.
 type policyTest struct {
-	request, file, repo string
-	json                bool
+	request, file, repo, connect string
+	json                         bool
 }
 
 // Command is the cli.Command.
@@ -56,16 +63,21 @@ func Command(args []string) (int, error) {
 	f := flag.NewFlagSet("policy", flag.ContinueOnError)
 	f.StringVar(&o.file, "config", "", "")
 	f.StringVar(&o.repo, "repo", "", "")
+	f.StringVar(&o.connect, "connect", "", "")
 	f.BoolVar(&o.json, "json", false, "")
 	words, ended, code, err := cli.ParseMixed(f, args, Help)
 	if ended {
 		return code, err
 	}
-	if len(words) != 2 || words[0] != "test" {
-		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be: corral policy test REQUEST.json\nhint: corral policy --help"))
+	switch {
+	case len(words) == 1 && words[0] == "test" && o.connect != "" && !o.json:
+		return network.Test(o.connect, o.repo, o.file)
+	case len(words) == 2 && words[0] == "test" && o.connect == "":
+		o.request = words[1]
+		return o.run()
 	}
-	o.request = words[1]
-	return o.run()
+	return cli.Failure, errors.Join(privilege.Drop(),
+		errors.New("must be: corral policy test REQUEST.json, or --connect HOST[:PORT]\nhint: corral policy --help"))
 }
 
 func (o *policyTest) run() (int, error) {
