@@ -84,11 +84,11 @@ var (
 	// rules are the steps of the policy, and those that refuse a request after it: see docs/reference/policy.md.
 	rules = []string{
 		"runtime.enabled", "repo", "runtime.allowed", "executable.compatible", "executable.allowed", "arguments", "environment", "cwd",
-		"workspace", "timeout", "limits", "rules", "concurrency",
+		"workspace", "network", "timeout", "limits", "rules", "concurrency",
 	}
 	// steps are those of job.Refusal that the supervisor and sessions name. A step of the confinement counts as other.
 	steps = []string{
-		"audit", "changes", "cwd", "exec", "files", "jail", "limits", "payload", "profile", "protect", "repo",
+		"audit", "changes", "cwd", "exec", "files", "jail", "limits", "network", "payload", "profile", "protect", "repo",
 		"request", "session", "workspace",
 	}
 	limits = []string{job.LimitMemory, job.LimitPIDs, job.LimitDisk, job.LimitFiles, job.LimitOutput}

@@ -28,7 +28,7 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 		RuntimeEnv: c.Runtime.RuntimeEnv, Environ: environ,
 		// Jobs see the host's system directories, and toolchains read-only at their own paths.
 		Rootfs:   strings.Join(append([]string{"host"}, c.Toolchains...), "\x00"),
-		Starlark: starlarkRules(c),
+		Starlark: starlarkRules(c), Network: networkRules(c),
 	}
 	total := memory()
 	rooted, background := c, c
@@ -64,6 +64,23 @@ func memory() int64 {
 		return 0
 	}
 	return int64(info.Totalram) * int64(info.Unit)
+}
+
+// tokenPrefix begins the principals of tokens.
+const tokenPrefix = "token:"
+
+// networkRules returns the maximums of what calls may reach.
+func networkRules(c config.Config) policy.Network {
+	n := policy.Network{Max: c.Runtime.Network, ByTool: c.Runtime.ToolNetwork}
+	for _, p := range c.Principals {
+		if p.Network != "" {
+			if n.ByPrincipal == nil {
+				n.ByPrincipal = map[string]string{}
+			}
+			n.ByPrincipal[tokenPrefix+p.Name] = p.Network
+		}
+	}
+	return n
 }
 
 // starlarkRules returns the rules for Starlark programs.

@@ -23,7 +23,11 @@ ceilings: {pids: 9}
 repos:
   - {path: /srv/a, id: one, profile: strict, workspace: readonly, env: {allow: [A]}, runtimes: [shell], ceilings: {timeout: 5s}}
   - {path: /srv/b}
-runtime: {enabled: false, runtimes: [python, shell], executables: [bash], env: {allow: [B]}, runtime_env: {python: {B: b}}, max_duration: 9s}
+runtime: {enabled: false, runtimes: [python, shell], executables: [bash], env: {allow: [B]}, runtime_env: {python: {B: b}}, max_duration: 9s,
+  network: npm pypi, tool_network: {sandbox_exec: none}}
+principals:
+  - {name: ci, token_sha256: "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", network: "npm,example.org:443"}
+  - {name: other, token_sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
 ctx: {background_life: 2h}
 starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 `), 0o600); err != nil {
@@ -37,6 +41,9 @@ starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 	want := policy.Rules{
 		Runtimes: []string{"python", "shell"}, Executables: []string{"bash"}, Environ: []string{"A=1"}, Rootfs: "host\x00/opt/x",
 		RuntimeEnv: map[string]map[string]string{"python": {"B": "b"}}, Starlark: policy.Starlark{Enabled: true, Memory: 128 << 20},
+		Network: policy.Network{
+			Max: "npm pypi", ByPrincipal: map[string]string{"token:ci": "npm example.org:443"}, ByTool: map[string]string{"sandbox_exec": job.NoNetwork},
+		},
 		Repos: []policy.Repo{
 			{
 				ID: "one", Path: "/srv/a", Runtimes: []string{"shell"}, Env: []string{"A"}, Workspace: job.ReadOnly, RootWorkspace: new(job.ReadOnly), Profile: "strict",

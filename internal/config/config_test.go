@@ -81,6 +81,8 @@ runtime:
   queue_length: 5
   rules: /etc/corral/rules.star
   defaults: {timeout: 2m}
+  network: "npm, example.org:443"
+  tool_network: {run: none}
 output: {keep: 1MiB, redact: false}
 artifacts: {ttl: 1h, max_count: 5, max_bytes: 2MiB, fsync: each}
 principals:
@@ -182,6 +184,7 @@ func TestFull(t *testing.T) {
 			},
 			MaxDuration: 10 * time.Minute, MaxConcurrentJobs: 2, QueueWait: 1500 * time.Millisecond, QueueLength: 5,
 			Rules: "/etc/corral/rules.star", Defaults: job.Limits{Wall: 2 * time.Minute},
+			Network: "npm example.org:443", ToolNetwork: map[string]string{"run": "none"},
 		},
 		Output:    Output{Keep: 1 << 20},
 		Artifacts: Artifacts{TTL: time.Hour, MaxCount: 5, MaxBytes: 2 << 20, Fsync: Each},

@@ -43,6 +43,7 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"tool":           strict.Text("a tool's name such as runtime_execute, without dots", toolName),
 			"runtime":        strict.Words("runtime", job.AllRuntimes()...),
 			"language":       strict.Words("runtime", job.Runtimes()...),
+			"network":        networkForm,
 			"program":        strict.Text("a program's name or its absolute path", program),
 			"variable":       strict.Text("a variable's name (letters, digits and underscores)", variable),
 			"value":          valueForm,

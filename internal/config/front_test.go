@@ -74,7 +74,7 @@ max_jobs: 7
 defaults: {memory: 1GiB, pids: 100}
 ceilings: {memory: 8GiB}
 profiles: {p: {syscalls: strict, defaults: {pids: 50}}, q: {}}
-runtime: {enabled: false, runtimes: [python, shell], max_duration: 30s, env: {allow: [A]}, runtime_env: {go: {A: "1", B: "1"}}}
+runtime: {enabled: false, runtimes: [python, shell], max_duration: 30s, env: {allow: [A]}, runtime_env: {go: {A: "1", B: "1"}}, tool_network: {run: npm}}
 principals: [{name: a, token_sha256: "` + hash1 + `"}]
 `
 	load := func(files ...string) (Config, error) {
@@ -102,6 +102,9 @@ principals: [{name: a, token_sha256: "` + hash1 + `"}]
 		{"a limit", "defaults: {pids: 9}", func(c *Config) { c.Defaults.PIDs = 9 }},
 		{"a variable", "runtime: {runtime_env: {go: {A: x}, c: {C: y}}}", func(c *Config) {
 			c.Runtime.RuntimeEnv = map[string]map[string]string{"go": {"A": "x", "B": "1"}, "c": {"C": "y"}}
+		}},
+		{"a tool", "runtime: {tool_network: {sandbox_exec: none}}", func(c *Config) {
+			c.Runtime.ToolNetwork = map[string]string{"run": "npm", "sandbox_exec": "none"}
 		}},
 		{"a profile's key", "profiles: {p: {defaults: {memory: 1GiB}}}", func(c *Config) {
 			c.Profiles = map[string]Profile{"p": {Syscalls: "strict", Defaults: job.Limits{Memory: 1 << 30, PIDs: 50}}, "q": {}}

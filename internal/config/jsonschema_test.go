@@ -47,6 +47,7 @@ var formSchemas = map[string]string{
 	"collector":      `{"type": "string", "pattern": "^https?://[^/?#@]+(/[^?#]*)?$"}`,
 	"service":        `{"type": "string", "minLength": 1, "maxLength": 255}`,
 	"config.Listen":  `{"type": "string", "pattern": "^(stdio(://)?|unix:///.+|ws://.+:[0-9]{1,5}/?)$"}`,
+	"network":        `{"type": "string", "pattern": "^[a-z0-9_.*:-]+([ ,]+[a-z0-9_.*:-]+)*$"}`,
 	"host-pattern":   `{"type": "string", "pattern": "^(\\*\\.[a-z0-9_-]+\\.)?[a-z0-9_-]+(\\.[a-z0-9_-]+)*$"}`,
 	"netip.Prefix":   `{"type": "string", "pattern": "^[0-9a-f.:]+/[0-9]{1,3}$"}`,
 	"job.Workspace":  `{"enum": ["direct", "readonly", "overlay"]}`,

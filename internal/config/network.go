@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"corral/internal/config/strict"
+	"corral/policy/ask"
 	"corral/policy/network"
 )
 
@@ -27,6 +28,22 @@ func presets() []string {
 		names = append(names, p.Name)
 	}
 	return names
+}
+
+// networkForm is the form of what jobs may reach, see package ask.
+var networkForm = strict.Form{
+	What: "presets and hosts such as npm example.org:443, separated by blanks, or none",
+	Parse: func(s, _ string) (any, error) {
+		words, err := ask.Parse(s)
+		switch {
+		case err != nil:
+			return nil, strict.Mistake(err.Error())
+		case words == "":
+			return nil, errors.New("empty")
+		}
+		return words, nil
+	},
+	Write: func(v any) string { return strict.Quote(v.(string)) },
 }
 
 // hostPatternForm is the form of HOST or *.HOST.

@@ -174,6 +174,10 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nruntime: {runtime_env: {pithon: {A: 1}}}", false},
 		{"version: 1\nruntime: {runtime_env: {python: {A-B: 1}}}", false},
 		{"version: 1\nruntime: {runtime_env: {python: {A: true}}}", false},
+		{"version: 1\nruntime: {network: none, tool_network: {run: npm *.example.org}}", true},
+		{"version: 1\nruntime: {network: [npm]}", false},
+		{"version: 1\nruntime: {network: ''}", false},
+		{"version: 1\nruntime: {tool_network: {'sdl.runtime.execute': npm}}", false},
 		{"version: 1\nruntime: {queue_wait: 0}", true},
 		{"version: 1\nruntime: {queue_wait: 0s}", true},
 		{"version: 1\nruntime: {queue_wait: '0'}", true},
@@ -242,7 +246,7 @@ func TestExample(t *testing.T) {
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
 	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins = nil, nil, nil
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
-	c.Sandbox.Workspace, c.Network = nil, d.Network
+	c.Sandbox.Workspace, c.Network, c.Runtime.Network = nil, d.Network, ""
 	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk, c.Ctx.Repo, c.Starlark.Repo = "", "", 0, "", ""
 	c.Telemetry = d.Telemetry
 	if !reflect.DeepEqual(c, d) {

@@ -30,6 +30,12 @@ type Runtime struct {
 	Rules string `yaml:"rules" form:"path" without:"none" example:"/etc/corral/rules.star"`
 	// Limits that take precedence over `defaults`.
 	Defaults job.Limits `yaml:"defaults" without:"none" example:"{cpus: 2}"` // zero fields are unset
+	// Maximum of what calls may reach, of the hosts that the operator's `network` allows: presets, `HOST` and `HOST:PORT` separated by
+	// blanks, or `none`. A call that asks for nothing in particular gets it; one that asks for more is denied. A word that the rules of a
+	// repository do not allow makes its calls fail.
+	Network string `yaml:"network" form:"network" without:"all that the operator allows" example:"npm pypi"` // "": see without
+	// Likewise, of the calls of one tool.
+	ToolNetwork map[string]string `yaml:"tool_network" names:"tool" form:"network" without:"none"`
 }
 
 // Output is about what is stored of the output of jobs.
@@ -72,6 +78,8 @@ type Principal struct {
 	// Names of the tools that it may call, without dots. `agent` stands for the [tools for agents](../interfaces/agent.md). With
 	// `metrics`, it may read [`/metrics`](../how-to/observe-calls.md#collect-metrics) of `corral serve`, which no principal may without.
 	Tools []string `yaml:"tools" form:"tool" list:"some" without:"all" example:"[runtime_execute, runtime_query_output]"` // nil is all
+	// Maximum of what its calls may reach, as `runtime.network`.
+	Network string `yaml:"network" form:"network" without:"that of runtime.network" example:"none"` // "": see without
 }
 
 // Principals are those of the configuration.

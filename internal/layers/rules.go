@@ -438,7 +438,7 @@ var bounds = []bound{
 		from: "internal/config",
 		only: []string{
 			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/flock",
-			"internal/nearest", "internal/text", "policy/network",
+			"internal/nearest", "internal/text", "policy/ask", "policy/network",
 		},
 		reason: "it reads and validates files; the programs apply the values",
 	},
