@@ -168,7 +168,11 @@ var conditions = []condition{
 }
 
 func conditionOf(profile, call string) (condition, bool) {
-	for _, c := range conditions {
+	list := conditions
+	if profile == Egress {
+		list = egressConditions
+	}
+	for _, c := range list {
 		if c.call == call && (c.profile == "" || c.profile == basedOn(profile)) {
 			return c, true
 		}

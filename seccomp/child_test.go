@@ -27,6 +27,7 @@ const (
 
 var childModes = map[string]func(args []string) error{
 	"attempts": childAttempts, // make the calls of attempts, print their errnos
+	"egress":   childEgress,   // connect to itself, make the calls of egressAttempts, print their errnos
 	"exec":     childExec,     // become the program in args
 	"load":     childLoad,     // load the program on stdin, print how long that took
 	"network":  childNetwork,  // connect to itself over loopback
@@ -68,6 +69,13 @@ func leaveRoot(ask string) error {
 func confine(profile string) error {
 	if profile == "" {
 		return nil
+	}
+	if profile == Egress {
+		program, err := Compile(profile, runtime.GOARCH)
+		if err == nil {
+			_, err = enter(program, unix.SECCOMP_FILTER_FLAG_TSYNC)
+		}
+		return err
 	}
 	ahead, last, err := Split(profile, runtime.GOARCH)
 	if err != nil {

@@ -107,6 +107,9 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 	for i := range args {
 		a[i] = uint32(args[i])
 	}
+	if profile == Egress {
+		return refusedEgress(name, a)
+	}
 	switch name {
 	case "open":
 		return makes(a[1]) && a[2]&0o6000 != 0

@@ -6,13 +6,16 @@ import "strings"
 // call known on either architecture has exactly one rule; a number without a rule is EPERM, one above the last known
 // number ENOSYS. Table returns nil for an unknown profile.
 func Table(profile string) []Rule {
-	if profile != defaultProfile && profile != strictProfile && profile != Scanner {
+	if profile != defaultProfile && profile != strictProfile && profile != Scanner && profile != Egress {
 		return nil
 	}
 	return rulesOf(profile)
 }
 
 func rulesOf(profile string) []Rule {
+	if profile == Egress {
+		return egressRules()
+	}
 	var rules []Rule
 	for _, families := range [][]family{allowed, refused} {
 		for _, f := range families {

@@ -1,0 +1,117 @@
+package seccomp
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Egress is the profile of corral-egress, which no job can request: what the Go runtime and connections need, and nothing else.
+// The program reads what jobs and servers send, and shares the network of the host.
+const Egress = "egress"
+
+// egressCalls are the calls of the profile. It is a list of its own: a call that jobs get is not one that this program needs.
+var egressCalls = []family{
+	{
+		"bytes", Allow, "", "the log, eventfd of the runtime, connections",
+		`read write readv writev`,
+	},
+	{
+		"descriptors", Allow, "", "its own descriptor table",
+		`close fcntl`,
+	},
+	{
+		"sockets", Allow, "", "connections; without sendmsg(2) and sendmmsg(2), which could pass descriptors on",
+		`socket setsockopt getsockopt bind connect listen accept4 getsockname getpeername sendto recvfrom recvmsg shutdown`,
+	},
+	{
+		"waiting", Allow, "", "the runtime's network poller, and a wait for one socket",
+		`poll ppoll epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2`,
+	},
+	{
+		"memory", Allow, "", "the process's own address space, without code",
+		`mmap munmap mprotect madvise`,
+	},
+	{
+		"threads", Allow, "", "threads of the runtime",
+		`clone futex gettid getpid sched_yield sched_getaffinity set_robust_list rseq tgkill exit exit_group restart_syscall`,
+	},
+	{
+		"signals", Allow, "", "the runtime preempts its threads by signals",
+		`rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack`,
+	},
+	{
+		"time", Allow, "", "clocks and sleeping, where the vDSO has none",
+		`clock_gettime gettimeofday nanosleep clock_nanosleep`,
+	},
+	{
+		"random numbers", Allow, "", "keys of TLS, ports of queries",
+		`getrandom`,
+	},
+}
+
+// notForEgress is the reason why the profile refuses what a job may do.
+const notForEgress = "corral-egress does not need it"
+
+// egressConditions are the argument rules of the profile.
+var egressConditions = []condition{
+	{
+		call: "socket", only: true, text: "only: AF_INET and AF_INET6, stream or datagram, protocol 0, TCP or UDP",
+		clauses: []clause{inetSocket},
+	},
+	{
+		// Threads only: a process could go on when this one is ended, and is not needed.
+		call: "clone", only: true, text: "only: threads, without a new namespace",
+		clauses: []clause{{has(0, unix.CLONE_THREAD), masked(is(0, 0), newNamespace)}},
+	},
+	{
+		call: "mmap", text: "refused: PROT_EXEC, MAP_HUGETLB",
+		clauses: []clause{{has(2, unix.PROT_EXEC)}, {has(3, unix.MAP_HUGETLB)}},
+	},
+	{call: "mprotect", text: "refused: PROT_EXEC", clauses: []clause{{has(2, unix.PROT_EXEC)}}},
+	{
+		call: "fcntl", only: true, text: "only: F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL",
+		clauses: []clause{{is(1, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL)}},
+	},
+	{
+		// Out-of-band data of unix sockets, MSG_FASTOPEN and MSG_ZEROCOPY are code that nothing here uses.
+		call: "sendto", only: true, text: "only: no flag, or MSG_NOSIGNAL",
+		clauses: []clause{{is(3, 0, unix.MSG_NOSIGNAL)}},
+	},
+	{
+		call: "setsockopt", only: true,
+		text: "only: SO_REUSEADDR, SO_BROADCAST, SO_KEEPALIVE, SO_LINGER; TCP_NODELAY, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT; IPV6_V6ONLY",
+		clauses: []clause{
+			{is(1, unix.SOL_SOCKET), is(2, unix.SO_REUSEADDR, unix.SO_BROADCAST, unix.SO_KEEPALIVE, unix.SO_LINGER)},
+			{is(1, unix.IPPROTO_TCP), is(2, unix.TCP_NODELAY, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT)},
+			{is(1, unix.IPPROTO_IPV6), is(2, unix.IPV6_V6ONLY)},
+		},
+	},
+}
+
+// egressRules returns the rules of the profile: what egressCalls does not have is refused, or absent as for jobs.
+func egressRules() []Rule {
+	var rules []Rule
+	listed := map[string]bool{}
+	for _, f := range egressCalls {
+		for _, r := range f.rules(Egress) {
+			rules = append(rules, r)
+			listed[r.Name] = true
+		}
+	}
+	for _, families := range [][]family{allowed, refused} {
+		for _, f := range families {
+			for name := range strings.FieldsSeq(f.calls) {
+				if listed[name] {
+					continue
+				}
+				r := Rule{Family: f.name, Name: name, Verdict: f.verdict, Reason: f.reason}
+				if f.verdict == Allow {
+					r.Verdict, r.Reason = Refuse, notForEgress
+				}
+				rules = append(rules, r)
+			}
+		}
+	}
+	return rules
+}
