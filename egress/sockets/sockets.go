@@ -55,7 +55,8 @@ func New(a, b *os.File) (*Source, error) {
 	return s, nil
 }
 
-// take returns a duplicate of a seed, in non-blocking mode.
+// take returns a duplicate of a seed, in non-blocking mode. The process that had the seed before may have ended while it made a
+// socket, and left the seed listening or connected.
 func take(seed *os.File) (int, error) {
 	fd := int(seed.Fd())
 	for option, want := range map[int]int{unix.SO_DOMAIN: unix.AF_INET, unix.SO_TYPE: unix.SOCK_STREAM, unix.SO_PROTOCOL: unix.IPPROTO_TCP} {
@@ -63,8 +64,8 @@ func take(seed *os.File) (int, error) {
 			return -1, errors.New("a seed is not a TCP socket of IPv4")
 		}
 	}
-	if at, err := local(fd); err != nil || at.Port() != 0 {
-		return -1, errors.New("a seed is bound")
+	if err := errors.Join(disconnect(fd), bind(fd), unbind(fd)); err != nil {
+		return -1, fmt.Errorf("a seed cannot be bound: %w", err)
 	}
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -128,8 +129,8 @@ func (s *Source) socket() (int, error) {
 		return -1, err
 	}
 	defer func() { _, _ = disconnect(s.dial), disconnect(s.listen) }()
-	if err := unix.Bind(s.listen, address(netip.AddrPortFrom(Own, 0))); err != nil {
-		return -1, fmt.Errorf("bind a seed: %w", err)
+	if err := bind(s.listen); err != nil {
+		return -1, err
 	}
 	if err := unix.Listen(s.listen, strangers); err != nil {
 		return -1, fmt.Errorf("listen on a seed: %w", err)
@@ -199,6 +200,31 @@ func disconnect(fd int) error {
 		return fmt.Errorf("disconnect: %w", err)
 	}
 	return nil
+}
+
+// bind binds a disconnected seed to a port that the kernel chooses, also one that was bound before.
+func bind(fd int) error {
+	own := address(netip.AddrPortFrom(Own, 0))
+	err := unix.Bind(fd, own)
+	if errors.Is(err, unix.EINVAL) { // it is bound
+		err = unbind(fd)
+		if err == nil {
+			err = unix.Bind(fd, own)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bind a seed: %w", err)
+	}
+	return nil
+}
+
+// unbind makes a bound seed unbound, if the kernel chose its port. The kernel gives up the port of a socket when that changes to
+// the closed state, in which a socket is that was only bound: tcp_disconnect in net/ipv4/tcp.c.
+func unbind(fd int) error {
+	if err := unix.Listen(fd, 1); err != nil {
+		return fmt.Errorf("listen on a seed: %w", err)
+	}
+	return disconnect(fd)
 }
 
 func address(a netip.AddrPort) unix.Sockaddr {

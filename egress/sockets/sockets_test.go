@@ -179,6 +179,40 @@ func flood(stop *atomic.Bool) {
 	}
 }
 
+// TestLeft: seeds that another process left while it made a socket, at any step, make listeners.
+func TestLeft(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	job := nettest.Job(t)
+	for steps := range 4 {
+		a, b := job.TCP(), job.TCP()
+		var to netip.AddrPort
+		var err error
+		for _, step := range []func(){
+			func() { err = unix.Bind(int(a.Fd()), address(netip.AddrPortFrom(Own, 0))) },
+			func() { err = unix.Listen(int(a.Fd()), 1) },
+			func() {
+				if to, err = local(int(a.Fd())); err == nil {
+					err = unix.Connect(int(b.Fd()), address(to))
+				}
+			},
+		}[:steps] {
+			if step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := New(a, b)
+		if err != nil {
+			t.Fatalf("after %d steps: %v", steps, err)
+		}
+		l, err := s.Listen(netip.MustParseAddrPort("198.18.0.2:443"))
+		if err != nil {
+			t.Fatalf("after %d steps: %v", steps, err)
+		}
+		l.Close()
+		s.Close()
+	}
+}
+
 // TestSeeds: what is not an unbound TCP socket is refused, and a closed source makes nothing.
 func TestSeeds(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
