@@ -36,9 +36,18 @@ type Dialer struct {
 	connect func(ctx context.Context, d *net.Dialer, to netip.AddrPort) (net.Conn, error) // in tests
 }
 
-// New returns a Dialer that asks the servers of /etc/resolv.conf.
-func New() *Dialer {
-	return &Dialer{Resolver: &net.Resolver{PreferGo: true}, Own: isOwn, connect: connect}
+// New returns a Dialer that asks resolver.
+func New(resolver Resolver) *Dialer {
+	return &Dialer{Resolver: resolver, Own: isOwn, connect: connect}
+}
+
+// Check returns a *Refused if an address of the host name must not be reached, nil if it may. A connection that was made under
+// former rules is checked by it again.
+func (d *Dialer) Check(name string, addr netip.Addr, private []netip.Prefix) error {
+	if r := d.check(name, addr.Unmap(), private); r != nil {
+		return r
+	}
+	return nil
 }
 
 func connect(ctx context.Context, d *net.Dialer, to netip.AddrPort) (net.Conn, error) {

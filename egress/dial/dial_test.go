@@ -139,6 +139,9 @@ func mustRefuse(t *testing.T, addr netip.Addr) {
 	if err := f.recheck("example.org", netip.AddrPortFrom(addr, 443), netip.AddrPortFrom(addr, 443).String(), nil); err == nil {
 		t.Errorf("%s passes the check before connect(2)", addr)
 	}
+	if err := f.Check("example.org", addr, nil); err == nil && !addr.Is4In6() {
+		t.Errorf("%s passes the check of connections", addr)
+	}
 }
 
 // TestPrivate: what an operator opens, and what it cannot open.
@@ -256,8 +259,7 @@ func TestConnect(t *testing.T) {
 	}
 	defer l.Close()
 	to := netip.MustParseAddrPort(l.Addr().String())
-	d := New()
-	d.Resolver = &answers{lists: [][]netip.Addr{addrs("127.0.0.1"), addrs("127.0.0.1")}}
+	d := New(&answers{lists: [][]netip.Addr{addrs("127.0.0.1"), addrs("127.0.0.1")}})
 	if _, err := d.Dial(t.Context(), "example.org", to.Port(), nil); err == nil {
 		t.Error("connected to loopback")
 	}
