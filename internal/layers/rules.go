@@ -97,8 +97,8 @@ var owners = []owner{
 	},
 	{
 		"golang.org/x/net/dns",
-		[]string{"egress/names"},
-		"one package reads the DNS queries of jobs",
+		[]string{"egress/names", "internal/test/nettest"},
+		"one package reads the DNS queries of jobs; tests send some",
 	},
 	{
 		"charm.land",
@@ -348,6 +348,12 @@ var bounds = []bound{
 	{
 		from: "cmd/corral-top", never: append([]string{"mcp/...", "rpc/...", "net/http"}, supervisor...),
 		reason: "it draws what the supervisor lists, and serves nobody",
+	},
+	{
+		from:   "cmd/corral-egress",
+		only:   []string{"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "internal/log", "internal/text", "policy/network"},
+		reason: "it reads what jobs and servers send, on the network of the host, so it must be easy to audit",
+		shown:  true,
 	},
 	{
 		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "policy/starlark"},

@@ -7,7 +7,9 @@ import (
 	"net/netip"
 	"os"
 	"testing"
+	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
@@ -176,4 +178,47 @@ func (s *Space) Listen(addr netip.AddrPort) net.Listener {
 	})
 	s.t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// patience is how long Lookup waits for an answer.
+const patience = 20 * time.Second
+
+// Lookup asks the DNS server at 127.0.0.1:53 of the namespace for the IPv4 address of a name. The address is invalid if the answer
+// has none.
+func (s *Space) Lookup(name string) (netip.Addr, dnsmessage.RCode) {
+	s.t.Helper()
+	question := dnsmessage.Question{Name: dnsmessage.MustNewName(name + "."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: 7, RecursionDesired: true}, Questions: []dnsmessage.Question{question}}
+	reply, err := s.ask(&m)
+	if err == nil {
+		err = m.Unpack(reply)
+	}
+	if err != nil {
+		s.t.Fatalf("look up %s: %v", name, err)
+	}
+	if len(m.Answers) == 0 {
+		return netip.Addr{}, m.RCode
+	}
+	return netip.AddrFrom4(m.Answers[0].Body.(*dnsmessage.AResource).A), m.RCode
+}
+
+func (s *Space) ask(m *dnsmessage.Message) ([]byte, error) {
+	query, err := m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	file := s.UDP(netip.MustParseAddrPort("127.0.0.1:0"))
+	defer file.Close()
+	conn, err := net.FilePacketConn(file)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(sandboxtest.Slow(patience)))
+	if _, err := conn.WriteTo(query, net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:53"))); err != nil {
+		return nil, err
+	}
+	reply := make([]byte, 512)
+	n, _, err := conn.ReadFrom(reply)
+	return reply[:n], err
 }

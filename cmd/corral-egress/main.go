@@ -1,0 +1,77 @@
+// Corral-egress connects the jobs of one user to hosts, under the rules of the operator. The supervisor starts it, with a
+// control socket as descriptor 3 and a compiled filter of system calls as descriptor 4; it is not meant to be run by hand.
+// Package egress does the work.
+//
+// It reads the addresses of DNS servers, the host's table of names and the certificates of authorities when it starts, and gives
+// up all access to files before it reads a message. It ends when it has been without doors for a minute, so a changed
+// /etc/resolv.conf applies at the latest to the next job after that; whoever ends the process makes it apply at once.
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/egress"
+	"corral/egress/dial"
+	"corral/internal/log"
+)
+
+// Descriptors that the supervisor passes.
+const (
+	controlFD = 3
+	filterFD  = 4
+)
+
+// maxFiles is how many descriptors the process may have.
+const maxFiles = 4096
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "corral-egress:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if len(os.Args) > 1 {
+		return fmt.Errorf("started with arguments %q: corrald starts it, with none", os.Args[1:])
+	}
+	if err := unprivileged(); err != nil {
+		return err
+	}
+	signal.Ignore(unix.SIGPIPE) // the log may end before its writers
+	resolver, err := dial.ReadSystem("/etc/resolv.conf", "/etc/hosts")
+	if err != nil {
+		return err
+	}
+	logger := log.Stderr(slog.LevelInfo, false)
+	_, _ = time.Now().Zone() // reads the time zone, for the log
+	files, err := limitFiles()
+	if err != nil {
+		return err
+	}
+	if err := confine(filterFD); err != nil {
+		return err
+	}
+	server := egress.New(egress.Config{Dialer: dial.New(resolver), Log: logger, Files: files})
+	return server.Serve(os.NewFile(controlFD, "control socket"))
+}
+
+// limitFiles bounds the descriptors of the process, and returns how many it may have.
+func limitFiles() (int, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("getrlimit: %w", err)
+	}
+	limit.Max = min(limit.Max, maxFiles)
+	limit.Cur = limit.Max
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("setrlimit: %w", err)
+	}
+	return int(limit.Max), nil
+}

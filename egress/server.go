@@ -1,0 +1,143 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+
+	"corral/egress/control"
+	"corral/internal/text"
+)
+
+// A Dialer connects to hosts, as dial.Dialer does.
+type Dialer interface {
+	// Dial connects to a port of the host name. The error is a *dial.Refused if it has no address that may be reached.
+	Dial(ctx context.Context, name string, port uint16, private []netip.Prefix) (net.Conn, error)
+	// Check returns an error if an address of the host name must not be reached.
+	Check(name string, addr netip.Addr, private []netip.Prefix) error
+}
+
+// Config is what a Server needs.
+type Config struct {
+	Dialer Dialer
+	Log    *slog.Logger // gets a line for each connection
+	// Files is how many descriptors the process may have open. Some are kept for others than jobs.
+	Files int
+}
+
+// A Server has the doors of one user.
+type Server struct {
+	dialer Dialer
+	log    *slog.Logger
+	files  *budget
+	doors  map[uint64]*door // used by the goroutine of Serve alone
+	work   sync.WaitGroup   // the goroutines of doors
+}
+
+// ownFiles are descriptors for what is not a job's: the program's own, and a margin.
+const ownFiles = 64
+
+// New returns a Server without doors.
+func New(c Config) *Server {
+	return &Server{dialer: c.Dialer, log: c.Log, files: newBudget(c.Files - ownFiles), doors: map[uint64]*door{}}
+}
+
+// Serve does what the supervisor at the other end of a SOCK_SEQPACKET socket says, until that closes it. Then it closes all
+// doors. It takes over the socket. An error means that the other end is not a supervisor of this version.
+func (s *Server) Serve(socket *os.File) error {
+	l, err := newLine(socket)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	defer s.work.Wait()
+	defer func() {
+		for _, d := range s.doors {
+			d.close()
+		}
+	}()
+	for {
+		message, files, err := l.receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.obey(l, message, files); err != nil {
+			return err
+		}
+	}
+}
+
+// obey does what a message says, and takes over its descriptors.
+func (s *Server) obey(l *line, message []byte, files []*os.File) error {
+	defer closeAll(files)
+	switch control.KindOf(message) {
+	case control.KindOpen:
+		m, err := control.ReadOpen(message)
+		if err != nil {
+			return err
+		}
+		return l.send(control.Reply{Kind: control.KindOpened, Door: m.Door, Text: s.open(m, files)})
+	case control.KindUpdate:
+		m, err := control.ReadUpdate(message)
+		if err != nil {
+			return err
+		}
+		if d := s.doors[m.Door]; d != nil {
+			d.update(m.Rules)
+		}
+		return nil
+	case control.KindReport:
+		m, err := control.ReadReport(message)
+		if err != nil {
+			return err
+		}
+		return l.send(s.report(m.Door, false))
+	case control.KindClose:
+		m, err := control.ReadClose(message)
+		if err != nil {
+			return err
+		}
+		return l.send(s.report(m.Door, true))
+	}
+	return fmt.Errorf("%w: a message of kind %d", control.ErrMalformed, control.KindOf(message))
+}
+
+// maxRefusal bounds the reason for a door that is not opened, in bytes: it has words of the job.
+const maxRefusal = 1000
+
+// open makes a door, and returns why it does not, "" if it does.
+func (s *Server) open(m control.Open, files []*os.File) string {
+	if s.doors[m.Door] != nil {
+		return "the door is open already"
+	}
+	d, err := s.newDoor(m, files)
+	if err != nil {
+		return text.Cut(err.Error(), maxRefusal)
+	}
+	s.doors[m.Door] = d
+	return ""
+}
+
+// report returns what a door was used for since the last report, and closes it if last is set.
+func (s *Server) report(door uint64, last bool) control.Reply {
+	r := control.Reply{Kind: control.KindReported, Door: door}
+	d := s.doors[door]
+	if d == nil {
+		return r
+	}
+	if last {
+		delete(s.doors, door)
+		d.close()
+	}
+	r.Text = string(control.AppendSummary(nil, d.record.take()))
+	return r
+}
