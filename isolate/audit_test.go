@@ -290,7 +290,7 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	f := newFront(t, func(c *Config) { c.StateDir = state })
 	l := f.Waiting()
-	instance, _ := kill(t, func(c *Config) { c.StateDir = state })
+	instance, _ := kill(t, victim, func(c *Config) { c.StateDir = state })
 	if n := len(of(logged(t, state), record.Lost)); n != 0 {
 		t.Errorf("%d jobs recorded as lost too early", n)
 	}

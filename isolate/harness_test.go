@@ -96,7 +96,9 @@ func childEnv(name string, c Config) []string {
 
 // beChild runs a supervisor in the role name.
 func beChild(name string) error {
-	does, ok := map[string]func(*Supervisor) error{"victim": beVictim, "contained": (*Supervisor).Close}[name]
+	does, ok := map[string]func(*Supervisor) error{
+		victim: beVictim, victimWithRoot: beVictimWithRoot, "contained": (*Supervisor).Close,
+	}[name]
 	if !ok {
 		return errors.New("no such child")
 	}

@@ -25,9 +25,23 @@ import (
 // victimRepo is the environment variable with the victim's repository.
 const victimRepo = "CORRAL_TEST_CHILD_REPO"
 
-// beVictim runs a session's job that starts more processes in sessions of their own and prints a line when all are
-// up. It never ends by itself.
-func beVictim(s *Supervisor) error {
+// Roles of a supervisor that is killed. A root of the session's own takes a second to prepare: the supervisor reads all of /usr for it.
+const (
+	victim         = "victim"
+	victimWithRoot = "victim with a root"
+)
+
+// beVictimWithRoot is like beVictim in a session with a root of its own, whose job has changed a system directory.
+func beVictimWithRoot(s *Supervisor) error {
+	return runVictim(s, job.SessionSpec{Root: true}, `open my $f, ">", "/etc/mine" or die; print $f "x"; `)
+}
+
+// beVictim runs a job in a session with an overlay.
+func beVictim(s *Supervisor) error { return runVictim(s, job.SessionSpec{}, "") }
+
+// runVictim runs a session's job that executes script, starts more processes in sessions of their own and prints a line when all
+// are up. It never ends by itself.
+func runVictim(s *Supervisor, spec job.SessionSpec, script string) error {
 	ours, file, err := wire.Pair()
 	if err != nil {
 		return err
@@ -52,14 +66,15 @@ func beVictim(s *Supervisor) error {
 		}
 	}
 	c := frontend.New(ours)
-	ss, err := c.OpenSession(context.Background(), job.SessionSpec{Repo: os.Getenv(victimRepo), Workspace: job.Overlay, Root: true, Disk: fronttest.Small})
+	spec.Repo, spec.Workspace, spec.Disk = os.Getenv(victimRepo), job.Overlay, fronttest.Small
+	ss, err := c.OpenSession(context.Background(), spec)
 	if err != nil {
 		return err
 	}
 	run, err := c.Start(job.Spec{
-		Repo: os.Getenv(victimRepo), Session: ss.ID, Workspace: job.Overlay, Env: environment, Args: []string{
+		Repo: spec.Repo, Session: ss.ID, Workspace: job.Overlay, Env: environment, Args: []string{
 			"perl", "-MPOSIX", "-e",
-			`open my $f, ">", "/etc/mine"; print $f "x"; for (1..3) { next if fork; setsid; exit if fork; sleep 1000 while 1 } $| = 1; print "up\n"; sleep 1000 while 1`,
+			script + `for (1..3) { next if fork; setsid; exit if fork; sleep 1000 while 1 } $| = 1; print "up\n"; sleep 1000 while 1`,
 		},
 	}, job.Stdio{Stdin: stdin, Stdout: os.Stdout, Stderr: stderr}, nil)
 	if err != nil {
@@ -69,8 +84,8 @@ func beVictim(s *Supervisor) error {
 	return fmt.Errorf("its job ended: %+v, %w", result, err)
 }
 
-// kill starts a victim, kills it when its job is up, and returns its instance and its processes.
-func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
+// kill starts a supervisor in the role of a victim, kills it when its job is up, and returns its instance and its processes.
+func kill(t *testing.T, role string, change ...func(*Config)) (instance string, pids []int) {
 	t.Helper()
 	c := config(t)
 	for _, f := range change {
@@ -78,7 +93,7 @@ func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	}
 	loops := len(layers(t))
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(childEnv("victim", c), victimRepo+"="+newRepo(t))
+	cmd.Env = append(childEnv(role, c), victimRepo+"="+newRepo(t))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -129,7 +144,7 @@ func TestKilledSupervisor(t *testing.T) {
 	f := newFront(t)
 	l := f.Waiting()
 	before := layers(t)
-	instance, pids := kill(t)
+	instance, pids := kill(t, victimWithRoot)
 	begin := time.Now()
 	if len(pids) < 6 {
 		t.Errorf("processes %v: too few", pids)
