@@ -72,12 +72,14 @@ RUN ?=
 CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
 # A test that fails beside others and passes alone fails the run only with STRICT=1.
 STRICT ?=
+# With the flags of the static programs and of the tests, the packages that it imports are compiled once for all of them.
+RUN_TESTS = $(GO) run -trimpath -tags '$(TAGS),netgo,osusergo' ./scripts/test
 
 test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some
-	$(GO) run -tags '$(TAGS)' ./scripts/test all $(if $(strip $(CHOICE)),$(CHOICE),-guest) $(if $(STRICT),-strict)
+	$(RUN_TESTS) all $(if $(strip $(CHOICE)),$(CHOICE),-guest) $(if $(STRICT),-strict)
 
 test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
-	$(GO) run -tags '$(TAGS)' ./scripts/test unit $(CHOICE)
+	$(RUN_TESTS) unit $(CHOICE)
 	$(if $(strip $(CHOICE)),,$(GO) test -C bench -tags '$(TAGS)' ./...)
 
 test-setup:
@@ -89,7 +91,7 @@ setup-vm:
 	@. /etc/os-release; [ "$$ID" != debian ] || scripts/setup vm
 
 cover: test-setup build ## line coverage of each package by all tests, as root, into coverage.out; PKG, RUN
-	$(GO) run -tags '$(TAGS)' ./scripts/test all $(CHOICE) -cover coverage.out
+	$(RUN_TESTS) all $(CHOICE) -cover coverage.out
 
 soak: test-setup setup-vm build ## everything in full, for hours, as root; continues where it was stopped (scripts/soak has options)
 	scripts/soak

@@ -98,13 +98,13 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	return errors.Join(err, raceErr, ctx.Err())
 }
 
-// findGo finds test2json and the environment that go needs in a machine without a home directory.
+// findGo builds test2json and finds the environment that go needs in a machine without a home directory.
 func (r *runner) findGo(ctx context.Context) error {
-	tool, err := exec.CommandContext(ctx, "go", "tool", "-n", "test2json").Output()
-	if err != nil {
-		return fmt.Errorf("go tool test2json: %w", err)
+	// `go tool` would build it without -trimpath, and so compile what it imports once more.
+	r.test2json = filepath.Join(r.cache, "test2json")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", r.test2json, "cmd/test2json").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build cmd/test2json: %w\n%s", err, out)
 	}
-	r.test2json = strings.TrimSpace(string(tool))
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH"}
 	values, err := exec.CommandContext(ctx, "go", append([]string{"env"}, names...)...).Output()
 	if err != nil {
