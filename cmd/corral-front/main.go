@@ -17,6 +17,7 @@ import (
 	"corral/front/cli"
 	"corral/front/cli/ci"
 	"corral/front/cli/edit"
+	"corral/front/cli/forward"
 	"corral/front/commands"
 	"corral/front/privilege"
 	"corral/front/toolchains"
@@ -58,11 +59,11 @@ func typed() map[string]cli.Command {
 	return table
 }
 
-// helpers returns the commands that corral runs as helper processes.
+// helpers returns the commands that corral runs as helper processes, or in its place.
 func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
 		edit.Editor: edit.Command, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
-		ci.Relay: ci.RelayCommand,
+		ci.Relay: ci.RelayCommand, forward.Name: forward.Command,
 	}
 }
 

@@ -29,12 +29,14 @@ func sessionCommand(args []string) (int, error) {
 		return sessionExec(args[1:])
 	case "list":
 		return 0, sessionList(args[1:])
+	case "forward":
+		return 0, execProgram("corral-front", append([]string{"session-forward"}, args[1:]...))
 	case "close":
 		return 0, sessionClose(args[1:])
 	case "help", "--help", "-h":
 		return 0, printText(usage.Session)
 	}
-	return 0, fmt.Errorf("session: unknown command %q\nhint: open, exec, list or close", args[0])
+	return 0, fmt.Errorf("session: unknown command %q\nhint: open, exec, list, forward or close", args[0])
 }
 
 // sessionFlags parses the options of a session command and returns the other arguments. If ended is true, it has printed

@@ -59,7 +59,7 @@ var completions = []struct {
 	{"corral run --repo ", []string{"folder"}},
 	{"corral mcp --config fi", []string{"file.txt"}},
 	{"corral mcp --log-level w", []string{"warn"}},
-	{"corral session ", []string{"close", "exec", "list", "open"}},
+	{"corral session ", []string{"close", "exec", "forward", "list", "open"}},
 	{"corral session op", []string{"open"}},
 	{"corral session open --na", []string{"--name"}},
 	{"corral repo add ", []string{"folder"}},

@@ -54,6 +54,7 @@ Usage:
   corral session exec ID [OPTIONS] -- PROGRAM [ARG]...
                                                run a program in it, as corral run --session ID does
   corral session list [--json]                 list open sessions, and the kept changes of closed ones
+  corral session forward ID PORT[:HOSTPORT]... let programs of this host connect to servers that its jobs run
   corral session close ID... [--discard]       end a session, and every job in it
 
   --repo DIR            the repository (default the current directory)
@@ -72,9 +73,15 @@ Usage:
 A session outlives the command that opened it, so it needs a supervisor that runs as a service. Changes behind an
 overlay are kept when the session ends; close then prints the id for corral changes.
 
+forward listens at 127.0.0.1 and ::1 of this host, at HOSTPORT (default PORT or, if that is in use, a port that is free; 0 is
+any that is free), prints the address and connects to PORT of the session until Ctrl-C or until the session ends. Every user
+of this host can connect to it.
+
 Examples:
   id=$(corral session open --repo ~/src/app --workspace overlay)
   corral session exec $id -- make
   corral session close $id
   corral changes diff $id
+  corral session exec $id -- npm run dev &
+  corral session forward $id 5173
 `
