@@ -22,27 +22,39 @@ import (
 // programs read in another way. The job makes a new connection for the next request, so no head comes from elsewhere than the
 // beginning of a connection; that costs it microseconds, on its loopback device. Connections to the host are kept.
 func (r *Relay) serveHTTP(ctx context.Context, client net.Conn) error {
+	one, err := r.newRequest(client)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = one.conn.Close() }()
+	server := r.newServer(ctx, one)
+	server.SetKeepAlivesEnabled(false)
+	_ = server.Serve(one.conn)
+	return one.err
+}
+
+// newRequest reads the head of a request.
+func (r *Relay) newRequest(client net.Conn) (*request, error) {
 	_ = client.SetReadDeadline(time.Now().Add(r.head))
 	head, err := readHead(client)
 	if err != nil {
-		return denied("not an HTTP request: %s", text.Cut(err.Error(), maxShown))
+		return nil, denied("not an HTTP request: %s", text.Cut(err.Error(), maxShown))
 	}
 	_ = client.SetReadDeadline(time.Time{})
 	if d := checkHead(head); d != nil {
 		refuse(client, d)
-		return d
+		return nil, d
 	}
-	one := &request{relay: r, conn: newPrefixed(client, head, r.idle)}
-	defer func() { _ = one.conn.Close() }()
-	server := &http.Server{
-		Handler:        one,
+	return &request{relay: r, conn: newPrefixed(client, head, r.idle)}, nil
+}
+
+func (r *Relay) newServer(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:        handler,
 		MaxHeaderBytes: maxHead,
 		ErrorLog:       nowhere(),
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
-	server.SetKeepAlivesEnabled(false)
-	_ = server.Serve(one.conn)
-	return one.err
 }
 
 func nowhere() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -128,26 +140,39 @@ type request struct {
 func (q *request) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	if d := q.relay.checkRequest(in); d != nil {
 		q.err = d
-		http.Error(w, strings.TrimSuffix(forbidden(d), "\n"), http.StatusForbidden)
+		d.answer(w, http.StatusForbidden)
 		return
 	}
+	q.relay.forward(w, in, "http", nil, func(err error) { q.err = err })
+}
+
+// answer answers a request that is not passed on.
+func (d *Denied) answer(w http.ResponseWriter, status int) {
+	http.Error(w, strings.TrimSuffix(forbidden(d), "\n"), status)
+}
+
+// forward passes a request on, and the response back. check, if set, may change a response, or fail.
+func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, check func(*http.Response) error, failed func(error)) {
 	// An upgraded connection would have requests that nobody checks (h2c). A server may ignore these lines, so may we.
 	in.Header.Del("Upgrade")
 	in.Header.Del("Http2-Settings")
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", q.relay.address(), in.Host
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = scheme, r.address(), in.Host
 			p.Out.URL.RawQuery = in.URL.RawQuery
 		},
-		Transport: q.relay.transport, FlushInterval: -1, ErrorLog: nowhere(),
+		Transport: r.transport, FlushInterval: -1, ErrorLog: nowhere(),
 		ModifyResponse: func(reply *http.Response) error {
 			if reply.StatusCode == http.StatusSwitchingProtocols {
 				return errors.New("the server switches protocols without being asked")
 			}
+			if check != nil {
+				return check(reply)
+			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			q.err = err
+			failed(err)
 			http.Error(w, "corral: "+text.Line(err.Error(), 1000), http.StatusBadGateway)
 		},
 	}
@@ -156,7 +181,7 @@ func (q *request) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 
 // checkRequest returns why a request is not for the host.
 func (r *Relay) checkRequest(in *http.Request) *Denied {
-	if in.URL.Host != "" && (!r.isHost(in.URL.Host) || in.URL.Scheme != "http" || in.URL.User != nil) {
+	if in.URL.Host != "" && (!r.isHost(in.URL.Host) || in.URL.Scheme != r.scheme() || in.URL.User != nil) {
 		return denied("the request is for %q", text.Cut(in.URL.Host, maxShown))
 	}
 	if !r.isHost(in.Host) {
@@ -168,10 +193,24 @@ func (r *Relay) checkRequest(in *http.Request) *Denied {
 // isHost reports whether what a request calls its host is the name, with the port unless that is the protocol's own.
 func (r *Relay) isHost(host string) bool {
 	name, port, hasPort := strings.Cut(host, ":")
-	if hasPort && port != strconv.Itoa(int(r.port)) || !hasPort && r.port != 80 {
+	if hasPort && port != strconv.Itoa(int(r.port)) || !hasPort && r.port != r.defaultPort() {
 		return false
 	}
 	return sameName(name, r.name)
+}
+
+func (r *Relay) scheme() string {
+	if r.inspect != nil {
+		return "https"
+	}
+	return "http"
+}
+
+func (r *Relay) defaultPort() uint16 {
+	if r.inspect != nil {
+		return 443
+	}
+	return 80
 }
 
 func (r *Relay) address() string { return net.JoinHostPort(r.name, strconv.Itoa(int(r.port))) }

@@ -18,6 +18,8 @@ const (
 	TLS  = "tls"
 	HTTP = "http"
 	TCP  = "tcp"
+	// HTTPS is TLS that ends here, for rules about requests. See NewInspecting.
+	HTTPS = "https"
 )
 
 // Bounds of a connection.
@@ -47,6 +49,7 @@ type Relay struct {
 	transport *http.Transport
 	head      time.Duration // timeouts, shorter in tests
 	idle      time.Duration
+	inspect   *Inspection // of HTTPS
 }
 
 // New returns a Relay to a name, in lower case without the final dot. dial connects to that port of the name.
@@ -73,6 +76,10 @@ func (r *Relay) Serve(ctx context.Context, client net.Conn) error {
 		return r.serveTLS(ctx, client)
 	case HTTP:
 		return r.serveHTTP(ctx, client)
+	case HTTPS:
+		if r.inspect != nil {
+			return r.serveHTTPS(ctx, client)
+		}
 	case TCP:
 		server, err := r.dial(ctx)
 		if err != nil {

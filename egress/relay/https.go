@@ -1,0 +1,266 @@
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"corral/internal/text"
+)
+
+// maxStreams is how many requests of HTTP/2 are served at once on a connection, and how many connections to the host there are.
+const maxStreams = 32
+
+// An Inspection says how requests in TLS are checked. All functions may be called concurrently.
+type Inspection struct {
+	// Certificate returns the certificate with which the job's TLS connection ends here.
+	Certificate func(name string) (*tls.Certificate, error)
+	// Roots are the authorities that the host's certificate is verified with. They must be set: the program reads no file later.
+	Roots *x509.CertPool
+	// Allow returns why a request is not allowed, "" if it is. It is called with each reading of the path, see readings.
+	Allow func(method, path string) string
+	// Deny is called for each request that is denied.
+	Deny func(*Denied)
+	// Placeholder stands for secrets, in all that the job knows; "" if it knows none.
+	Placeholder string
+	// Secret, if set, takes the placeholder's place in requests to the host.
+	Secret *Secret
+}
+
+// NewInspecting returns a Relay for HTTP in TLS, 1.1 and 2, that checks each request.
+func NewInspecting(name string, port uint16, dial func(context.Context) (net.Conn, error), inspection Inspection) *Relay {
+	r := New(name, port, HTTPS, dial)
+	r.inspect = &inspection
+	r.transport = r.newTransport()
+	r.transport.TLSClientConfig = &tls.Config{ServerName: name, RootCAs: inspection.Roots, MinVersion: tls.VersionTLS12}
+	r.transport.TLSHandshakeTimeout = r.head
+	r.transport.ForceAttemptHTTP2 = true
+	r.transport.MaxConnsPerHost = maxStreams
+	if inspection.Roots == nil {
+		r.transport.TLSClientConfig.RootCAs = x509.NewCertPool() // nil would be those of files
+	}
+	return r
+}
+
+// serveHTTPS ends the job's TLS, and serves its requests: one of HTTP/1.1, whose head is checked as without TLS, or those of
+// HTTP/2, whose framing leaves no room for two readings.
+func (r *Relay) serveHTTPS(ctx context.Context, client net.Conn) error {
+	_ = client.SetDeadline(time.Now().Add(r.head))
+	sent, hello, err := readHello(client)
+	if err != nil {
+		alert(client, alertDecodeError)
+		return denied("not a TLS connection: %s", text.Cut(err.Error(), maxShown))
+	}
+	if d := r.checkHello(hello); d != nil {
+		alert(client, alertUnrecognizedName)
+		return d
+	}
+	certificate, err := r.inspect.Certificate(r.name)
+	if err != nil {
+		alert(client, alertInternalError)
+		return err
+	}
+	under := newPrefixed(client, sent, r.idle)
+	defer func() { _ = under.Close() }()
+	secure := tls.Server(under, &tls.Config{
+		Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
+		SessionTicketsDisabled: true, // a session of another name could be resumed
+	})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return &handshakeError{err}
+	}
+	defer func() { _ = secure.Close() }()
+	_ = client.SetDeadline(time.Time{})
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return r.serveHTTP2(ctx, secure, under)
+	}
+	one, err := r.newRequest(secure)
+	if d := (*Denied)(nil); errors.As(err, &d) {
+		r.inspect.Deny(d)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = one.conn.Close() }()
+	i := &inspected{relay: r}
+	server := r.newServer(ctx, i)
+	server.SetKeepAlivesEnabled(false)
+	_ = server.Serve(one.conn)
+	return i.wait()
+}
+
+// A handshakeError is mostly that of a client that does not trust the authority.
+type handshakeError struct{ err error }
+
+// Error implements error.
+func (e *handshakeError) Error() string {
+	return "the client ended the TLS connection, which corral ends for this host; does it trust the certificates of its environment? " +
+		e.err.Error()
+}
+
+// Unwrap returns the error of the connection.
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// serveHTTP2 serves the requests of a connection. Package net/http must see the TLS connection itself.
+func (r *Relay) serveHTTP2(ctx context.Context, secure *tls.Conn, under *prefixed) error {
+	i := &inspected{relay: r}
+	server := r.newServer(ctx, i)
+	server.IdleTimeout = r.idle
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 1 << 14}
+	server.TLSConfig = &tls.Config{NextProtos: []string{"h2"}}
+	_ = server.Serve(&single{conn: secure, under: under})
+	return i.wait()
+}
+
+// A single is a listener with one TLS connection.
+type single struct {
+	conn     *tls.Conn
+	under    *prefixed
+	accepted bool
+}
+
+// Accept implements net.Listener.
+func (s *single) Accept() (net.Conn, error) {
+	if !s.accepted {
+		s.accepted = true
+		return s.conn, nil
+	}
+	<-s.under.closed
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (s *single) Close() error { return s.under.Close() }
+
+// Addr implements net.Listener.
+func (s *single) Addr() net.Addr { return s.under.LocalAddr() }
+
+// An inspected serves the requests of a connection.
+type inspected struct {
+	relay *Relay
+	work  sync.WaitGroup
+
+	mu  sync.Mutex
+	err error // guarded by mu: the last request's to the host
+}
+
+// wait waits for the requests, and returns why the last one that failed did.
+func (i *inspected) wait() error {
+	i.work.Wait()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
+}
+
+// ServeHTTP implements http.Handler.
+func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
+	i.work.Add(1)
+	defer i.work.Done()
+	r := i.relay
+	if d := r.checkRequest(in); d != nil {
+		r.inspect.Deny(d)
+		d.answer(w, http.StatusMisdirectedRequest)
+		return
+	}
+	used, d := r.inspect.check(in)
+	if d != nil {
+		r.inspect.Deny(d)
+		d.answer(w, http.StatusForbidden)
+		return
+	}
+	failed := func(err error) {
+		if d := (*Denied)(nil); errors.As(err, &d) {
+			r.inspect.Deny(d)
+			return
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.err = err
+	}
+	// The environment of a job has no HTTP/3, which these lines would lead to.
+	check := func(reply *http.Response) error { reply.Header.Del("Alt-Svc"); return nil }
+	if used == nil {
+		r.forward(w, in, "https", check, failed)
+		return
+	}
+	g := &guarded{ResponseWriter: w, secret: used}
+	r.forward(g, in, "https", used.guard, failed)
+	g.check() // trailers
+}
+
+// check checks a request, and puts the secret into it, which it then returns.
+func (i *Inspection) check(in *http.Request) (used *Secret, d *Denied) {
+	// TRACE sends the request back, with the secret.
+	if in.Method == http.MethodConnect || in.Method == http.MethodTrace {
+		return nil, denied("the method %s", in.Method)
+	}
+	paths, d := readings(in.URL)
+	if d != nil {
+		return nil, d
+	}
+	for _, p := range paths {
+		if why := i.Allow(in.Method, p); why != "" {
+			return nil, &Denied{why}
+		}
+	}
+	in.Trailer = nil // nobody checks it
+	in.Header.Del("Trailer")
+	return i.exchange(in)
+}
+
+// readings returns the ways in which a server may read the path of a URL: with %2F as a character of a name, and as a slash. A path
+// that servers resolve in different ways is denied.
+func readings(u *url.URL) ([]string, *Denied) {
+	literal, decoded := u.EscapedPath(), u.Path
+	if literal == "*" || !strings.HasPrefix(literal, "/") || !strings.HasPrefix(decoded, "/") {
+		return nil, denied("the path is %.100q, must begin with a slash", literal)
+	}
+	// Decoded again, for servers behind a proxy that decodes.
+	twice, err := url.PathUnescape(decoded)
+	if err != nil {
+		twice = decoded
+	}
+	for _, p := range []string{decoded, twice} {
+		if why := ambiguous(p); why != "" {
+			return nil, denied("the path %.100q has %s", literal, why)
+		}
+	}
+	// The literal reading has the other characters decoded, as rules have them.
+	parts := strings.Split(literal, "/")
+	for n, part := range parts {
+		if plain, err := url.PathUnescape(part); err == nil && !strings.Contains(plain, "/") {
+			parts[n] = plain
+		}
+	}
+	if one := strings.Join(parts, "/"); one != decoded {
+		return []string{decoded, one}, nil
+	}
+	return []string{decoded}, nil
+}
+
+// ambiguous returns what servers resolve in different ways in a path, "" if there is nothing.
+func ambiguous(p string) string {
+	const dots = "a segment that is empty or only dots"
+	if strings.ContainsFunc(p, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }) {
+		return "a control character or a backslash"
+	}
+	if clean := path.Clean(p); clean != p && clean+"/" != p || strings.Contains(p, "//") {
+		return dots
+	}
+	for segment := range strings.SplitSeq(p, "/") {
+		// Some servers take a parameter off before they resolve dots.
+		if name, _, cut := strings.Cut(segment, ";"); cut && strings.Trim(name, ".") == "" {
+			return dots
+		}
+	}
+	return ""
+}
