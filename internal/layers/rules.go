@@ -592,6 +592,10 @@ var bounds = []bound{
 		reason: "it reads what jobs and servers send, and decides nothing about addresses",
 	},
 	{
+		from: "egress/authority", only: []string{"std"},
+		reason: "the supervisor and an unprivileged program have it: it issues certificates, and is neither",
+	},
+	{
 		from: "egress/dial", only: []string{"std", sys},
 		reason: "it decides which machines jobs can reach, so it must be easy to audit",
 	},
