@@ -183,7 +183,7 @@ func (d *door) update(encoded json.RawMessage) {
 	}
 }
 
-// allows reports whether a set has a site, with its protocol: what was passed on unread must not go on where it is to be read.
+// allows reports whether a set has a site, with its protocol: a connection that was passed on unread must end where requests are checked.
 func allows(set *network.Set, s *site) bool {
 	decision := set.Decide(s.host.name, s.port)
 	return decision.Allowed && decision.Protocol == s.protocol
