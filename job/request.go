@@ -34,7 +34,9 @@ type Request struct {
 	// Network is what the client asks for of the hosts that it may reach, see Spec; "" is all of them. The policy may have a
 	// maximum.
 	Network string
-	Limits  Limits // as requested: a zero field leaves the limit to the policy
+	// NeedsNetwork denies the request if it may reach no host, for protocols in which a client asks whether it has network access.
+	NeedsNetwork bool
+	Limits       Limits // as requested: a zero field leaves the limit to the policy
 	// Usual replaces zero fields of Limits before the policy's own defaults do, for protocols that define defaults. A
 	// value above the policy's maximum is lowered, never denied.
 	Usual Limits

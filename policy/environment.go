@@ -19,7 +19,7 @@ func base() environment {
 	return environment{
 		"PATH": "", "HOME": "/home/job", "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "TERM": "dumb",
-		// Jobs have no network. Retries of clients that wait longer each time only hide that for a minute, and so do requests that
+		// Most jobs have no network, see online for others. Retries of clients that wait longer each time only hide that for a minute, and so do requests that
 		// nobody made (for audits and new versions). What is in a cache is still found.
 		"npm_config_fetch_retries": "0", "npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false",
 		"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1",
@@ -94,6 +94,7 @@ func (c *chain) environment(runtimes []string) environment {
 	if !c.r.Root { // such a job sees no toolchains
 		e.add(c.p.installed.Caches())
 	}
+	online(e, c.repo.Network, c.network)
 	if c.r.Terminal != (job.Size{}) {
 		e["TERM"] = terminalType
 	}

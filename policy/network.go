@@ -1,9 +1,6 @@
 package policy
 
 import (
-	"context"
-
-	"corral/internal/text"
 	"corral/job"
 	"corral/policy/ask"
 )
@@ -23,20 +20,3 @@ func (n *Network) ofSession(r *job.Request) string {
 
 // of returns the maximum of a request.
 func (n *Network) of(r *job.Request) string { return ask.Common(n.ofSession(r), n.ByTool[r.Tool]) }
-
-// withinNetwork determines what the job may reach, and denies a request for more. Which hosts the operator's rules have is checked
-// where they apply.
-func withinNetwork(_ context.Context, c *chain) []string {
-	asked, err := ask.Parse(c.r.Network)
-	switch {
-	case err != nil:
-	case c.isStarlark(): // its job has no network in any case, see starlarkSpec
-		_, err = ask.Narrow(job.NoNetwork, asked)
-	default:
-		c.network, err = ask.Narrow(c.p.rules.Network.of(c.r), asked)
-	}
-	if err != nil {
-		return []string{"Requested network access: " + text.Line(err.Error(), maxSaid)}
-	}
-	return nil
-}

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"corral/job"
+	"corral/policy/network"
 	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
@@ -76,6 +77,9 @@ type Repo struct {
 	RootWorkspace *job.Workspace
 	Protect       job.Protection // the minimum, with Workspace Direct
 	Profile       string         // system call profile: "default" or "strict"
+	// Network has the hosts that the operator allows, as far as this front-end knows; nil allows none. The supervisor decides by what
+	// it knows.
+	Network *network.Set
 }
 
 // An Operator restricts what the other steps allow; *starlark.File implements it. A verdict that would raise a limit

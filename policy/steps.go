@@ -12,6 +12,7 @@ import (
 
 	"corral/internal/text"
 	"corral/job"
+	"corral/policy/ask"
 	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
@@ -87,6 +88,10 @@ var steps = []step{
 	{"executable.allowed", "the operator chooses the programs", allowedExecutable, (*chain).program},
 	{"arguments", "empty requests and NUL bytes cannot be executed", arguments, nothing},
 	{
+		"network", "a client may ask for fewer hosts than it may reach, never for more", withinNetwork,
+		func(c *chain) string { return c.network },
+	},
+	{
 		"environment", "only named variables are passed, so no secret of the host leaks", buildEnvironment,
 		func(c *chain) string { return strings.Join(c.variables().names(), " ") },
 	},
@@ -97,10 +102,6 @@ var steps = []step{
 	{
 		"workspace", "a client may restrict the configured access to a repository, never extend it", narrowerWorkspace,
 		func(c *chain) string { return c.workspace.String() },
-	},
-	{
-		"network", "a client may ask for fewer hosts than it may reach, never for more", withinNetwork,
-		func(c *chain) string { return c.network },
 	},
 	{
 		"timeout", "no job runs longer than the operator allows", withinTimeout,
@@ -193,6 +194,26 @@ func lexicalDirectory(_ context.Context, c *chain) []string {
 	}
 	if dir = filepath.Clean(dir); dir != "." {
 		c.dir = dir
+	}
+	return nil
+}
+
+// withinNetwork determines what the job may reach, and denies a request for more. Which hosts the operator's rules have is checked
+// where they apply.
+func withinNetwork(_ context.Context, c *chain) []string {
+	asked, err := ask.Parse(c.r.Network)
+	switch {
+	case err != nil:
+	case c.isStarlark(): // its job has no network in any case, see starlarkSpec
+		_, err = ask.Narrow(job.NoNetwork, asked)
+	default:
+		c.network, err = ask.Narrow(c.p.rules.Network.of(c.r), asked)
+	}
+	switch {
+	case err != nil:
+		return []string{"Requested network access: " + text.Line(err.Error(), maxSaid)}
+	case c.r.NeedsNetwork && (c.repo.Network == nil || c.network == job.NoNetwork):
+		return []string{"Requested network access: the operator allows none for this request"}
 	}
 	return nil
 }

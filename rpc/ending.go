@@ -163,11 +163,12 @@ type exitedParams struct {
 
 // extension holds the fields that this server adds to the protocol. Empty ones are omitted.
 type extension struct {
-	Limit         string   `json:"limit,omitempty"`            // the limit that ended the job
-	Sensitive     []string `json:"sensitiveChanges,omitempty"` // sensitive paths that changed, relative to the repository
-	SensitiveMore int      `json:"sensitiveChangesMore,omitempty"`
-	Incomplete    bool     `json:"sensitiveChangesIncomplete,omitempty"`
-	Changes       string   `json:"changesHandle,omitempty"` // for `corral changes`; set if the command wrote to a layer
+	Limit         string          `json:"limit,omitempty"`            // the limit that ended the job
+	Sensitive     []string        `json:"sensitiveChanges,omitempty"` // sensitive paths that changed, relative to the repository
+	SensitiveMore int             `json:"sensitiveChangesMore,omitempty"`
+	Incomplete    bool            `json:"sensitiveChangesIncomplete,omitempty"`
+	Changes       string          `json:"changesHandle,omitempty"` // for `corral changes`; set if the command wrote to a layer
+	Network       *job.NetworkUse `json:"network,omitempty"`       // what the command reached, if it had network access
 }
 
 func (e *outcome) extension() extension {
@@ -175,7 +176,7 @@ func (e *outcome) extension() extension {
 		return extension{}
 	}
 	r := &e.record.Result
-	m := extension{Limit: r.Limit, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete}
+	m := extension{Limit: r.Limit, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete, Network: r.Network}
 	for _, path := range r.Sensitive {
 		m.Sensitive = append(m.Sensitive, validText([]byte(path)))
 	}

@@ -98,8 +98,7 @@ func TestErrors(t *testing.T) {
 		{"command/exec", `{"command":["true"],"permissionProfile":"x","sandboxPolicy":{"type":"readOnly"}}`, "\"code\":-32600,\"message\":\"`permissionProfile` cannot be combined with `sandboxPolicy`\""},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"dangerFullAccess"}}`, `"code":-32600,"message":"sandboxPolicy dangerFullAccess is refused: the configuration does not map it to a profile (exec_server.full_access); use readOnly or workspaceWrite"`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox","networkAccess":"restricted"}}`, `"code":-32600,"message":"sandboxPolicy externalSandbox is refused`},
-		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"readOnly","networkAccess":true}}`, `"code":-32600,"message":"sandboxPolicy networkAccess is not supported`},
-		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","networkAccess":true}}`, `"code":-32600,"message":"sandboxPolicy networkAccess is not supported`},
+		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"readOnly","networkAccess":"npm"}}`, `"code":-32600,"message":"Invalid request: ` + "`networkAccess`" + ` must be a boolean`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"readOnly","access":{"type":"restricted"}}}`, `"code":-32600,"message":"sandboxPolicy restricted read access`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/srv/app/x","/srv/app/../other"]}}`, `"code":-32600,"message":"sandboxPolicy writableRoots: \"/srv/app/../other\" is not in the repository of the cwd, \"/srv/app\""`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["x"]}}`, "Invalid request: `sandboxPolicy.writableRoots` must be absolute paths, got \\\"x\\\""},
@@ -192,7 +191,7 @@ func TestResults(t *testing.T) {
 		{`{"command":["signal"]}`, result{ExitCode: code(143), Stdout: say(""), Stderr: say("")}},
 		{`{"command":["oom"]}`, result{ExitCode: code(137), Stdout: say(""), Stderr: say(""), Limit: "memory"}},
 		{`{"command":["timeout"]}`, result{ExitCode: code(124), Stdout: say("part"), Stderr: say("")}},
-		{`{"command":["sensitive"]}`, result{ExitCode: code(0), Stdout: say(""), Stderr: say(""), Sensitive: []string{".git/hooks/x\n\uFFFD"}, SensitiveMore: 3}},
+		{`{"command":["sensitive"]}`, result{ExitCode: code(0), Stdout: say(""), Stderr: say(""), Sensitive: []string{".git/hooks/x\n\uFFFD"}, SensitiveMore: 3, Network: &job.NetworkUse{Denied: 1, Denials: []job.NetworkDenial{{Name: "example.org", Port: 443, Why: "no rule", Count: 1}}}}},
 		{`{"command":["print","12345"],"outputBytesCap":5}`, result{ExitCode: code(0), Stdout: say("12345"), Stderr: say("")}},
 		{`{"command":["print","12345"],"outputBytesCap":4}`, result{ExitCode: code(0), Stdout: say("1234"), Stderr: say(""), StdoutTruncated: true}},
 		{`{"command":["print","12345"],"outputBytesCap":0}`, result{ExitCode: code(0), Stdout: say(""), Stderr: say(""), StdoutTruncated: true}},
@@ -227,6 +226,7 @@ func TestRequest(t *testing.T) {
 		{"command/exec", `{"command":["true"],"processId":"x","streamStdin":true,"sandboxPolicy":{"type":"readOnly","access":{"type":"fullAccess"}}}`, job.Request{Repo: "app", Workspace: &readonly, Streamed: true, Usual: job.Limits{Wall: 10 * time.Second}}},
 		{"process/spawn", `{"command":["true"],"processHandle":"x","cwd":"/srv/app","timeoutMs":null}`, job.Request{Repo: "app", Limits: job.Limits{Wall: job.Unlimited}}},
 		{"process/spawn", `{"command":["true"],"processHandle":"x","cwd":"/srv/app"}`, job.Request{Repo: "app", Usual: job.Limits{Wall: 10 * time.Second}}},
+		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"readOnly","networkAccess":true}}`, job.Request{NeedsNetwork: true, Repo: "app", Workspace: &readonly, Usual: job.Limits{Wall: 10 * time.Second}}},
 	} {
 		w := &world{run: shell}
 		p := initialized(t, w.server())
@@ -237,6 +237,9 @@ func TestRequest(t *testing.T) {
 			t.Errorf("id %q, session %q", got.ID, got.Session)
 		}
 		got.ID, got.Session = "", ""
+		if tt.method == "command/exec" && !tt.want.NeedsNetwork { // its default is no network access
+			tt.want.Network = job.NoNetwork
+		}
 		tt.want.Tool, tt.want.Principal, tt.want.Command = tt.method, "user:ada", []string{"true"}
 		if !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", tt.params, got, tt.want)
@@ -253,7 +256,8 @@ func TestMapped(t *testing.T) {
 	p := initialized(t, s)
 	p.must("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"dangerFullAccess"}}`)
 	p.must("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox"}}`)
-	if len(w.reqs) != 0 || len(full.reqs) != 1 || len(outer.reqs) != 1 || full.reqs[0].Workspace != nil || full.reqs[0].Protect != job.ProtectNone {
+	if len(w.reqs) != 0 || len(full.reqs) != 1 || len(outer.reqs) != 1 || full.reqs[0].Workspace != nil || full.reqs[0].Protect != job.ProtectNone ||
+		full.reqs[0].Network != "" || outer.reqs[0].Network != job.NoNetwork {
 		t.Errorf("%d, %d, %d, %+v", len(w.reqs), len(full.reqs), len(outer.reqs), full.reqs)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"corral/internal/jsonrpc"
 	"corral/internal/test/sandboxtest"
+	"corral/job"
 )
 
 // A pipeConn is an unbuffered in-memory connection, as both ends see it.
@@ -104,15 +105,16 @@ type arrival struct {
 
 // A result is the result of command/exec.
 type result struct {
-	ExitCode        *int     `json:"exitCode"`
-	Stdout          *string  `json:"stdout"`
-	Stderr          *string  `json:"stderr"`
-	StdoutTruncated bool     `json:"stdoutTruncated"`
-	StderrTruncated bool     `json:"stderrTruncated"`
-	Limit           string   `json:"limit"`
-	Sensitive       []string `json:"sensitiveChanges"`
-	SensitiveMore   int      `json:"sensitiveChangesMore"`
-	Changes         string   `json:"changesHandle"`
+	ExitCode        *int            `json:"exitCode"`
+	Stdout          *string         `json:"stdout"`
+	Stderr          *string         `json:"stderr"`
+	StdoutTruncated bool            `json:"stdoutTruncated"`
+	StderrTruncated bool            `json:"stderrTruncated"`
+	Limit           string          `json:"limit"`
+	Sensitive       []string        `json:"sensitiveChanges"`
+	SensitiveMore   int             `json:"sensitiveChangesMore"`
+	Network         *job.NetworkUse `json:"network"`
+	Changes         string          `json:"changesHandle"`
 }
 
 // dial connects a peer, which is disconnected at the end of the test.

@@ -56,11 +56,14 @@ func (r *reader) policy() sandbox {
 
 // apply sets up a launch as its sandboxPolicy says. It refuses a policy of which any part cannot be enforced.
 func (l *launch) apply(p sandbox, who *Caller) *jsonrpc.Error {
-	switch {
-	case p.network:
-		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network; leave it out")
-	case p.restricted:
+	if p.restricted {
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories; use type fullAccess, or leave it out")
+	}
+	switch {
+	case p.network: // which hosts, the operator says
+		l.request.NeedsNetwork = true
+	case p.kind != fullAccess:
+		l.request.Network = job.NoNetwork
 	}
 	switch p.kind {
 	case external:

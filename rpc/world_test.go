@@ -118,7 +118,7 @@ func shell(ctx context.Context, io_ job.Stdio, argv []string) (job.Result, error
 		say(io_.Stdout, "part")
 		return job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}, nil
 	case "sensitive":
-		return job.Result{Sensitive: []string{".git/hooks/x\n\xff"}, SensitiveMore: 3}, nil
+		return job.Result{Network: &job.NetworkUse{Denied: 1, Denials: []job.NetworkDenial{{Name: "example.org", Port: 443, Why: "no rule", Count: 1}}}, Sensitive: []string{".git/hooks/x\n\xff"}, SensitiveMore: 3}, nil
 	case "lost":
 		return job.Result{Status: job.Lost}, nil
 	case "down":

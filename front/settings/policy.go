@@ -11,6 +11,7 @@ import (
 	"corral/internal/config"
 	"corral/job"
 	"corral/policy"
+	"corral/policy/network"
 	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
@@ -37,7 +38,8 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 		s := c.For(r)
 		bound(&s, total)
 		rules.Repos = append(rules.Repos, policy.Repo{
-			ID: r.ID, Path: r.Path, Runtimes: s.Runtimes, Env: s.Env, Defaults: s.Defaults, Ceilings: s.Ceilings,
+			Network: hosts(c, r),
+			ID:      r.ID, Path: r.Path, Runtimes: s.Runtimes, Env: s.Env, Defaults: s.Defaults, Ceilings: s.Ceilings,
 			RootWall: rooted.For(r).Ceilings.Wall, BackgroundWall: background.For(r).Ceilings.Wall, StarlarkWall: starlarkWall(c, r),
 			Workspace: s.Workspace, RootWorkspace: new(c.SandboxWorkspace(r)), Protect: s.Protect, Profile: s.Syscalls,
 		})
@@ -64,6 +66,19 @@ func memory() int64 {
 		return 0
 	}
 	return int64(info.Totalram) * int64(info.Unit)
+}
+
+// hosts returns what the operator allows the jobs of a repository to reach, nil for nothing.
+func hosts(c config.Config, r config.Repo) *network.Set {
+	rules := c.Rules(r)
+	if rules == nil {
+		return nil
+	}
+	set, err := network.Compile(rules)
+	if err != nil {
+		return nil // rules that were read are valid; corral-egress decides on them again
+	}
+	return set
 }
 
 // tokenPrefix begins the principals of tokens.
