@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,4 +182,41 @@ func TestConnectHeld(t *testing.T) {
 	wire.CloseAll(held)
 	held = nil
 	eventually(t, pass)
+}
+
+// TestPorts: the owner of a session is told at which ports its processes listen, and nobody else is.
+func TestPorts(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	f := newFront(t)
+	ss := f.Session(job.SessionSpec{Share: true})
+	says := func(want ...uint16) {
+		t.Helper()
+		got, more, err := f.C.Ports(t.Context(), ss.ID)
+		if err != nil || more || !slices.Equal(got, want) {
+			t.Errorf("%v, more %v, %v, want %v", got, more, err, want)
+		}
+	}
+	says()
+	servers := []*live{f.Launch(f.inSession(ss, serving)), f.Launch(f.inSession(ss, strings.ReplaceAll(serving6, "7007", "7006")))}
+	servers = append(servers, f.Launch(f.inSession(ss, strings.NewReplacer("7007", "7005", "INADDR_LOOPBACK", "INADDR_ANY").Replace(serving))))
+	servers = append(servers, f.Launch(f.inSession(ss, strings.NewReplacer("7007", "7004", "INADDR_LOOPBACK", "inet_aton('127.0.0.2')").Replace(serving))))
+	says(7005, 7006, 7007)
+	many := f.Launch(f.inSession(ss, `use Socket; $| = 1; my @all; for my $port (20_000 .. 20_900) { socket(my $s, PF_INET, SOCK_STREAM, 0);
+		bind($s, sockaddr_in($port, INADDR_LOOPBACK)) && listen($s, 1) or die $!; push @all, $s } print "ready\n"; <STDIN>`))
+	if got, more, err := f.C.Ports(t.Context(), ss.ID); err != nil || !more || len(got) != 64 || !slices.IsSorted(got) {
+		t.Errorf("%v, more %v, %v", got, more, err)
+	}
+	for name, c := range map[string]interface {
+		Ports(context.Context, string) ([]uint16, bool, error)
+	}{"another user": connect(t, f.s, host.Peer{UID: owner + 1}), "a front-end of root": connect(t, f.s, host.Peer{UID: owner, Embedded: true})} {
+		_, _, err := c.Ports(t.Context(), ss.ID)
+		refusedAt(t, name, err, "session", 0)
+	}
+	for _, server := range append(servers, many) {
+		if _, err := server.End(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, _, err := f.C.Ports(t.Context(), f.Session(job.SessionSpec{}).ID)
+	refusedAt(t, "shares nothing", err, "connect", 0)
 }

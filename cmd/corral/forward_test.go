@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,12 @@ func TestForward(t *testing.T) {
 	id := d.open(t, "--repo", repo, "--name", "web")
 	server := start(t, command(t, "session", "exec", id, "--supervisor", d.Socket, "--", "perl", "-e", echoServer))
 	server.ready(t)
+	if s := d.listed(t)[id]; !slices.Equal(s.Ports, []uint16{7007}) {
+		t.Errorf("listens at %v", s.Ports)
+	}
+	if got := d.session(t, "list"); !regexp.MustCompile(`(?m)^` + id + `  web  .* 1 jobs  7007   `).MatchString(got.stdout) {
+		t.Errorf("%s", got.stdout)
+	}
 	p, address := d.forwarding(t, "web", "7007:0")
 	long := strings.Repeat("a line of a page\n", 100_000)
 	_, port, _ := net.SplitHostPort(address)

@@ -72,7 +72,7 @@ func (n *userNames) show(c *client.Client) error {
 	if err := printText("\n"); err != nil {
 		return err
 	}
-	return printSessions(sessions)
+	return printSessions(sessions, portsFrom(c))
 }
 
 func (n *userNames) printJobs(list []wire.Entry) error {

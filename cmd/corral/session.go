@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -174,6 +175,38 @@ type sessionJSON struct {
 	Jobs      int       `json:"jobs"`
 	Disk      int64     `json:"diskBytes"`
 	DiskUsed  int64     `json:"diskUsedBytes"`
+	Ports     []uint16  `json:"ports"`
+}
+
+// portsFrom returns a function that asks at which ports the processes of a session listen, and whether there may be others. A
+// session without jobs, or whose jobs share no network, has none.
+func portsFrom(c *client.Client) func(s *job.Session) (ports []uint16, more bool) {
+	return func(s *job.Session) (ports []uint16, more bool) {
+		if s.Kept || s.Jobs == 0 {
+			return nil, false
+		}
+		ports, more, err := c.Ports(context.Background(), s.ID)
+		if err != nil { // it can have ended
+			return nil, false
+		}
+		return ports, more
+	}
+}
+
+// portsText returns the ports of a session for people.
+func portsText(ports []uint16, more bool) string {
+	var list []string
+	for _, p := range ports {
+		list = append(list, strconv.Itoa(int(p)))
+	}
+	const most = 6
+	if more || len(list) > most {
+		list = append(list[:min(len(list), most)], "…")
+	}
+	if len(list) == 0 {
+		return "-"
+	}
+	return strings.Join(list, ",")
 }
 
 func sessionList(args []string) error {
@@ -195,11 +228,13 @@ func sessionList(args []string) error {
 		return err
 	}
 	if !asJSON {
-		return printSessions(list)
+		return printSessions(list, portsFrom(c))
 	}
 	for _, s := range list {
+		ports, _ := portsFrom(c)(&s)
 		if err := printJSON(sessionJSON{
 			s.ID, s.Name, s.Repo, s.Image, s.Workspace.String(), s.Root, s.Kept, s.UID, s.Opened, s.Used, s.Jobs, s.Disk, s.DiskUsed,
+			append([]uint16{}, ports...),
 		}); err != nil {
 			return err
 		}
@@ -208,9 +243,9 @@ func sessionList(args []string) error {
 }
 
 // printSessions prints a table of sessions.
-func printSessions(list []job.Session) error {
+func printSessions(list []job.Session, ports func(*job.Session) (ports []uint16, more bool)) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SESSION\tNAME\tUSER\tSTATE\tLAYER\tWORKSPACE\tREPOSITORY")
+	fmt.Fprintln(w, "SESSION\tNAME\tUSER\tSTATE\tPORTS\tLAYER\tWORKSPACE\tREPOSITORY")
 	for _, s := range list {
 		state := fmt.Sprintf("%d jobs", s.Jobs)
 		since := time.Since(s.Used).Truncate(time.Second)
@@ -227,8 +262,8 @@ func printSessions(list []job.Session) error {
 				kind += " " + text.Escape(s.Image)
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d of %d MiB\t%s\t%s\n",
-			s.ID, text.Escape(s.Name), s.UID, state, s.DiskUsed>>20, s.Disk>>20, kind, text.Escape(s.Repo))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d of %d MiB\t%s\t%s\n",
+			s.ID, text.Escape(s.Name), s.UID, state, portsText(ports(&s)), s.DiskUsed>>20, s.Disk>>20, kind, text.Escape(s.Repo))
 	}
 	return w.Flush()
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/job"
 )
@@ -15,11 +16,8 @@ import (
 // socket in the network namespace that the session's jobs share: no process enters that. The socket is non-blocking, and
 // the connection may not be complete. Whoever has it decides what closing it takes, see probe.Prober.Discard.
 func (j *Jail) Connect(port uint16, v6 bool) (*os.File, error) {
-	if j.session == nil || !j.session.sharesNetwork() {
-		return nil, &job.Refusal{
-			Step: "connect", Message: "the session's jobs do not share a network",
-			Hint: "each has a loopback interface of its own; open a session whose jobs share their files: corral session open",
-		}
+	if err := j.sharesNetwork(); err != nil {
+		return nil, err
 	}
 	ask := uint32(inside.AskConnect4)
 	if v6 {
@@ -35,6 +33,30 @@ func (j *Jail) Connect(port uint16, v6 bool) (*os.File, error) {
 		return nil, fmt.Errorf("connect to port %d: %w", port, err)
 	}
 	return f, nil
+}
+
+// sharesNetwork refuses what depends on the network of a session whose jobs share none.
+func (j *Jail) sharesNetwork() error {
+	if j.session != nil && j.session.sharesNetwork() {
+		return nil
+	}
+	return &job.Refusal{
+		Step: "connect", Message: "the session's jobs do not share a network",
+		Hint: "each has a loopback interface of its own; open a session whose jobs share their files: corral session open",
+	}
+}
+
+// Ports returns the ports at which Connect reaches a process, and whether there may be more: see host.Listeners.
+func (j *Jail) Ports() (ports []uint16, more bool, err error) {
+	if err := j.sharesNetwork(); err != nil {
+		return nil, false, err
+	}
+	socket, err := j.init.ask(inside.AskSockets, func() {})
+	if err != nil {
+		return nil, false, err
+	}
+	defer socket.Close()
+	return host.Listeners(socket)
 }
 
 // nobodyListens are the errors of connect(2) at a loopback address without a server: the interface is not up before the

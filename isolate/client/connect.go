@@ -101,3 +101,17 @@ func complete(fd int) (done bool, err error) {
 		return true, err
 	}
 }
+
+// Ports returns the TCP ports, in ascending order, of the session with this id at which Connect reaches a process. more says
+// that there may be others beyond them.
+func (c *Client) Ports(ctx context.Context, session string) (ports []uint16, more bool, err error) {
+	if len(session) > wire.MaxName {
+		return nil, false, &job.Refusal{Step: "session", Message: "no session " + session[:wire.MaxName] + "…"}
+	}
+	a, err := c.one(ctx, wire.OpPortList, wire.Ports{ID: session}.Append)
+	if err != nil {
+		return nil, false, err
+	}
+	m, err := wire.ReadPortList(a.body)
+	return m.Ports, m.More, err
+}

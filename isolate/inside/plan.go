@@ -397,6 +397,8 @@ const (
 	AskConnect4
 	// AskConnect6 is AskConnect4 for ::1.
 	AskConnect6
+	// AskSockets asks for a socket on which the kernel lists the sockets of the init's network namespace, see sock_diag(7).
+	AskSockets
 )
 
 // ConnectTo returns AskConnect4 or AskConnect6 with a port.

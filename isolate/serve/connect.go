@@ -23,3 +23,19 @@ func (c *client) connect(tag uint32, body []byte) error {
 		c.unwanted <- []*os.File{socket}
 	})
 }
+
+// ports replies with the ports at which the processes of a session listen.
+func (c *client) ports(tag uint32, body []byte) error {
+	m, err := wire.ReadPorts(body)
+	if err != nil {
+		return err
+	}
+	return c.startBackground(func() {
+		list, err := c.s.Sessions.Ports(c.peer, m.ID)
+		if err != nil {
+			c.refuse(tag, err)
+			return
+		}
+		c.answer(list.Append(tag))
+	})
+}

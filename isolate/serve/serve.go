@@ -355,6 +355,8 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 		return c.closeSession(head.Tag, body)
 	case wire.OpConnect:
 		return c.connect(head.Tag, body)
+	case wire.OpPorts:
+		return c.ports(head.Tag, body)
 	case wire.OpSessions:
 		return c.listSessions(head.Tag)
 	case wire.OpImages:

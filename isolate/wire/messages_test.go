@@ -73,6 +73,14 @@ var codecs = []struct {
 		m, err := ReadConnect(body)
 		return m.Append(tag), err
 	}},
+	{"Ports", OpPorts, Ports{"0f"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadPorts(body)
+		return m.Append(tag), err
+	}},
+	{"PortList", OpPortList, PortList{[]uint16{80, 65535}, true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadPortList(body)
+		return m.Append(tag), err
+	}},
 	{"RemoveImage", OpRemoveImage, RemoveImage{"debian"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
 		m, err := ReadRemoveImage(body)
 		return m.Append(tag), err
@@ -202,6 +210,8 @@ func TestMalformed(t *testing.T) {
 		{"open: flag of the future", second(ReadOpen((&Open{Flags: openEnd}).Append(1)[headerSize:]))},
 		{"connect: port 0", second(ReadConnect(Connect{ID: "0f"}.Append(1)[headerSize:]))},
 		{"connect: family 2", second(ReadConnect(set(Connect{Port: 1}.Append(1), 0, 2)))},
+		{"ports: more 2", second(ReadPortList(set(PortList{}.Append(1), 0, 2)))},
+		{"ports: too many", second(ReadPortList(append([]byte{0, MaxPorts + 1}, make([]byte, 2*MaxPorts+2)...)))},
 		{"close: keep 2", second(ReadCloseSession(set(CloseSession{}.Append(1), 0, 2)))},
 		{"session: workspace of the future", second(ReadSession(set(AppendSession(fullSession, 1), 1, byte(job.Overlay)+1)))},
 		{"signal: 65", second(ReadSignal(set(signal, 0, 65)))},

@@ -34,7 +34,7 @@ const (
 // An Op is the kind of a message.
 type Op uint16
 
-// The operations. Hello to Connect are requests.
+// The operations. Hello to Ports are requests.
 const (
 	OpHello Op = iota + 1
 	OpRun
@@ -52,6 +52,7 @@ const (
 	OpDrain
 	OpKill
 	OpConnect
+	OpPorts
 	OpWelcome
 	OpTerminal
 	OpResult
@@ -63,6 +64,7 @@ const (
 	OpImage
 	OpNote
 	OpConnected
+	OpPortList
 	OpEnd
 )
 

@@ -1,0 +1,124 @@
+package host
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxPorts is the maximum number of ports that Listeners returns.
+const MaxPorts = 64
+
+const (
+	// diagnoseSize is the size of struct inet_diag_req_v2, and listenerSize of struct inet_diag_msg, linux/inet_diag.h.
+	diagnoseSize, listenerSize = 56, 72
+	// maxListing is how many bytes of the kernel's list are read: some 700 listeners of each family.
+	maxListing = 64 << 10
+	// listingPatience is the timeout of reading the list, which the kernel has at once.
+	listingPatience = time.Second
+)
+
+// Listeners returns the TCP ports, in ascending order, at which a process listens in the network namespace of a socket of
+// NETLINK_INET_DIAG (sock_diag(7)), so that a connection to 127.0.0.1 or ::1 reaches it. more says that there may be others.
+func Listeners(socket *os.File) (ports []uint16, more bool, err error) {
+	fd := int(socket.Fd())
+	patience := unix.NsecToTimeval(int64(listingPatience))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience); err != nil {
+		return nil, false, fmt.Errorf("setsockopt: %w", err)
+	}
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		found, cut, err := listenersOf(fd, family)
+		if err != nil {
+			return nil, false, fmt.Errorf("list listeners: %w", err)
+		}
+		if more = more || cut; cut { // the rest of the list would be in the answer to the next question
+			ports = append(ports, found...)
+			break
+		}
+		ports = append(ports, found...)
+	}
+	slices.Sort(ports)
+	ports = slices.Compact(ports)
+	if len(ports) > MaxPorts {
+		return ports[:MaxPorts], true, nil
+	}
+	return ports, more, nil
+}
+
+// listenersOf asks for the listeners of one family. cut says that there are more.
+func listenersOf(fd int, family byte) (ports []uint16, cut bool, err error) {
+	const listening = 10 // TCP_LISTEN
+	b := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+diagnoseSize)
+	b = binary.NativeEndian.AppendUint16(b, unix.SOCK_DIAG_BY_FAMILY)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b = append(b, make([]byte, 8+diagnoseSize)...)
+	body := b[unix.SizeofNlMsghdr:]
+	body[0], body[1] = family, unix.IPPROTO_TCP
+	binary.NativeEndian.PutUint32(body[4:], 1<<listening)
+	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, false, err
+	}
+	buffer := make([]byte, 32<<10)
+	for read := 0; read < maxListing; {
+		n, _, err := unix.Recvfrom(fd, buffer, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		read += n
+		more, done, err := readListeners(buffer[:n])
+		ports = append(ports, more...)
+		if done || err != nil {
+			return ports, false, err
+		}
+	}
+	return ports, true, nil
+}
+
+// readListeners decodes messages of the kernel. done says that they end its list.
+func readListeners(b []byte) (ports []uint16, done bool, err error) {
+	for len(b) >= unix.SizeofNlMsghdr {
+		size := int(binary.NativeEndian.Uint32(b))
+		if size < unix.SizeofNlMsghdr || size > len(b) {
+			return nil, false, errRoute
+		}
+		body := b[unix.SizeofNlMsghdr:size]
+		switch binary.NativeEndian.Uint16(b[4:]) {
+		case unix.NLMSG_DONE:
+			return ports, true, nil
+		case unix.NLMSG_ERROR:
+			if len(body) >= 4 {
+				return nil, false, unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
+			}
+			return nil, false, errRoute
+		case unix.SOCK_DIAG_BY_FAMILY:
+			if len(body) < listenerSize {
+				return nil, false, errRoute
+			}
+			if reached(body) {
+				ports = append(ports, binary.BigEndian.Uint16(body[4:]))
+			}
+		}
+		b = b[min(len(b), (size+3)&^3):] // NLMSG_ALIGN
+	}
+	return ports, false, nil
+}
+
+// reached reports whether the listener of a struct inet_diag_msg is reached at 127.0.0.1 or ::1.
+func reached(b []byte) bool {
+	var a netip.Addr
+	if b[0] == unix.AF_INET {
+		a = netip.AddrFrom4([4]byte(b[8:]))
+	} else {
+		a = netip.AddrFrom16([16]byte(b[8:]))
+	}
+	return a.IsUnspecified() || a == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || a == netip.IPv6Loopback()
+}
