@@ -59,6 +59,9 @@ func (r Rule) Check() error {
 	if !slices.Contains([]string{"", TLS, HTTP, TCP}, r.Protocol) {
 		return fmt.Errorf("%q: `protocol` must be tls, http or tcp, got %s", r.Host, shown(r.Protocol))
 	}
+	if err := r.checkRequests(); err != nil {
+		return err
+	}
 	return r.checkPorts()
 }
 
@@ -66,7 +69,7 @@ func (r Rule) checkPreset() error {
 	if _, known := presetNamed(r.Preset); !known {
 		return fmt.Errorf("unknown preset %s: must be one of %s", shown(r.Preset), strings.Join(presetNames(), ", "))
 	}
-	if r.Host != "" || r.Ports != nil || r.Protocol != "" {
+	if r.Host != "" || r.Ports != nil || r.Protocol != "" || r.inspects() {
 		return fmt.Errorf("preset %q: it says host, ports and protocol itself; write another entry for them", r.Preset)
 	}
 	return nil

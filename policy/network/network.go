@@ -65,6 +65,12 @@ type Rule struct {
 	Ports []uint16 `json:"ports,omitempty" yaml:"ports" form:"natural" min:"1" max:"65535" list:"some" without:"443; for http 80; tcp needs it" example:"[8443]"`
 	// What is spoken there. `tls`: the name in the connection must be the host's; `http`: plain HTTP, likewise; `tcp`: anything.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol" words:"tls http tcp" implied:"tls"`
+
+	// Which requests are allowed, in TLS that ends before the host. Configurations cannot have these keys yet.
+
+	Methods []string `json:"methods,omitempty"` // such as GET; empty: all
+	Paths   []string `json:"paths,omitempty"`   // such as /repos/acme/**; empty: all
+	Secret  string   `json:"secret,omitempty"`  // the name of the secret that takes the placeholder's place; "" is none
 }
 
 // Bytes bound what a job or the jobs of a session may transfer. A zero field bounds nothing.

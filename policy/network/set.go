@@ -96,10 +96,13 @@ func (r Rule) scope() (scope, error) {
 }
 
 func (r Rule) protocol() string {
-	if r.Protocol == "" {
-		return TLS
+	switch {
+	case r.Protocol != "" && r.Protocol != TLS:
+		return r.Protocol
+	case r.inspects():
+		return HTTPS
 	}
-	return r.Protocol
+	return TLS
 }
 
 func (s scope) opens(port uint16) bool { return s.ports == nil || slices.Contains(s.ports, port) }

@@ -24,6 +24,17 @@ func (r Rule) String() string {
 		add("ports", "["+strings.Join(ports, ", ")+"]")
 	}
 	add("protocol", r.Protocol)
+	if len(r.Methods) > 0 {
+		add("methods", "["+strings.Join(r.Methods, ", ")+"]")
+	}
+	if len(r.Paths) > 0 {
+		paths := make([]string, len(r.Paths))
+		for i, path := range r.Paths {
+			paths[i] = strconv.Quote(path)
+		}
+		add("paths", "["+strings.Join(paths, ", ")+"]")
+	}
+	add("secret", r.Secret)
 	if len(keys) == 1 {
 		return keys[0]
 	}

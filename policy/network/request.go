@@ -1,0 +1,113 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of the parts of a Rule that are about requests.
+const (
+	maxMethods = 16
+	maxPaths   = 64
+	maxPath    = 512 // bytes
+	maxSecret  = 64  // bytes of a name
+)
+
+// HTTPS is the protocol of a connection whose TLS ends before the host, because a rule is about the requests in it. An operator
+// writes no protocol, or TLS.
+const HTTPS = "https"
+
+// inspects reports whether a rule is about requests.
+func (r Rule) inspects() bool { return len(r.Methods) > 0 || len(r.Paths) > 0 || r.Secret != "" }
+
+// checkRequests returns the first mistake in what a rule says about requests.
+func (r Rule) checkRequests() error {
+	switch {
+	case r.inspects() && r.protocol() != HTTPS:
+		return fmt.Errorf("%q: `methods`, `paths` and `secret` need `protocol: tls`, got %s", r.Host, r.Protocol)
+	case len(r.Methods) > maxMethods || len(r.Paths) > maxPaths:
+		return fmt.Errorf("%q has %d methods and %d paths, the maximum is %d and %d", r.Host, len(r.Methods), len(r.Paths), maxMethods, maxPaths)
+	case r.Secret != "" && (len(r.Secret) > maxSecret || strings.Trim(r.Secret, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""):
+		return fmt.Errorf("%q: the name of a secret has letters in lower case, digits, hyphens and underscores, got %s", r.Host, shown(r.Secret))
+	}
+	for _, method := range r.Methods {
+		if method == "" || len(method) > maxSecret || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == "CONNECT" || method == "TRACE" {
+			return fmt.Errorf("%q: a method must be in capital letters, and neither CONNECT nor TRACE, got %s", r.Host, shown(method))
+		}
+	}
+	for _, path := range r.Paths {
+		if err := checkPath(path); err != nil {
+			return fmt.Errorf("%q: path %s: %w", r.Host, shown(path), err)
+		}
+	}
+	return nil
+}
+
+func checkPath(path string) error {
+	if len(path) > maxPath || !strings.HasPrefix(path, "/") {
+		return fmt.Errorf("must begin with a slash, and have at most %d bytes", maxPath)
+	}
+	if strings.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRune(`\?#`, c) }) {
+		return fmt.Errorf("must not have blanks, control characters, backslashes, ? or #")
+	}
+	segments := strings.Split(path[1:], "/")
+	for n, segment := range segments {
+		last := n == len(segments)-1
+		switch {
+		case segment == "." || segment == ".." || segment == "" && !last:
+			return fmt.Errorf("must not have a segment that is empty or only dots")
+		case segment == "**" && !last, strings.Contains(segment, "*") && segment != "*" && segment != "**":
+			return fmt.Errorf("* must be a whole segment, and ** the last one")
+		}
+	}
+	return nil
+}
+
+// A RequestDecision says whether a request may be made.
+type RequestDecision struct {
+	Allowed bool
+	Secret  string // the name of the secret that the placeholder stands for; "" if it stands for none
+	Why     string // why it is not allowed
+}
+
+// Request decides about a request on a connection with the protocol HTTPS. The path is decoded, without a query.
+func (s *Set) Request(name string, port uint16, method, path string) RequestDecision {
+	if d := s.Decide(name, port); !d.Allowed {
+		return RequestDecision{Why: d.Why}
+	}
+	hosts := pattern{name: name}
+	for _, a := range s.allow {
+		// The rule of a preset is one of its rules here: presets have none about requests.
+		if a.hosts.has(hosts) && a.opens(port) && (a.protocol == TLS || a.protocol == HTTPS) && a.rule.hasRequest(method, path) {
+			return RequestDecision{Allowed: true, Secret: a.rule.Secret}
+		}
+	}
+	return RequestDecision{Why: fmt.Sprintf("no rule allows %.20s of %.200q at %s", method, path, name)}
+}
+
+func (r Rule) hasRequest(method, path string) bool {
+	if len(r.Methods) > 0 && !slices.Contains(r.Methods, method) {
+		return false
+	}
+	return len(r.Paths) == 0 || slices.ContainsFunc(r.Paths, func(p string) bool { return matches(p, path) })
+}
+
+// matches reports whether a path is one of a pattern's: * is any segment, and ** at the end one or more.
+func matches(pattern, path string) bool {
+	if !strings.HasPrefix(path, "/") {
+		return false
+	}
+	want, got := strings.Split(pattern[1:], "/"), strings.Split(path[1:], "/")
+	for n, segment := range want {
+		switch {
+		case n >= len(got):
+			return false
+		case segment == "**":
+			return true
+		case segment != got[n] && (segment != "*" || got[n] == ""):
+			return false
+		}
+	}
+	return len(want) == len(got)
+}
