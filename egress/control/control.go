@@ -23,6 +23,8 @@ const (
 	MaxName    = 256
 	MaxAsk     = 4096
 	MaxText    = 8 << 10 // of a Reply
+	// MinPlaceholder is how long a placeholder is at least, so that nobody guesses it and no other text has it.
+	MinPlaceholder = 24
 	// OpenDescriptors is the number of descriptors that come with an Open: a UDP socket that is bound to port 53 of the
 	// job's loopback address, and two unbound TCP sockets of the job's network namespace.
 	OpenDescriptors = 3
@@ -33,7 +35,7 @@ const (
 // A Kind is the first byte of a message.
 type Kind byte
 
-// The kinds of messages: to corral-egress from KindOpen to KindClose, then to the supervisor.
+// The kinds of messages: to corral-egress from KindOpen to KindClose, to the supervisor KindOpened and KindReported.
 const (
 	KindOpen Kind = iota + 1
 	KindUpdate
@@ -41,6 +43,8 @@ const (
 	KindClose
 	KindOpened
 	KindReported
+	// KindAuthority is to corral-egress.
+	KindAuthority
 )
 
 // ErrMalformed is returned for a message that no encoder of this package writes.
@@ -52,6 +56,24 @@ type Open struct {
 	Name  string          `json:"name"`          // of the job or session, for the log
 	Rules json.RawMessage `json:"rules"`         // policy/network.Rules
 	Ask   string          `json:"ask,omitempty"` // what the job asks for of the rules, see policy/network
+	// Placeholder stands for secrets in all that the job knows: a text that no other door has. Empty: the job knows none.
+	Placeholder string `json:"placeholder,omitempty"`
+}
+
+// Authority has what rules about requests need: the authority that ends TLS connections of jobs, and the secrets of the user. It
+// replaces the former one, and applies to connections from then on. There is no reply.
+type Authority struct {
+	Certificate []byte   `json:"certificate"` // DER
+	Key         []byte   `json:"key"`         // PKCS #8
+	Secrets     []Secret `json:"secrets,omitempty"`
+}
+
+// A Secret is what a placeholder stands for in one header.
+type Secret struct {
+	Name   string `json:"name"` // as rules have it
+	Header string `json:"header"`
+	Format string `json:"format"` // the value of the header, with {} in the secret's place
+	Value  string `json:"value"`
 }
 
 // Update replaces the rules of a door. What the job asked for when the door was opened still applies. There is no reply.
@@ -110,10 +132,22 @@ func (m Open) check() error {
 	switch {
 	case len(m.Name) > MaxName:
 		return fmt.Errorf("the name of a door has %d bytes, the maximum is %d", len(m.Name), MaxName)
+	case m.Placeholder != "" && (len(m.Placeholder) < MinPlaceholder || len(m.Placeholder) > MaxName):
+		return fmt.Errorf("the placeholder of a door has %d bytes, must have %d to %d", len(m.Placeholder), MinPlaceholder, MaxName)
 	case len(m.Ask) > MaxAsk:
 		return fmt.Errorf("the requested network access has %d bytes, the maximum is %d", len(m.Ask), MaxAsk)
 	}
 	return nil
+}
+
+// AppendAuthority appends the message.
+func AppendAuthority(to []byte, m Authority) ([]byte, error) {
+	return appendJSON(to, KindAuthority, m)
+}
+
+// ReadAuthority decodes an Authority.
+func ReadAuthority(message []byte) (Authority, error) {
+	return readJSON[Authority](KindAuthority, message)
 }
 
 // AppendUpdate appends the message.
@@ -140,7 +174,7 @@ func appendJSON(to []byte, kind Kind, m any) ([]byte, error) {
 		return to, fmt.Errorf("control message: %w", err)
 	}
 	if n := 1 + len(body); n > MaxMessage {
-		return to, fmt.Errorf("the network rules need a message of %d bytes, the maximum is %d: use fewer or shorter rules", n, MaxMessage)
+		return to, fmt.Errorf("the network rules or secrets need a message of %d bytes, the maximum is %d: use fewer or shorter ones", n, MaxMessage)
 	}
 	return append(append(to, byte(kind)), body...), nil
 }

@@ -25,14 +25,13 @@ type Inspection struct {
 	Certificate func(name string) (*tls.Certificate, error)
 	// Roots are the authorities that the host's certificate is verified with. They must be set: the program reads no file later.
 	Roots *x509.CertPool
-	// Allow returns why a request is not allowed, "" if it is. It is called with each reading of the path, see readings.
-	Allow func(method, path string) string
+	// Allow returns why a request is not allowed, "" if it is, and the secret that takes the placeholder's place in it, nil if none
+	// does. It is called with each reading of the path, see readings.
+	Allow func(method, path string) (secret *Secret, why string)
 	// Deny is called for each request that is denied.
 	Deny func(*Denied)
 	// Placeholder stands for secrets, in all that the job knows; "" if it knows none.
 	Placeholder string
-	// Secret, if set, takes the placeholder's place in requests to the host.
-	Secret *Secret
 }
 
 // NewInspecting returns a Relay for HTTP in TLS, 1.1 and 2, that checks each request.
@@ -207,14 +206,21 @@ func (i *Inspection) check(in *http.Request) (used *Secret, d *Denied) {
 	if d != nil {
 		return nil, d
 	}
-	for _, p := range paths {
-		if why := i.Allow(in.Method, p); why != "" {
+	var secret *Secret
+	for n, p := range paths {
+		found, why := i.Allow(in.Method, p)
+		if why != "" {
 			return nil, &Denied{why}
+		}
+		if n == 0 || found != nil && secret != nil && *found == *secret {
+			secret = found
+		} else {
+			secret = nil // it is another one's if the server reads the path so
 		}
 	}
 	in.Trailer = nil // nobody checks it
 	in.Header.Del("Trailer")
-	return i.exchange(in)
+	return i.exchange(in, secret)
 }
 
 // readings returns the ways in which a server may read the path of a URL: with %2F as a character of a name, and as a slash. A path

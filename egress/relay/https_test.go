@@ -95,12 +95,15 @@ func newSecure(t *testing.T, name string, secret *Secret, answer http.HandlerFun
 		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 	}
 	w.relay = NewInspecting("example.org", 443, dial, Inspection{
-		Certificate: ours.Leaf, Roots: pool(t, internet), Placeholder: placeholder, Secret: secret,
-		Allow: func(method, path string) string {
+		Certificate: ours.Leaf, Roots: pool(t, internet), Placeholder: placeholder,
+		Allow: func(method, path string) (*Secret, string) {
 			if method != http.MethodGet && method != http.MethodPost || !strings.HasPrefix(path, "/open") {
-				return "no rule allows " + method + " " + path
+				return nil, "no rule allows " + method + " " + path
 			}
-			return ""
+			if strings.HasPrefix(path, "/open/without/") {
+				return nil, ""
+			}
+			return secret, ""
 		},
 		Deny: func(d *Denied) {
 			w.mu.Lock()
@@ -314,6 +317,14 @@ func TestSecret(t *testing.T) {
 		{"token", bearer, func(r *http.Request) { r.Header.Set("Authorization", "token "+placeholder) }, "Bearer " + value, ""},
 		{"a login", bearer, func(r *http.Request) { r.SetBasicAuth("user", placeholder) }, basic("user:" + value), ""},
 		{"none", bearer, func(r *http.Request) { r.Header.Set("Authorization", "Bearer other") }, "Bearer other", ""},
+		{"a path without", bearer, func(r *http.Request) {
+			r.URL.Path = "/open/without/x"
+			r.Header.Set("Authorization", placeholder)
+		}, "", "not for it at this host"},
+		{"a path that may be one without", bearer, func(r *http.Request) {
+			r.URL.Path, r.URL.RawPath = "/open/without/x", "/open%2Fwithout/x"
+			r.Header.Set("Authorization", placeholder)
+		}, "", "not for it at this host"},
 		{"a host without", nil, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+placeholder) }, "", "not for it at this host"},
 		{"a login at a host without", nil, func(r *http.Request) { r.SetBasicAuth("user", placeholder) }, "", "not for it at this host"},
 		{"another header", bearer, func(r *http.Request) { r.Header.Set("X-Other", placeholder) }, "", `header "X-Other"`},

@@ -26,7 +26,7 @@ var (
 )
 
 // exchange puts the secret in the placeholder's place, and returns it if it did. A placeholder in any other place is denied.
-func (i *Inspection) exchange(in *http.Request) (used *Secret, d *Denied) {
+func (i *Inspection) exchange(in *http.Request, secret *Secret) (used *Secret, d *Denied) {
 	if i.Placeholder == "" {
 		return nil, nil
 	}
@@ -42,10 +42,10 @@ func (i *Inspection) exchange(in *http.Request) (used *Secret, d *Denied) {
 			if !has(value, i.Placeholder) && !has(login, i.Placeholder) {
 				continue
 			}
-			if i.Secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(i.Secret.Header) {
+			if secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(secret.Header) {
 				return nil, denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
 			}
-			used = i.Secret
+			used = secret
 			values[n] = used.inPlaceOf(i.Placeholder, login, basic)
 		}
 	}
