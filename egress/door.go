@@ -44,16 +44,18 @@ var firstName = netip.MustParseAddr("198.18.0.2")
 type door struct {
 	server *Server
 	ask    string
-	record record
-	log    doorLog
-	ctx    context.Context // ends when the door is closed
-	cancel context.CancelFunc
-	udp    net.PacketConn
-	seeds  *sockets.Source
-	tcp    *net.TCPListener // nil: the job has taken the port
-	conns  *budget
-	rules  atomic.Pointer[rules] // in force
-	making sync.Mutex            // held while listeners are made, which takes a second if the job gets in the way
+	// placeholder stands for secrets in what the job knows
+	placeholder string
+	record      record
+	log         doorLog
+	ctx         context.Context // ends when the door is closed
+	cancel      context.CancelFunc
+	udp         net.PacketConn
+	seeds       *sockets.Source
+	tcp         *net.TCPListener // nil: the job has taken the port
+	conns       *budget
+	rules       atomic.Pointer[rules] // in force
+	making      sync.Mutex            // held while listeners are made, which takes a second if the job gets in the way
 
 	mu sync.Mutex
 	// The fields below are guarded by mu.
@@ -83,7 +85,7 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		return nil, fmt.Errorf("the door came with %d descriptors, must have %d", len(files), control.OpenDescriptors)
 	}
 	d := &door{
-		server: s, ask: m.Ask, conns: newBudget(maxConns), hosts: map[string]*host{}, next: firstName,
+		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(maxConns), hosts: map[string]*host{}, next: firstName,
 		log: doorLog{to: s.log.With("name", m.Name), rate: rate{burst: logBurst, interval: logInterval}},
 	}
 	set, decoded, err := d.read(m.Rules, false)

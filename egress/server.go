@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"corral/egress/control"
 	"corral/internal/text"
@@ -27,6 +29,8 @@ type Dialer interface {
 type Config struct {
 	Dialer Dialer
 	Log    *slog.Logger // gets a line for each connection
+	// Roots are the authorities with which certificates of hosts are verified, where rules are about requests.
+	Roots *x509.CertPool
 	// Files is how many descriptors the process may have open. Some are kept for others than jobs.
 	Files int
 }
@@ -35,9 +39,12 @@ type Config struct {
 type Server struct {
 	dialer Dialer
 	log    *slog.Logger
+	roots  *x509.CertPool
 	files  *budget
-	doors  map[uint64]*door // used by the goroutine of Serve alone
-	work   sync.WaitGroup   // the goroutines of doors
+	// credentials are those of the last message that has some; nil before it.
+	credentials atomic.Pointer[credentials]
+	doors       map[uint64]*door // used by the goroutine of Serve alone
+	work        sync.WaitGroup   // the goroutines of doors
 }
 
 // ownFiles are descriptors for what is not a job's: the program's own, and a margin.
@@ -45,7 +52,7 @@ const ownFiles = 64
 
 // New returns a Server without doors.
 func New(c Config) *Server {
-	return &Server{dialer: c.Dialer, log: c.Log, files: newBudget(c.Files - ownFiles), doors: map[uint64]*door{}}
+	return &Server{dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), doors: map[uint64]*door{}}
 }
 
 // Serve does what the supervisor at the other end of a SOCK_SEQPACKET socket says, until that closes it. Then it closes all
@@ -86,6 +93,16 @@ func (s *Server) obey(l *line, message []byte, files []*os.File) error {
 			return err
 		}
 		return l.send(control.Reply{Kind: control.KindOpened, Door: m.Door, Text: s.open(m, files)})
+	case control.KindAuthority:
+		m, err := control.ReadAuthority(message)
+		if err != nil {
+			return err
+		}
+		c, err := newCredentials(m)
+		if err == nil {
+			s.credentials.Store(c)
+		}
+		return err
 	case control.KindUpdate:
 		m, err := control.ReadUpdate(message)
 		if err != nil {

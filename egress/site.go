@@ -42,7 +42,7 @@ func newSite(d *door, h *host, port network.Port, l *net.TCPListener) *site {
 		clients: map[*client]bool{}, servers: map[*server]bool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(d.ctx)
-	s.relay = relay.New(h.name, port.Number, port.Protocol, s.dial)
+	s.relay = s.newRelay()
 	return s
 }
 

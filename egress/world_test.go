@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
+	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/dial"
 	"corral/internal/log"
@@ -45,6 +47,8 @@ type world struct {
 	mu    sync.Mutex
 	names map[string]netip.Addr
 	real  *dial.Dialer // for its checks
+
+	authority *authority.Authority // of the Internet of the test
 }
 
 type logBuffer struct {
@@ -99,7 +103,7 @@ func newWorld(t *testing.T, files int) *world {
 		t: t, internet: nettest.New(t, netip.PrefixFrom(alpha, 32), netip.PrefixFrom(beta, 32)), log: &logBuffer{}, served: make(chan error, 1),
 		names: map[string]netip.Addr{"alpha.example.org": alpha, "beta.example.org": beta}, real: dial.New(nil),
 	}
-	w.server = New(Config{Dialer: w, Log: log.New(w.log, 0, false), Files: files})
+	w.server = New(Config{Dialer: w, Log: log.New(w.log, 0, false), Roots: w.roots(), Files: files})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +117,31 @@ func newWorld(t *testing.T, files int) *world {
 		}
 	})
 	return w
+}
+
+// roots returns the authorities of the Internet of the test.
+func (w *world) roots() *x509.CertPool {
+	w.t.Helper()
+	var err error
+	if w.authority, err = authority.New(time.Now()); err != nil {
+		w.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(mustParse(w.t, w.authority))
+	return pool
+}
+
+func mustParse(t *testing.T, a *authority.Authority) *x509.Certificate {
+	t.Helper()
+	der, _, err := a.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // everything has the addresses of the tests, which are not those of hosts on the Internet.
@@ -152,7 +181,7 @@ func (d *jobDoor) reopen(rules, ask string) string {
 	d.w.t.Helper()
 	d.w.last++
 	d.number = d.w.last
-	m, err := control.AppendOpen(nil, control.Open{Door: d.number, Name: "job 1", Rules: json.RawMessage(rules), Ask: ask})
+	m, err := control.AppendOpen(nil, control.Open{Door: d.number, Name: "job 1", Rules: json.RawMessage(rules), Ask: ask, Placeholder: placeholder})
 	if err != nil {
 		d.w.t.Fatal(err)
 	}

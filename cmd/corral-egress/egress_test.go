@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
+	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/names"
 	"corral/internal/test/nettest"
@@ -55,6 +57,8 @@ type program struct {
 	control  int
 	etc      string
 	stderr   *strings.Builder
+
+	authority *authority.Authority // of the Internet
 }
 
 // start starts the program with a filter. change can change how.
@@ -66,7 +70,11 @@ func start(t *testing.T, filter []byte, change func(*exec.Cmd)) *program {
 		t.Fatal(err)
 	}
 	defer bin.Close()
-	p := &program{t: t, internet: nettest.New(t, netip.PrefixFrom(alpha, 32)), stderr: &strings.Builder{}, etc: etc(t)}
+	p := &program{t: t, internet: nettest.New(t, netip.PrefixFrom(alpha, 32)), stderr: &strings.Builder{}}
+	if p.authority, err = authority.New(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	p.etc = etc(t, p.authority)
 	dns, err := net.FilePacketConn(p.internet.UDP(netip.MustParseAddrPort("127.0.0.1:53")))
 	if err != nil {
 		t.Fatal(err)
@@ -113,11 +121,17 @@ func memory(t *testing.T, content []byte) *os.File {
 	return f
 }
 
-// etc mounts a directory as /etc, which says that the DNS server is at 127.0.0.1.
-func etc(t *testing.T) string {
+// etc mounts a directory as /etc, which says that the DNS server is at 127.0.0.1, and which authority to trust.
+func etc(t *testing.T, trusted *authority.Authority) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"resolv.conf": "nameserver 127.0.0.1\n", "hosts": "192.0.2.10 listed.example.org\n"} {
+	if err := os.MkdirAll(filepath.Join(dir, "ssl/certs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"resolv.conf": "nameserver 127.0.0.1\n", "hosts": "192.0.2.10 listed.example.org inspected.example.org\n",
+		"ssl/certs/ca-certificates.crt": string(trusted.PEM()),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -229,26 +243,44 @@ func (p *program) site(job *nettest.Space) *http.Client {
 	plain.Start()
 	p.t.Cleanup(plain.Close)
 	secure := &httptest.Server{Listener: p.internet.Listen(netip.AddrPortFrom(alpha, 443)), Config: &http.Server{Handler: answer}}
+	leaf, err := p.authority.Leaf("inspected.example.org")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{*leaf}}
 	secure.StartTLS()
 	p.t.Cleanup(secure.Close)
 	c := client(p.t, job)
-	tls := secure.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	tls.InsecureSkipVerify = true // its certificate is for another name
-	c.Transport.(*http.Transport).TLSClientConfig = tls
+	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // its certificate is for another name
 	return c
 }
 
-const rules = `{"allow":[{"host":"*.example.org"},{"host":"*.example.org","protocol":"http"}],"private":["192.0.2.10/32"]}`
+const rules = `{"allow":[{"host":"inspected.example.org","methods":["POST"]},{"host":"*.example.org"},{"host":"*.example.org","protocol":"http"}],"private":["192.0.2.10/32"]}`
 
 // TestProgram: under its filter, the program connects a job to hosts by HTTP and TLS, with names of the DNS server and of the
 // host's table, denies others, and ends with its control socket.
 func TestProgram(t *testing.T) {
 	p := start(t, compile(t), nil)
 	job := nettest.Job(t)
+	m := control.Authority{}
+	ours, err := authority.New(time.Now())
+	if err == nil {
+		m.Certificate, m.Key, err = ours.Encode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := control.AppendAuthority(nil, m)
+	if err == nil {
+		err = unix.Sendmsg(p.control, message, nil, nil, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.open(job, rules)
 	c := p.site(job)
 	big := strings.Repeat("data ", 200_000)
-	for _, url := range []string{"http://alpha.example.org/", "https://alpha.example.org/", "http://listed.example.org/"} {
+	for _, url := range []string{"http://alpha.example.org/", "https://alpha.example.org/", "http://listed.example.org/", "https://inspected.example.org/"} {
 		reply, err := c.Post(url, "text/plain", strings.NewReader(big))
 		if err != nil {
 			t.Fatalf("%s: %v; %s", url, err, p.stop())
@@ -266,11 +298,11 @@ func TestProgram(t *testing.T) {
 	}
 	confined(t, p.cmd.Process.Pid)
 	c.CloseIdleConnections()
-	if s := p.end(); s.Connections != 4 || s.Denied == 0 || s.BytesUp < int64(3*len(big)) || s.BytesDown < int64(3*len(big)) {
+	if s := p.end(); s.Connections != 5 || s.Denied == 0 || s.BytesUp < int64(4*len(big)) || s.BytesDown < int64(4*len(big)) {
 		t.Errorf("%+v", s)
 	}
 	out := p.stop()
-	if !strings.HasPrefix(out, "<nil>: ") || strings.Count(out, `"msg":"connection"`) != 4 || strings.Contains(out, "panic") {
+	if !strings.HasPrefix(out, "<nil>: ") || strings.Count(out, `"msg":"connection"`) != 5 || strings.Contains(out, "panic") {
 		t.Error(out)
 	}
 }

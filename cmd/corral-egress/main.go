@@ -8,6 +8,7 @@
 package main
 
 import (
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,6 +50,10 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return fmt.Errorf("certificates of authorities: %w", err)
+	}
 	logger := log.Stderr(slog.LevelInfo, false)
 	_, _ = time.Now().Zone() // reads the time zone, for the log
 	files, err := limitFiles()
@@ -58,7 +63,7 @@ func run() error {
 	if err := confine(filterFD); err != nil {
 		return err
 	}
-	server := egress.New(egress.Config{Dialer: dial.New(resolver), Log: logger, Files: files})
+	server := egress.New(egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Files: files})
 	return server.Serve(os.NewFile(controlFD, "control socket"))
 }
 

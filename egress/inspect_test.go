@@ -1,0 +1,185 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"corral/egress/authority"
+	"corral/egress/control"
+)
+
+const (
+	placeholder = "corral-0123456789abcdef01234567"
+	secretValue = "t0ken-of-acme"
+)
+
+// inspecting has rules about requests.
+const inspecting = `{"allow":[{"host":"alpha.example.org","methods":["GET"],"paths":["/open/**"],"secret":"acme"}],` + everything + `}`
+
+// authorize gives the server an authority and a secret, and returns what jobs trust.
+func (w *world) authorize() *x509.CertPool {
+	w.t.Helper()
+	a, err := authority.New(time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m := control.Authority{Secrets: []control.Secret{{Name: "acme", Header: "Authorization", Format: "Bearer {}", Value: secretValue}}}
+	if m.Certificate, m.Key, err = a.Encode(); err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := control.AppendAuthority(nil, m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.send(b)
+	pool := x509.NewCertPool()
+	pool.AddCert(mustParse(w.t, a))
+	return pool
+}
+
+// website serves HTTPS at alpha, and answers with the request's Authorization unless that is the secret.
+func (w *world) website() {
+	w.t.Helper()
+	leaf, err := w.authority.Leaf("alpha.example.org")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer "+secretValue {
+			_, _ = io.WriteString(rw, "welcome")
+			return
+		}
+		_, _ = io.WriteString(rw, r.Header.Get("Authorization"))
+	}))
+	server.Listener.Close()
+	server.Listener = w.internet.Listen(netip.AddrPortFrom(alpha, 443))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{*leaf}}
+	server.StartTLS()
+	w.t.Cleanup(server.Close)
+}
+
+// get makes a request of the job.
+func (d *jobDoor) get(trusted *x509.CertPool, method, path, authorization string) (string, error) {
+	d.w.t.Helper()
+	tr := &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return d.space.Dial(netip.AddrPortFrom(d.mustFind("alpha.example.org"), 443))
+		},
+		TLSClientConfig: &tls.Config{RootCAs: trusted},
+	}
+	defer tr.CloseIdleConnections()
+	r, err := http.NewRequest(method, "https://alpha.example.org"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Authorization", authorization)
+	reply, err := tr.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	return fmt.Sprintf("%d %s", reply.StatusCode, body), err
+}
+
+// TestInspecting: rules about requests are those in force at the time of the request, the placeholder becomes the secret where they
+// say so, and denials are in the report.
+func TestInspecting(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.website()
+	trusted := w.authorize()
+	d := w.open(inspecting, "")
+	for _, tt := range []struct{ method, path, authorization, want string }{
+		{"GET", "/open/a", "Bearer " + placeholder, "200 welcome"},
+		{"GET", "/open/a", "Bearer other", "200 Bearer other"},
+		{"GET", "/other", "", "403 corral: denied: no rule allows"},
+		{"DELETE", "/open/a", "", "403 corral: denied: no rule allows"},
+	} {
+		if got, err := d.get(trusted, tt.method, tt.path, tt.authorization); err != nil || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s %s %s: %q, %v, want %q", tt.method, tt.path, tt.authorization, got, err, tt.want)
+		}
+	}
+	s := d.report()
+	if s.Connections != 4 || s.Denied != 2 || len(s.Denials) != 1 || s.Denials[0].Port != 443 || !strings.Contains(s.Denials[0].Why, "/other") {
+		t.Errorf("%+v", s)
+	}
+	if _, err := d.get(x509.NewCertPool(), "GET", "/open/a", ""); err == nil {
+		t.Error("a job that does not trust the authority is connected")
+	}
+	d.update(strings.Replace(strings.Replace(inspecting, `,"secret":"acme"`, "", 1), "/open/**", "/other", 1))
+	if got, err := d.get(trusted, "GET", "/other", ""); err != nil || !strings.HasPrefix(got, "200") {
+		t.Errorf("after an update: %q, %v", got, err)
+	}
+	if got, err := d.get(trusted, "GET", "/other", "Bearer "+placeholder); err != nil || !strings.Contains(got, "not for it at this host") {
+		t.Errorf("the placeholder without a secret: %q, %v", got, err)
+	}
+	for _, line := range w.log.lines(t) {
+		if strings.Contains(fmt.Sprint(line), secretValue) {
+			t.Errorf("the secret is in the log: %v", line)
+		}
+	}
+}
+
+// TestInspectingEnds: a connection that was passed on unread ends when a rule becomes one about requests, and the other way round.
+func TestInspectingEnds(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.authorize()
+	w.website()
+	plain := `{"allow":[{"host":"alpha.example.org"}],` + everything + `}`
+	d := w.open(plain, "")
+	pool := x509.NewCertPool()
+	pool.AddCert(mustParse(t, w.authority))
+	for _, next := range []string{inspecting, plain} {
+		conn, err := d.space.Dial(netip.AddrPortFrom(d.mustFind("alpha.example.org"), 443))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secure := tls.Client(conn, &tls.Config{ServerName: "alpha.example.org", InsecureSkipVerify: true})
+		if err := secure.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		d.update(next)
+		mustEnd(t, conn)
+	}
+	if got, err := d.get(pool, "POST", "/any", "Bearer x"); err != nil || got != "200 Bearer x" {
+		t.Errorf("passed on: %q, %v", got, err)
+	}
+}
+
+// TestNoAuthority: without an authority, a rule about requests allows nothing.
+func TestNoAuthority(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.website()
+	d := w.open(inspecting, "")
+	if _, code := d.lookup("alpha.example.org"); code != dnsmessage.RCodeServerFailure {
+		t.Errorf("%v, want SERVFAIL", code)
+	}
+	if s := d.report(); len(s.Denials) != 1 || s.Denials[0].Why != errAuthority.Error() {
+		t.Errorf("%+v", s)
+	}
+	for name, m := range map[string]control.Authority{"nothing": {}, "no key": {Certificate: mustParse(t, w.authority).Raw}} {
+		if c, err := newCredentials(m); err == nil {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	short := control.Authority{Secrets: []control.Secret{{Name: "acme", Value: "short"}}}
+	var err error
+	if short.Certificate, short.Key, err = w.authority.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := newCredentials(short); err != nil || len(c.secrets) > 0 {
+		t.Errorf("a secret of a few bytes, which cannot be looked for in responses: %+v, %v", c, err)
+	}
+}
