@@ -271,7 +271,7 @@ func TestLongestLines(t *testing.T) {
 	for _, err := range []error{
 		l.Refused(who, long, refusal, claim),
 		l.Finished(&record.Ending{Who: who, Of: 1<<63 - 1, Refusal: refusal}),
-		l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}}),
+		l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}, Reached: long}),
 	} {
 		if err != nil {
 			t.Error(err)

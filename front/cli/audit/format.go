@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 
+	"corral/egress/control"
+	"corral/job"
 	"corral/store/audit/record"
 )
 
@@ -46,6 +48,7 @@ func formatRecord(r *record.Record) string {
 	if ns, ok := r.Usage["wall_ns"]; ok {
 		word("wall", time.Duration(ns).Round(time.Microsecond).String())
 	}
+	word("reached", reached(r.Reached))
 	word("step", r.Step)
 	word("message", r.Message)
 	count("of", r.Of)
@@ -56,10 +59,29 @@ func formatRecord(r *record.Record) string {
 		count("missing", r.Missing)
 		word("saved", r.Saved)
 	}
-	for _, name := range []string{"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason", "argv", "source"} {
+	for _, name := range []string{"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason", "network", "argv", "source"} {
 		word("claimed."+name, r.Claimed[name])
 	}
 	return b.String()
+}
+
+// reached returns what corral-egress said of a job's network access in words. A text that was cut, or that corral-egress did not
+// write, is returned as it is.
+func reached(text string) string {
+	s, err := control.ReadSummary(text)
+	if text == "" || err != nil {
+		return text
+	}
+	said := fmt.Sprintf("%d connections, %d bytes up, %d down, %d denied", s.Connections, s.BytesUp, s.BytesDown, s.Denied)
+	var hosts []string
+	for _, d := range s.Denials {
+		host := job.NetworkDenial{Name: d.Name, Port: int(d.Port)}
+		hosts = append(hosts, host.Host())
+	}
+	if len(hosts) > 0 {
+		said += ": " + strings.Join(hosts, ", ")
+	}
+	return said
 }
 
 // shown quotes a text that is not one printable word.

@@ -12,7 +12,7 @@ import (
 func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		{Name: "audit record", Lines: 1, Shows: func(s string) string {
-			return formatRecord(&record.Record{Event: record.Decided, Message: s, Claimed: map[string]string{"principal": s, "reason": s}})
+			return formatRecord(&record.Record{Event: record.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
 		}},
 	})
 }

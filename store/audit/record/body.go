@@ -52,6 +52,7 @@ const (
 	maxPathBytes = 4096 // not escaped: PATH_MAX
 	maxMessage   = 512
 	maxStep      = 64
+	maxReached   = 2048 // counts come first, then about ten denied hosts
 )
 
 // CloserMax is the maximum length of the line of an event that closes a job; this much is allocated for each open
@@ -93,6 +94,9 @@ type Ending struct {
 	Of      uint64 // seq of the decided record
 	Result  job.Result
 	Refusal *job.Refusal // nil if the job started
+	// Reached is what corral-egress says of a job with network access, recorded unread: the JSON of egress/control.Summary, or what a
+	// job made of it; "" without network access.
+	Reached string
 }
 
 // Body returns the line of a finished record from its event on.
@@ -106,6 +110,7 @@ func (f *Ending) Body() ([]byte, error) {
 		e.refusal(f.Refusal)
 	} else {
 		e.result(&f.Result)
+		e.text("reached", f.Reached, maxReached)
 	}
 	return e.b, nil
 }

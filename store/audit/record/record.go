@@ -34,6 +34,7 @@ type Record struct {
 	Cgroup    string            `json:"cgroup"`
 	Sensitive int               `json:"sensitive"`
 	Usage     map[string]int64  `json:"usage"`
+	Reached   string            `json:"reached"`
 	Step      string            `json:"step"`
 	Errno     int               `json:"errno"`
 	Message   string            `json:"message"`
