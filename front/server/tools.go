@@ -20,7 +20,7 @@ import (
 // instructions describe the server to an agent.
 const instructions = "corral runs code in a sandbox on one repository of this machine: runtime_execute runs it, " +
 	"runtime_query_output reads what it wrote. ctx_execute runs code whose output alone comes back, long output is indexed, " +
-	"and ctx_search finds what is in it. There is no network. Whether files written in the repository stay there is the " +
+	"and ctx_search finds what is in it. There is no network, except hosts that the operator allows. Whether files written in the repository stay there is the " +
 	"operator's choice: replies say so where they are kept for review instead. sandbox_exec, where it is listed, runs " +
 	"commands in a system of this session's own; its description says what becomes of the repository there. " +
 	"starlark_run computes, and sees nothing of the machine."
@@ -30,7 +30,7 @@ const maxInstructionRepos = 50
 
 // agentInstructions describe the server to an agent whose tools are those of package agent.
 const agentInstructions = "These tools replace a shell on one repository of this machine: run runs commands in a sandbox, output reads " +
-	"or searches what they wrote, job follows those in the background. There is no network."
+	"or searches what they wrote, job follows those in the background. There is no network, except hosts that the operator allows."
 
 // shares returns which principals have the tools of package agent listed: all of their jobs share what those share.
 func (s *serving) shares(c config.Config) func(principal string) bool {
