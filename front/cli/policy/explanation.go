@@ -73,6 +73,9 @@ func writeSpec(w io.Writer, s job.Spec) {
 	writeRow(w, "limits", strings.Join(limits, ", "))
 	writeRow(w, "workspace", s.Workspace.String())
 	writeRow(w, "profile", s.Profile)
+	if s.Network != "" {
+		writeRow(w, "network", s.Network)
+	}
 }
 
 // shellWord quotes a text that a shell would not read as one word.
@@ -111,6 +114,7 @@ type explanationJSON struct {
 	Cwd       string            `json:"cwd,omitempty"`
 	Workspace string            `json:"workspace,omitempty"`
 	Profile   string            `json:"profile,omitempty"`
+	Network   string            `json:"network,omitempty"`
 }
 
 type stepJSON struct {
@@ -130,6 +134,7 @@ func writeExplanationJSON(w io.Writer, e policy.Explanation) error {
 	out := explanationJSON{
 		Allowed: d.Allowed(), Rule: d.Rule, Reasons: d.Reasons, Missing: d.Missing, Hash: d.Hash, Argv: d.Spec.Args,
 		Env: append([]string{}, e.Env...), Limits: limitsJSON(e.Limits), Repo: d.Spec.Repo, Cwd: d.Spec.Dir, Profile: d.Spec.Profile,
+		Network: d.Spec.Network,
 	}
 	if d.Spec.Args != nil {
 		out.Workspace = d.Spec.Workspace.String()
