@@ -75,7 +75,7 @@ func parse(args []string) (*options, error) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	pkg := flags.String("pkg", "./...", "packages, separated by spaces")
 	flags.StringVar(&o.run, "run", "", "run the tests alone whose names match this regular expression")
-	flags.IntVar(&o.jobs, "jobs", 1+runtime.NumCPU(), "test processes side by side")
+	flags.IntVar(&o.jobs, "jobs", 0, "test processes side by side; 0: as many as keep the processors busy")
 	flags.StringVar(&o.cover, "cover", "", "write a coverage profile of all packages to this file; without the race detector")
 	flags.BoolVar(&o.guest, "guest", false, "run scripts/test-vm too, beside the machine tests")
 	flags.BoolVar(&o.strict, "strict", false, "do not run failed tests once more, alone")
@@ -90,8 +90,11 @@ func parse(args []string) (*options, error) {
 	if _, err := regexp.Compile(o.run); err != nil {
 		return nil, fmt.Errorf("-run: %w", err)
 	}
-	if o.jobs < 1 {
-		return nil, fmt.Errorf("-jobs: %d is less than 1", o.jobs)
+	switch {
+	case o.jobs < 0:
+		return nil, fmt.Errorf("-jobs: %d is less than 0", o.jobs)
+	case o.jobs == 0:
+		o.jobs = o.usualJobs(runtime.NumCPU())
 	}
 	if o.mode == "soak" {
 		o.timeout *= 6
@@ -100,6 +103,15 @@ func parse(args []string) (*options, error) {
 	var err error
 	o.cache, err = filepath.Abs(o.cache)
 	return o, err
+}
+
+// usualJobs returns how many test processes keep processors busy. A machine test waits for about half of its time. The guest uses one
+// and a half processors beside the tests, and a soak runs them with the race detector, which waits for nothing.
+func (o *options) usualJobs(processors int) int {
+	if o.guest || o.mode == "soak" {
+		return processors + 1
+	}
+	return 2 * processors
 }
 
 func run(ctx context.Context, args []string) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,32 @@ func TestDivide(t *testing.T) {
 	}
 	if list := tm.divide(p, nil); len(list) > 0 {
 		t.Errorf("batches of nothing: %v", list)
+	}
+}
+
+// TestJobs: a run of some packages has two test processes for each processor, one beside the guest or in a soak fewer; an option
+// says otherwise.
+func TestJobs(t *testing.T) {
+	for _, tt := range []struct {
+		o    options
+		want int
+	}{
+		{options{mode: "all"}, 8},
+		{options{mode: "unit"}, 8},
+		{options{mode: "all", guest: true}, 5},
+		{options{mode: "soak"}, 5},
+	} {
+		if got := tt.o.usualJobs(4); got != tt.want {
+			t.Errorf("%+v: %d, want %d", tt.o, got, tt.want)
+		}
+	}
+	for args, want := range map[string]int{"-jobs 3": 3, "": 2 * runtime.NumCPU(), "-guest": 1 + runtime.NumCPU()} {
+		if o, err := parse(strings.Fields(args)); err != nil || o.jobs != want {
+			t.Errorf("%q: %+v, %v, want %d jobs", args, o, err, want)
+		}
+	}
+	if o, err := parse([]string{"-jobs", "-1"}); err == nil {
+		t.Errorf("%d jobs", o.jobs)
 	}
 }
 
