@@ -75,7 +75,7 @@ func parse(args []string) (*options, error) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	pkg := flags.String("pkg", "./...", "packages, separated by spaces")
 	flags.StringVar(&o.run, "run", "", "run the tests alone whose names match this regular expression")
-	flags.IntVar(&o.jobs, "jobs", 0, "test processes side by side; 0: as many as keep the processors busy")
+	flags.IntVar(&o.jobs, "jobs", 0, "test processes side by side (default as many as keep the processors busy)")
 	flags.StringVar(&o.cover, "cover", "", "write a coverage profile of all packages to this file; without the race detector")
 	flags.BoolVar(&o.guest, "guest", false, "run scripts/test-vm too, beside the machine tests")
 	flags.BoolVar(&o.strict, "strict", false, "do not run failed tests once more, alone")
@@ -90,11 +90,13 @@ func parse(args []string) (*options, error) {
 	if _, err := regexp.Compile(o.run); err != nil {
 		return nil, fmt.Errorf("-run: %w", err)
 	}
-	switch {
-	case o.jobs < 0:
-		return nil, fmt.Errorf("-jobs: %d is less than 0", o.jobs)
-	case o.jobs == 0:
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "jobs" })
+	if !given {
 		o.jobs = o.usualJobs(runtime.NumCPU())
+	}
+	if o.jobs < 1 {
+		return nil, fmt.Errorf("-jobs: %d is less than 1", o.jobs)
 	}
 	if o.mode == "soak" {
 		o.timeout *= 6

@@ -49,9 +49,6 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %d jobs", args, o, err, want)
 		}
 	}
-	if o, err := parse([]string{"-jobs", "-1"}); err == nil {
-		t.Errorf("%d jobs", o.jobs)
-	}
 }
 
 // TestRaceChoice: machine tests run with the race detector where raceToo says so; all of them in a soak, and none in a run
