@@ -37,9 +37,6 @@ type client struct {
 // Read implements net.Conn.
 func (c *client) Read(p []byte) (int, error) {
 	m := &c.site.door.record.up
-	if m.exhausted() {
-		return 0, c.exceed(whyUp)
-	}
 	n, err := c.tcp.Read(p)
 	within := m.add(n)
 	c.up.Add(int64(within))

@@ -549,3 +549,55 @@ func TestMessages(t *testing.T) {
 		t.Errorf("a report of no door: %q", text)
 	}
 }
+
+// TestBytesRead: what a job sent beyond the limit is not passed on.
+func TestBytesRead(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	c := &client{tcp: near.(*net.TCPConn), site: &site{door: &door{}}}
+	c.site.door.record.up.limit.Store(5)
+	if _, err := io.WriteString(far, "0123456789"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(c); string(got) != "01234" || !errors.Is(err, errBytes) || *c.over.Load() != whyUp {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestClosedMeanwhile: a site that was closed, or is not allowed any more, while a connection or its listener was made, gets neither.
+func TestClosedMeanwhile(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.echo(alpha, 7)
+	job := w.open(tcp("7"), "")
+	job.mustFind("alpha.example.org")
+	d := job.server()
+	h := d.hosts["alpha.example.org"]
+	s := h.sites[7]
+	left := w.server.files.left.Load()
+	job.update(`{}`)
+	if conn, err := s.dial(t.Context()); err == nil {
+		t.Errorf("connected to %s", conn.RemoteAddr())
+	}
+	if got := w.server.files.left.Load(); got != left+1 {
+		t.Errorf("%d descriptors are left, want %d", got, left+1)
+	}
+	if len(s.servers) > 0 {
+		t.Error("a closed site has a connection")
+	}
+	if d.add(h, network.Port{Number: 7, Protocol: network.TCP}, s.listener) {
+		t.Error("a listener that the rules do not allow was added")
+	}
+}

@@ -77,6 +77,9 @@ func newSecure(t *testing.T, name string, secret *Secret, answer http.HandlerFun
 		w.got = append(w.got, fmt.Sprintf("%s %s %s %s %q", in.Method, in.Host, in.RequestURI, in.Header.Get("Authorization"), body))
 		all := fmt.Sprint(in.RequestURI, in.Header, string(body), in.Trailer)
 		w.mu.Unlock()
+		if strings.Contains(in.Header.Get("Authorization"), value) && in.Header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("a response with the secret may be compressed: %q", in.Header["Accept-Encoding"])
+		}
 		if strings.Contains(all, placeholder) {
 			t.Errorf("the server got the placeholder: %s", all)
 		}
@@ -316,6 +319,11 @@ func TestSecret(t *testing.T) {
 		{"bearer", bearer, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+placeholder) }, "Bearer " + value, ""},
 		{"token", bearer, func(r *http.Request) { r.Header.Set("Authorization", "token "+placeholder) }, "Bearer " + value, ""},
 		{"a login", bearer, func(r *http.Request) { r.SetBasicAuth("user", placeholder) }, basic("user:" + value), ""},
+		{"a trailer", bearer, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer other")
+			setBody(r, "")
+			r.ContentLength, r.Trailer = -1, http.Header{"X-Trailer": {placeholder}}
+		}, "Bearer other", ""},
 		{"none", bearer, func(r *http.Request) { r.Header.Set("Authorization", "Bearer other") }, "Bearer other", ""},
 		{"a path without", bearer, func(r *http.Request) {
 			r.URL.Path = "/open/without/x"
@@ -411,6 +419,9 @@ func TestEcho(t *testing.T) {
 			reply, err := w.client(http2).Do(in)
 			if got, _ := w.take(); len(got) != 1 || !strings.Contains(got[0], value) {
 				t.Errorf("%s: the server got %q", name, got)
+			}
+			if name == "header" && (err != nil || reply.StatusCode != http.StatusBadGateway) {
+				t.Errorf("%s, HTTP/2 %v: %v, %v, want 502", name, http2, reply, err)
 			}
 			if err != nil {
 				continue
