@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
+	"corral/front"
 	"corral/front/cli"
+	"corral/front/preview"
 	"corral/front/privilege"
 	"corral/internal/config"
 )
@@ -22,9 +25,11 @@ import (
 const HTTPHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
 
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
-                    [--tools NAME,...] [--structured] [--log-level LEVEL]
+                    [--tools NAME,...] [--structured] [--preview HOST:PORT] [--log-level LEVEL]
 
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
+  --preview HOST:PORT   show browsers on this machine what servers in sessions serve, at pPORT-SESSION.localhost; HOST is
+                        localhost or a loopback address. A POST to ` + mcpserver.PreviewsPath + ` of the other listener makes links
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
 all its jobs. SIGHUP reads the configuration again: tokens, repositories and the rules for jobs apply to the calls that
@@ -38,7 +43,7 @@ Examples:
 // HTTP is the cli.Command of corral serve.
 func HTTP(args []string) (int, error) {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
-	listen := f.String("listen", "", "")
+	listen, previews := f.String("listen", "", ""), f.String("preview", "", "")
 	s, ended, code, err := parseServing(f, true, args, HTTPHelp)
 	if ended {
 		return code, err
@@ -67,16 +72,42 @@ func HTTP(args []string) (int, error) {
 	r.prepare, r.report = s.replaceTools(b, server), s.metrics.Reloaded
 	go r.run(ctx, hangups)
 	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
-	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
+	o := mcpserver.HTTPOptions{
 		Authenticate: authenticate(t), Ready: b.Supervisor.Ready, Metrics: s.metrics.Text,
 		Origins: b.Config.HTTP.AllowedOrigins,
 		Hosts:   append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
 		Idle:    b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
-	})
+	}
+	end, err := s.servePreviews(ctx, b, t, *previews, &o)
 	if err != nil {
+		return cli.Failure, errors.Join(err, l.Close())
+	}
+	err = server.Serve(ctx, l, o)
+	if err = errors.Join(err, end()); err != nil {
 		return cli.Failure, err
 	}
 	return 0, nil
+}
+
+// servePreviews serves previews at address until ctx ends or end is called, if address is not "".
+func (s *serving) servePreviews(ctx context.Context, b *front.Backend, t *tokens, address string, o *mcpserver.HTTPOptions) (end func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	list, port, err := preview.Listen(address)
+	if err != nil {
+		return nil, fmt.Errorf("--preview: %w", err)
+	}
+	p := newPreviewer(b, t, port)
+	o.Previews = p.answer
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- p.server.Serve(ctx, list...) }()
+	b.Log.Info("serving previews", "port", port)
+	return func() error {
+		stop()
+		return <-served
+	}, nil
 }
 
 // ownHosts returns the values of the Host header with which clients reach the server: the host as given on the command

@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,14 @@ func (s *serving) tokensOf(b *front.Backend) *tokens {
 // authenticate returns the principal of a token that is valid now.
 func (t *tokens) authenticate(token string) (config.Principal, bool) {
 	return t.current().Authenticate(token, time.Now())
+}
+
+// has reports whether a principal, as it is in requests, has a token that is valid now.
+func (t *tokens) has(principal string) bool {
+	now := config.At(time.Now())
+	return slices.ContainsFunc(t.current(), func(p config.Principal) bool {
+		return tokenPrincipal(p) == principal && (p.Expires == 0 || now < p.Expires)
+	})
 }
 
 // current returns the principals, read at most tokenInterval ago. While the files have a mistake, those before it apply: an

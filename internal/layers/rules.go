@@ -384,6 +384,10 @@ var bounds = []bound{
 		reason: "it connects to the supervisor, whatever the connection is used for",
 	},
 	{
+		from: "front/preview", only: []string{"std", sys, "internal/gate", "internal/text", "job"},
+		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
+	},
+	{
 		from: "front/settings", never: []string{"mcp/...", "rpc/...", "store/...", "net/http"},
 		reason: "a configuration means the same for every protocol and command",
 	},

@@ -48,6 +48,9 @@ type HTTPOptions struct {
 	// Metrics returns the text of MetricsPath, in the text format 0.0.4 of Prometheus, given the number of open connections and
 	// sessions. It may be called concurrently. Without it, the path does not exist.
 	Metrics func(connections, sessions int) ([]byte, error)
+	// Previews answers a request for PreviewsPath of a principal with a status and JSON. It may be called concurrently. Without
+	// it, the path does not exist.
+	Previews func(principal string, r *http.Request) (status int, data []byte)
 }
 
 // Timeouts of one request. A client that exceeds one loses its own request only.
@@ -120,6 +123,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 	mux.Handle(ReadyPath, probe(o.Ready))
 	if o.Metrics != nil {
 		mux.HandleFunc(MetricsPath, h.measure(func() ([]byte, error) { return o.Metrics(gate.Open(l), h.sessions.count()) }))
+	}
+	if o.Previews != nil {
+		mux.HandleFunc(PreviewsPath, h.previews(o.Previews))
 	}
 	server := &http.Server{
 		Handler:           mux,

@@ -148,6 +148,22 @@ func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (j
 	}}, nil
 }
 
+// An Open is an open session of a principal, in a repository given by its path.
+type Open struct{ ID, Repo string }
+
+// OpenOf returns the open sessions of a principal, in any order.
+func (k *Manager) OpenOf(principal string) []Open {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var list []Open
+	for _, s := range k.all {
+		if s.principal == principal && isClosed(s.opened) && s.err == nil && !s.lost && !s.ended {
+			list = append(list, Open{s.id, s.repo})
+		}
+	}
+	return list
+}
+
 func (k *Manager) isReplaced(s *entry) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

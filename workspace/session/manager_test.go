@@ -222,6 +222,33 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// TestOpenOf: the open sessions of a principal are its own, and none that has ended.
+func TestOpenOf(t *testing.T) {
+	k := newHost().manager(t, Options{})
+	ids := map[string]string{}
+	for _, who := range []string{"a", "b"} {
+		l, err := k.Acquire(t.Context(), &job.Request{Principal: who, Session: "s", Root: true}, job.Spec{Repo: "/srv/" + who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Return(false)
+		ids[who] = l.ID
+	}
+	if got := k.OpenOf("a"); len(got) != 1 || got[0] != (Open{ids["a"], "/srv/a"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := k.OpenOf("c"); got != nil {
+		t.Errorf("%+v", got)
+	}
+	k.End("a", "s")
+	if got := k.OpenOf("a"); got != nil {
+		t.Errorf("after its end: %+v", got)
+	}
+	if got := k.OpenOf("b"); len(got) != 1 {
+		t.Errorf("of another: %+v", got)
+	}
+}
+
 // TestReset: the sessions of a client in a repository end, and the next one is new even if changes of the last one are kept.
 func TestReset(t *testing.T) {
 	sandboxtest.Leaks(t)

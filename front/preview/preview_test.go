@@ -1,0 +1,391 @@
+package preview
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/internal/test/sandboxtest"
+	"corral/job"
+)
+
+// TestPreview: a person opens a link, and sees what the server in the session serves, with its methods, bodies and queries.
+func TestPreview(t *testing.T) {
+	g := newStage(t, nil)
+	link := g.link("me", mine, 8000)
+	if want := fmt.Sprintf("http://p8000-%s.localhost:%d/.corral/open?token=", mine, g.port); !strings.HasPrefix(link, want) {
+		t.Errorf("%s, want %s…", link, want)
+	}
+	r, err := g.browser().Get(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	set := r.Header.Get("Set-Cookie")
+	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/" || r.Header.Get("Cache-Control") != "no-store" ||
+		r.Header.Get("Referrer-Policy") != "no-referrer" {
+		t.Errorf("%s %q", r.Status, r.Header)
+	}
+	for _, want := range []string{"HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=43200"} {
+		if !strings.Contains(set, want) || strings.Contains(strings.ToLower(set), "domain") {
+			t.Errorf("cookie %q, want %s, no domain", set, want)
+		}
+	}
+	cookie, _, _ := strings.Cut(set, ";")
+	host := g.name(mine, 8000)
+	for _, c := range []struct{ method, target, body string }{
+		{"GET", "/", ""}, {"POST", "/a%2fb?x=1;y=%zz&&", "a body"}, {"GET", "//double", ""}, {"DELETE", "/.corral/other", ""},
+	} {
+		got := g.send(c.method, host, c.target, c.body, "Cookie: "+cookie, "Origin: http://"+host)
+		if got.StatusCode != 200 || got.body != "app "+c.target+" "+c.body {
+			t.Errorf("%+v: %s %q", c, got.Status, got.body)
+		}
+	}
+	if r := g.requests(); r[0].Host != host {
+		t.Errorf("the app sees the host %s", r[0].Host)
+	}
+}
+
+// TestLinkRefused: a link is opened once, in time, at its own host, by GET.
+func TestLinkRefused(t *testing.T) {
+	g := newStage(t, nil)
+	host := g.name(mine, 8000)
+	used := g.link("me", mine, 8000)
+	g.cookie(used)
+	token := g.tokenOf(g.link("me", mine, 8000))
+	open := openPath + "?token="
+	for name, c := range map[string]struct {
+		method, host, target string
+		status               int
+	}{
+		"used":            {"GET", host, open + g.tokenOf(used), 403},
+		"unknown":         {"GET", host, open + strings.Repeat("0", 64), 403},
+		"empty":           {"GET", host, open, 403},
+		"none":            {"GET", host, openPath, 403},
+		"two":             {"GET", host, open + token + "&token=" + token, 403},
+		"long":            {"GET", host, open + strings.Repeat("0", 60_000), 403},
+		"another port":    {"GET", g.name(mine, 8001), open + token, 403},
+		"another session": {"GET", g.name(theirs, 8000), open + token, 403},
+		"HEAD":            {"HEAD", host, open + token, 405},
+		"POST":            {"POST", host, open + token, 405},
+	} {
+		got := g.send(c.method, c.host, c.target, "")
+		if got.StatusCode != c.status || got.Header.Get("Set-Cookie") != "" || got.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %s %q", name, got.Status, got.Header)
+		}
+	}
+	for _, next := range []string{"&next=//evil.example", "&next=https://evil.example/", "#//evil.example", "&url=%2f%2fevil.example"} {
+		got := g.send("GET", host, open+g.tokenOf(g.link("me", mine, 8000))+next, "")
+		if got.StatusCode != 303 || got.Header.Get("Location") != "/" {
+			t.Errorf("%s redirects to %q", next, got.Header.Get("Location"))
+		}
+	}
+	late := g.tokenOf(g.link("me", mine, 8000))
+	g.mu.Lock()
+	g.now = g.now.Add(linkTime)
+	g.mu.Unlock()
+	if got := g.send("GET", host, open+late, ""); got.StatusCode != 403 {
+		t.Errorf("late: %s", got.Status)
+	}
+	if _, _, err := g.s.Link("me", theirs, 8000); err == nil {
+		t.Error("a link to the session of another principal")
+	}
+	for _, session := range []string{"", "x", mine + "0", strings.ToUpper(mine), strings.Repeat(".", 32), "../" + mine[3:]} {
+		if link, _, err := g.s.Link("me", session, 8000); err == nil {
+			t.Errorf("%q: %s", session, link)
+		}
+	}
+	if link, _, err := g.s.Link("me", mine, 0); err == nil {
+		t.Error(link)
+	}
+	if n := len(g.requests()); n != 0 {
+		t.Errorf("the app got %d requests", n)
+	}
+}
+
+// TestAttacks: pages of other sites and other previews, programs that lie about names, and requests that are not what they seem get
+// nothing of a preview: each is refused for its own reason, and the server in the session gets none.
+func TestAttacks(t *testing.T) {
+	g := newStage(t, nil)
+	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
+	your := g.cookie(g.link("you", theirs, 8000))
+	bare := place{mine, 8000}.host()
+	if got := g.send("GET", host, "/", "", "Cookie: "+cookie); got.StatusCode != 200 {
+		t.Fatalf("the control: %s", got.Status)
+	}
+	g.requests()
+	for name, c := range map[string]struct {
+		method, host string
+		status       int
+		headers      []string
+	}{
+		"no cookie":                         {"GET", host, 403, nil},
+		"an invented cookie":                {"GET", host, 403, []string{cookieName + "=" + strings.Repeat("0", 64)}},
+		"the cookie of another principal":   {"GET", host, 403, []string{your}},
+		"the cookie of another port":        {"GET", g.name(mine, 8001), 403, []string{cookie}},
+		"the cookie of another session":     {"GET", g.name(theirs, 8000), 403, []string{cookie}},
+		"the link's token as cookie":        {"GET", host, 403, []string{cookieName + "=" + g.tokenOf(g.link("me", mine, 8000))}},
+		"a cookie behind many others":       {"GET", host, 403, []string{strings.Repeat(cookieName+"=x; ", maxCookies) + cookie}},
+		"a page of the API":                 {"GET", host, 403, []string{cookie, "Origin: http://localhost:7070"}},
+		"a page of another preview":         {"GET", host, 403, []string{cookie, "Origin: http://" + g.name(theirs, 8000)}},
+		"a page of another port":            {"GET", host, 403, []string{cookie, "Origin: http://" + g.name(mine, 8001)}},
+		"a page of the same name elsewhere": {"GET", host, 403, []string{cookie, "Origin: http://" + bare + ":9999"}},
+		"a page over https":                 {"GET", host, 403, []string{cookie, "Origin: https://" + host}},
+		"a sandboxed page":                  {"GET", host, 403, []string{cookie, "Origin: null"}},
+		"two origins":                       {"GET", host, 403, []string{cookie, "Origin: http://" + host, "Origin: http://evil.example"}},
+		"a form of another site":            {"POST", host, 403, []string{cookie, "Origin: http://evil.example"}},
+		"a script of another site":          {"GET", host, 403, []string{cookie, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"}},
+		"a frame of another site":           {"GET", host, 403, []string{cookie, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"}},
+		"a form of another site, no Origin": {"POST", host, 403, []string{cookie, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}},
+		"an image of another preview":       {"GET", host, 403, []string{cookie, "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"}},
+		"a WebSocket of another site":       {"GET", host, 403, []string{cookie, "Origin: http://evil.example", "Connection: Upgrade", "Upgrade: websocket"}},
+		"a preflight of another site":       {"OPTIONS", host, 403, []string{cookie, "Origin: http://evil.example", "Access-Control-Request-Method: PUT"}},
+		"DNS rebinding":                     {"GET", fmt.Sprintf("evil.example:%d", g.port), 421, []string{cookie}},
+		"a name below":                      {"GET", "x." + host, 421, []string{cookie}},
+		"a name above":                      {"GET", fmt.Sprintf("%s.evil.example:%d", bare, g.port), 421, []string{cookie}},
+		"a final dot":                       {"GET", fmt.Sprintf("%s.:%d", bare, g.port), 421, []string{cookie}},
+		"another port in Host":              {"GET", bare + ":7070", 421, []string{cookie}},
+		"no port in Host":                   {"GET", bare, 421, []string{cookie}},
+		"the host's loopback":               {"GET", g.address, 421, []string{cookie}},
+		"localhost":                         {"GET", fmt.Sprintf("localhost:%d", g.port), 421, []string{cookie}},
+		"a port with zeros":                 {"GET", fmt.Sprintf("p08000-%s.localhost:%d", mine, g.port), 421, []string{cookie}},
+		"port 0":                            {"GET", fmt.Sprintf("p0-%s.localhost:%d", mine, g.port), 421, []string{cookie}},
+		"a large port":                      {"GET", fmt.Sprintf("p73536-%s.localhost:%d", mine, g.port), 421, []string{cookie}},
+		"an upgrade to h2c":                 {"GET", host, 400, []string{cookie, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}},
+		"an upgrade to two protocols":       {"GET", host, 400, []string{cookie, "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c"}},
+		"an upgrade in a list":              {"GET", host, 400, []string{cookie, "Connection: Upgrade", "Upgrade: websocket, h2c"}},
+		"an upgrade by POST":                {"POST", host, 400, []string{cookie, "Connection: Upgrade", "Upgrade: websocket"}},
+		"TRACE":                             {"TRACE", host, 405, []string{cookie}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var headers []string
+			for _, h := range c.headers {
+				if !strings.Contains(h, ": ") {
+					h = "Cookie: " + h
+				}
+				headers = append(headers, h)
+			}
+			got := g.send(c.method, c.host, "/", "", headers...)
+			if got.StatusCode != c.status || got.Header.Get("Cache-Control") != "no-store" || got.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s %q %s", got.Status, got.Header, got.body)
+			}
+			if n := len(g.requests()); n != 0 {
+				t.Errorf("the app got %d requests", n)
+			}
+		})
+	}
+	if got := g.send("GET", strings.ToUpper(bare)+fmt.Sprintf(":%d", g.port), "/", "", "Cookie: "+cookie,
+		"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"); got.StatusCode != 200 {
+		t.Errorf("a person who follows a link: %s", got.Status)
+	}
+	for _, d := range g.dialed {
+		if d != mine+":8000" {
+			t.Errorf("connected to %s", d)
+		}
+	}
+}
+
+// TestRawAttacks: requests with two meanings, and HTTP/2 without TLS.
+func TestRawAttacks(t *testing.T) {
+	g := newStage(t, nil)
+	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
+	head := "Host: " + host + "\r\nCookie: " + cookie + "\r\n"
+	smuggled := "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, c := range map[string]struct {
+		text     string
+		statuses []int
+	}{
+		"two hosts":           {"GET / HTTP/1.1\r\n" + head + "Host: evil.example\r\n\r\n", []int{400}},
+		"no host":             {"GET / HTTP/1.1\r\nCookie: " + cookie + "\r\n\r\n", []int{400}},
+		"a host in the line":  {"GET http://evil.example/ HTTP/1.1\r\n" + head + "\r\n", []int{421}},
+		"two lengths":         {"POST / HTTP/1.1\r\n" + head + "Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde", []int{400}},
+		"an unknown encoding": {"POST / HTTP/1.1\r\n" + head + "Transfer-Encoding: xchunked\r\nContent-Length: 4\r\n\r\nabcd", []int{400, 501}},
+		"a space in a name":   {"POST / HTTP/1.1\r\n" + head + "Content-Length : 4\r\n\r\nabcd", []int{400}},
+		"a folded header":     {"GET / HTTP/1.1\r\n" + head + "X: a\r\n Y: b\r\n\r\n", []int{400, 200}},
+		"CONNECT":             {"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:22\r\nCookie: " + cookie + "\r\n\r\n", []int{421}},
+		"CONNECT of a name":   {"CONNECT " + host + " HTTP/1.1\r\n" + head + "\r\n", []int{405}},
+		"HTTP/2":              {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []int{400, 421, 505, 0}},
+		"a body of two":       {"POST / HTTP/1.1\r\n" + head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled, []int{400, 200}},
+	} {
+		got := g.raw(c.text)
+		if !slices.Contains(c.statuses, got) {
+			t.Errorf("%s: %d", name, got)
+		}
+		for _, r := range g.requests() {
+			if r.URL.Path != "/" || r.Host != host {
+				t.Errorf("%s: the app got %s of %s", name, r.URL, r.Host)
+			}
+		}
+	}
+}
+
+// TestSecretsStay: the server in the session sees neither our cookie nor a token of the API nor that of a link.
+func TestSecretsStay(t *testing.T) {
+	g := newStage(t, nil)
+	link := g.link("me", mine, 8000)
+	host, cookie := g.name(mine, 8000), g.cookie(link)
+	g.send("GET", host, "/", "", "Cookie: a=1; "+cookie+"; b=2", "Cookie: "+cookie, "Cookie: Corral-Preview=x;c=3",
+		"Authorization: Bearer api-token", "Referer: "+link, "Proxy-Authorization: Basic x", "X-Forwarded-For: 8.8.8.8", "Forwarded: for=x")
+	r := g.requests()[0]
+	if got := fmt.Sprint(r.Header["Cookie"]); got != "[a=1; b=2 c=3]" {
+		t.Errorf("cookies %s", got)
+	}
+	for _, name := range []string{"Authorization", "Referer", "Proxy-Authorization", "X-Forwarded-For", "Forwarded"} {
+		if got := r.Header.Get(name); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if all := fmt.Sprint(r.Header, r.URL); strings.Contains(all, strings.TrimPrefix(cookie, cookieName+"=")) || strings.Contains(all, g.tokenOf(link)) {
+		t.Errorf("a secret in %s", all)
+	}
+	g.send("GET", host, "/", "", "Cookie: "+cookie, "Authorization: Bearer of-the-app", "Referer: http://"+host+"/page")
+	if r := g.requests()[0]; r.Header.Get("Authorization") != "Bearer of-the-app" || r.Header.Get("Referer") != "http://"+host+"/page" || r.Header["Cookie"] != nil {
+		t.Errorf("%q", r.Header)
+	}
+}
+
+// TestResponsesCleaned: what a server in a session sends applies to its own origin, and to no later time.
+func TestResponsesCleaned(t *testing.T) {
+	g := newStage(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, line := range []string{
+			"a=1; Domain=localhost; Path=/x", "b=2;domain=.localhost;HttpOnly", "c=3; \tDOMAIN = localhost ; Secure", "d=4; Domain", "e=domain=1",
+			cookieName + "=mine", " Corral-Preview =mine; Path=/", "f",
+		} {
+			w.Header().Add("Set-Cookie", line)
+		}
+		w.Header().Set("Alt-Svc", `h2="evil.example:443"`)
+		w.Header().Set("Clear-Site-Data", `"*"`)
+		w.Header().Set("Strict-Transport-Security", "max-age=99999999; includeSubDomains")
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		w.Header().Set("X-App", "1")
+	})
+	got := g.send("GET", g.name(mine, 8000), "/", "", "Cookie: "+g.cookie(g.link("me", mine, 8000)))
+	want := []string{"a=1; Path=/x", "b=2;HttpOnly", "c=3; Secure", "d=4", "e=domain=1", "f"}
+	if lines := got.Header["Set-Cookie"]; !slices.Equal(lines, want) {
+		t.Errorf("%q, want %q", lines, want)
+	}
+	for name, want := range map[string]string{
+		"Alt-Svc": "", "Clear-Site-Data": "", "Strict-Transport-Security": "", "Cache-Control": "no-store", "X-App": "1",
+		"Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		if value := got.Header.Get(name); value != want {
+			t.Errorf("%s: %q, want %q", name, value, want)
+		}
+	}
+}
+
+// TestAfterwards: when the session has ended, when nobody listens, and when the cookie is old, a page says so.
+func TestAfterwards(t *testing.T) {
+	g := newStage(t, nil)
+	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
+	other := g.cookie(g.link("me", mine, 9000))
+	page := func(host, cookie string, status int, text string) {
+		t.Helper()
+		if got := g.send("GET", host, "/", "", "Cookie: "+cookie); got.StatusCode != status || !strings.Contains(got.body, text) {
+			t.Errorf("%s %q, want %d, %q", got.Status, got.body, status, text)
+		}
+	}
+	page(host, cookie, 200, "app")
+	page(g.name(mine, 9000), other, 502, "Nothing listens at port 9000 of the session.")
+	g.app.CloseClientConnections()
+	g.mu.Lock()
+	g.refuse = &job.Refusal{Step: "session", Message: "no session"}
+	g.mu.Unlock()
+	g.s.pool.CloseIdleConnections()
+	page(host, cookie, 410, "The session has ended")
+	g.mu.Lock()
+	g.refuse = nil
+	g.ended[mine] = true
+	g.mu.Unlock()
+	page(host, cookie, 410, "The session has ended")
+	page(host, "a=b", 403, "A link can be opened once")
+	g.mu.Lock()
+	g.ended[mine] = false
+	g.now = g.now.Add(grantTime)
+	g.mu.Unlock()
+	page(host, cookie, 403, "or long ago")
+}
+
+// TestWebSocket: both directions of a WebSocket pass, as a server with hot reload needs, and end with the server.
+func TestWebSocket(t *testing.T) {
+	g := newStage(t, func(w http.ResponseWriter, r *http.Request) {
+		c, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSet-Cookie: a=b; Domain=localhost\r\n\r\n", r.Header.Get("Upgrade"))
+		line, _ := rw.ReadString('\n')
+		_, _ = fmt.Fprintf(c, "echo %s", line)
+	})
+	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
+	c, err := net.Dial("tcp", g.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(30 * time.Second)))
+	_, _ = fmt.Fprintf(c, "GET /hmr HTTP/1.1\r\nHost: %s\r\nOrigin: http://%[1]s\r\nCookie: %s\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Key: x\r\n\r\n", host, cookie)
+	read := bufio.NewReader(c)
+	r, err := http.ReadResponse(read, nil)
+	if err != nil || r.StatusCode != http.StatusSwitchingProtocols || r.Header.Get("Set-Cookie") != "a=b" {
+		t.Fatalf("%v %v", r, err)
+	}
+	_, _ = fmt.Fprint(c, "changed\n")
+	if b, err := io.ReadAll(read); err != nil || string(b) != "echo changed\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestGrantsBounded: the links and cookies of a principal are bounded, and those of others stay.
+func TestGrantsBounded(t *testing.T) {
+	var g grants
+	now, at := time.Unix(1_800_000_000, 0), place{mine, 8000}
+	other, _ := g.link("you", place{theirs, 1}, now)
+	first, _ := g.link("me", at, now)
+	for n := range maxGrants {
+		g.link("me", at, now.Add(time.Duration(n+1)))
+	}
+	if len(g.links) != maxGrants+1 {
+		t.Errorf("%d links", len(g.links))
+	}
+	if _, ok := g.open(first, at, now); ok {
+		t.Error("the oldest link stays")
+	}
+	if _, ok := g.open(other, place{theirs, 1}, now); !ok {
+		t.Error("another principal's link was replaced")
+	}
+	g.link("me", at, now.Add(2*linkTime))
+	if len(g.links) != 1 {
+		t.Errorf("%d links when all but one have expired", len(g.links))
+	}
+}
+
+// TestListen: previews are served on the loopback interface alone, for localhost at both of its addresses.
+func TestListen(t *testing.T) {
+	for address, want := range map[string]int{"localhost:0": 2, "127.0.0.1:0": 1, "[::1]:0": 1, "127.0.0.2:0": 1} {
+		list, port, err := Listen(address)
+		if err != nil || len(list) != want {
+			t.Errorf("%s: %v, %v", address, list, err)
+		}
+		for _, l := range list {
+			if a := l.Addr().(*net.TCPAddr); !a.IP.IsLoopback() || a.Port != int(port) {
+				t.Errorf("%s: listens at %s, port %d", address, a, port)
+			}
+			l.Close()
+		}
+	}
+	for _, address := range []string{"", "7071", ":7071", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0", "localhost:x", "localhost:99999"} {
+		if list, _, err := Listen(address); err == nil {
+			t.Errorf("%s: %v", address, list)
+		}
+	}
+}
