@@ -129,6 +129,9 @@ bench-parts: build ## the Go benchmarks, summed up by benchstat; as root (script
 fuzz: setup-build ## each fuzz target for FUZZTIME (30s)
 	scripts/fuzz
 
+mutants: setup-build ## leave out each check on the way to the network in turn: a test must fail; as root
+	$(GO) run ./scripts/mutants
+
 fmt: ## format the Go code
 	scripts/lint fmt
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -45,6 +46,7 @@ func run() error {
 	if err := unprivileged(); err != nil {
 		return err
 	}
+	nameProcess()
 	signal.Ignore(unix.SIGPIPE) // the log may end before its writers
 	resolver, err := dial.ReadSystem("/etc/resolv.conf", "/etc/hosts")
 	if err != nil {
@@ -65,6 +67,12 @@ func run() error {
 	}
 	server := egress.New(egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Files: files})
 	return server.Serve(os.NewFile(controlFD, "control socket"))
+}
+
+// nameProcess gives the process the name that ps(1) and top(1) show. It was executed by a descriptor, whose number would be the name.
+func nameProcess() {
+	name := append([]byte("corral-egress"), 0)
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0) // for people alone
 }
 
 // limitFiles bounds the descriptors of the process, and returns how many it may have.

@@ -215,6 +215,10 @@ func TestAddresses(t *testing.T) {
 	if _, err := f.Dial(t.Context(), "example.org", 80, nil); !errors.Is(err, unix.ECONNREFUSED) || len(f.to) != maxAddrs {
 		t.Errorf("%v after %d addresses, want %d", err, len(f.to), maxAddrs)
 	}
+	f, _ = newFake(addrs("2606:4700::1%lo"))
+	if _, err := f.Dial(t.Context(), "example.org", 80, nil); err == nil {
+		t.Error("connected to an address with a zone")
+	}
 	f, _ = newFake(nil)
 	if _, err := f.Dial(t.Context(), "example.org", 80, nil); err == nil {
 		t.Error("connected without an address")

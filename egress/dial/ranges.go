@@ -105,6 +105,6 @@ func allowNetwork(p netip.Prefix) string { return fmt.Sprintf("network.private: 
 
 func (s span) opened(addr netip.Addr, private []netip.Prefix) bool {
 	return slices.ContainsFunc(private, func(p netip.Prefix) bool {
-		return p.Contains(addr) && p.Bits() >= s.prefix.Bits() && s.prefix.Contains(p.Addr())
+		return p.Contains(addr) && p.Bits() >= s.prefix.Bits()
 	})
 }

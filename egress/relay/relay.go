@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -122,7 +123,10 @@ func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 			idle.Reset(r.idle)
 		}
 		if errors.Is(err, io.EOF) {
-			return closeWrite(to)
+			if err := closeWrite(to); !errors.Is(err, syscall.ENOTCONN) { // it has ended
+				return err
+			}
+			return nil
 		}
 		if err != nil {
 			return err

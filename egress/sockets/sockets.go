@@ -101,6 +101,10 @@ func (s *Source) Listen(at netip.AddrPort) (*net.TCPListener, error) {
 	}
 	f := os.NewFile(uintptr(fd), "listener")
 	defer f.Close()
+	// Connections of a process that has ended may linger at the address.
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return nil, fmt.Errorf("setsockopt: %w", err)
+	}
 	switch err := unix.Bind(fd, address(at)); {
 	case errors.Is(err, unix.EADDRINUSE):
 		return nil, fmt.Errorf("bind %s: %w", at, ErrBusy)

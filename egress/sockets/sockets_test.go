@@ -237,3 +237,27 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 }
+
+// TestListenAgain: an address can be listened at again while connections of the former listener linger there, as after the end of the
+// process that had it.
+func TestListenAgain(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	job := nettest.Job(t)
+	s := source(t, job)
+	at := netip.MustParseAddrPort("198.18.0.2:443")
+	for range 2 {
+		l, err := s.Listen(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := job.Dial(at); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close() // the first end: it stays in FIN-WAIT-2, since the job keeps its own
+		l.Close()
+	}
+}
