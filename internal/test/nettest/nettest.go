@@ -49,25 +49,33 @@ func makeSpace(addrs []netip.Prefix) (*os.File, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("unshare: %w", err)
 	}
+	if err := loopback(addrs); err != nil {
+		return nil, err
+	}
+	return os.Open("/proc/thread-self/ns/net")
+}
+
+// loopback brings the loopback device of the namespace up, with these addresses in addition.
+func loopback(addrs []netip.Prefix) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unix.Close(fd)
 	request, err := unix.NewIfreq("lo")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	request.SetUint16(unix.IFF_UP | unix.IFF_LOOPBACK | unix.IFF_RUNNING)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
-		return nil, fmt.Errorf("set lo up: %w", err)
+		return fmt.Errorf("set lo up: %w", err)
 	}
 	for n, prefix := range addrs {
 		if err := addAddress(fd, fmt.Sprintf("lo:%d", n+1), prefix); err != nil {
-			return nil, fmt.Errorf("add %s to lo: %w", prefix, err)
+			return fmt.Errorf("add %s to lo: %w", prefix, err)
 		}
 	}
-	return os.Open("/proc/thread-self/ns/net")
+	return nil
 }
 
 func addAddress(fd int, label string, prefix netip.Prefix) error {
