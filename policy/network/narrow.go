@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,21 +12,12 @@ import (
 // preset, HOST, or HOST:PORT, where HOST may have a wildcard. Without a word it is all of s; the word "none", which must be
 // alone, is nothing. A word that has nothing in common with s is an error, which says what an operator could add.
 func (s *Set) Narrow(ask string) (*Set, error) {
-	if len(ask) > MaxAsk {
-		return nil, fmt.Errorf("the requested network access has %d bytes, the maximum is %d", len(ask), MaxAsk)
-	}
-	words := strings.FieldsFunc(ask, func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) })
-	switch {
-	case len(words) == 0:
-		return s, nil
-	case len(words) > MaxAsked:
-		return nil, fmt.Errorf("the requested network access has %d words, the maximum is %d", len(words), MaxAsked)
+	words, err := wordsOf(ask)
+	if err != nil || words == nil {
+		return s, err
 	}
 	wanted := asked{text: strings.Join(words, " ")}
 	for _, word := range words {
-		if word == noAccess && len(words) > 1 {
-			return nil, fmt.Errorf("the requested network access has %q and other words: request either", noAccess)
-		}
 		if word == noAccess {
 			break
 		}
@@ -41,6 +33,50 @@ func (s *Set) Narrow(ask string) (*Set, error) {
 	narrowed := *s
 	narrowed.asked = append(s.asked[:len(s.asked):len(s.asked)], wanted)
 	return &narrowed, nil
+}
+
+// wordsOf returns the words of what a job asks for, nil if there are none. The word "none" is alone.
+func wordsOf(ask string) ([]string, error) {
+	if len(ask) > MaxAsk {
+		return nil, fmt.Errorf("the requested network access has %d bytes, the maximum is %d", len(ask), MaxAsk)
+	}
+	words := strings.FieldsFunc(ask, func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) })
+	if len(words) > MaxAsked {
+		return nil, fmt.Errorf("the requested network access has %d words, the maximum is %d", len(words), MaxAsked)
+	}
+	if len(words) > 1 && slices.Contains(words, noAccess) {
+		return nil, fmt.Errorf("the requested network access has %q and other words: request either", noAccess)
+	}
+	if len(words) == 0 {
+		return nil, nil
+	}
+	return words, nil
+}
+
+// RulesFor returns rules that allow what the words of a job ask for, and nothing else: for an operator who runs the job. The words
+// are those of Set.Narrow. A host without a port is reached by TLS at port 443, ports 80, 8000 and 8080 by plain HTTP, port 8443 by TLS,
+// and any other port by anything.
+func RulesFor(ask string) (*Rules, error) {
+	words, err := wordsOf(ask)
+	if err != nil {
+		return nil, err
+	}
+	rules := new(Rules)
+	for _, word := range words {
+		if word == noAccess {
+			break
+		}
+		if _, ok := presetNamed(word); ok {
+			rules.Allow = append(rules.Allow, Rule{Preset: word})
+			continue
+		}
+		scopes, err := parseWord(word)
+		if err != nil {
+			return nil, err
+		}
+		rules.Allow = append(rules.Allow, usual(scopes[0].hosts, scopes[0].port()))
+	}
+	return rules, rules.Check()
 }
 
 // parseWord returns the connections of one word. Only a preset has several scopes.

@@ -630,3 +630,34 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestRulesFor: the rules for words allow these words, and only them.
+func TestRulesFor(t *testing.T) {
+	for ask, want := range map[string]string{
+		"":                 `{}`,
+		"none":             `{}`,
+		"npm":              `{"allow":[{"preset":"npm"}]}`,
+		"npm,example.org":  `{"allow":[{"preset":"npm"},{"host":"example.org"}]}`,
+		"*.example.org:80": `{"allow":[{"host":"*.example.org","protocol":"http"}]}`,
+		"example.org:8443 example.org:8080 example.org:22": `{"allow":[{"host":"example.org","ports":[8443]},{"host":"example.org","ports":[8080],"protocol":"http"},` +
+			`{"host":"example.org","ports":[22],"protocol":"tcp"}]}`,
+	} {
+		r, err := RulesFor(ask)
+		if err != nil {
+			t.Errorf("%q: %v", ask, err)
+			continue
+		}
+		got, err := Encode(r)
+		if err != nil || string(got) != want {
+			t.Errorf("%q: %s, %v", ask, got, err)
+		}
+		if _, err := compile(t, *r).Narrow(ask); err != nil {
+			t.Errorf("%q is not allowed by its own rules: %v", ask, err)
+		}
+	}
+	for _, ask := range []string{"none npm", "*", "192.0.2.1", "example.org:0", "https://example.org/", strings.Repeat("npm ", 65), strings.Repeat("x", MaxAsk+1)} {
+		if r, err := RulesFor(ask); err == nil {
+			t.Errorf("%q: %+v", ask, r)
+		}
+	}
+}
