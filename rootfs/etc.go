@@ -131,14 +131,18 @@ func (r IDRange) check() error {
 }
 
 // generate adds the files of /etc that are not copied from the host.
-func (b *builder) generate(ids IDRange) {
+func (b *builder) generate(o Options) {
+	ids, resolv, nsswitch := o.JobUIDs, "", etcNsswitch // without a network there is no name server
+	if o.Connected {
+		resolv, nsswitch = doorResolv, doorNsswitch
+	}
 	for _, f := range []struct{ name, text string }{
 		{"passwd", passwd(ids, b.shell())},
 		{"group", group(ids)},
 		{"hosts", etcHosts},
 		{"hostname", Hostname + "\n"},
-		{"resolv.conf", ""}, // empty: a job has no network, so no name server
-		{"nsswitch.conf", etcNsswitch},
+		{"resolv.conf", resolv},
+		{"nsswitch.conf", nsswitch},
 		{"fstab", etcFstab},
 	} {
 		b.add(Entry{Path: "/etc/" + f.name, Mode: 0o644, Data: []byte(f.text)})

@@ -41,6 +41,15 @@ func TestGenerated(t *testing.T) {
 	if got := describe(tree, "/etc/passwd"); !strings.Contains(got, "job:x:1:1::/home/job:/bin/bash\n") {
 		t.Errorf("with bash: %s", got)
 	}
+	tree = must(t, Options{Host: host, Connected: true})
+	if got := describe(tree, "/etc/resolv.conf") + describe(tree, "/etc/nsswitch.conf"); !strings.Contains(got, "nameserver 127.0.0.1\n") || !strings.Contains(got, "hosts: files dns\n") {
+		t.Errorf("connected: %s", got)
+	}
+	for connected, want := range map[bool]string{false: "absent", true: "nameserver 127.0.0.1\n"} {
+		if got := describe(Image(connected), "/etc/resolv.conf"); !strings.Contains(got, want) {
+			t.Errorf("an image, connected %v: %q", connected, got)
+		}
+	}
 }
 
 func TestCopied(t *testing.T) {

@@ -35,6 +35,8 @@ type Options struct {
 	// Lasting selects the tree of a session's own root: directories for temporary files and homes are among the
 	// entries, with their modes.
 	Lasting bool
+	// Connected selects the resolver's settings of jobs that may reach hosts for /etc. Otherwise they are in DoorDir alone.
+	Connected bool
 	// JobUIDs are the UIDs of jobs inside the jail.
 	JobUIDs IDRange
 }
@@ -160,7 +162,7 @@ func (b *builder) build(o Options) (Tree, error) {
 			b.dir(p)
 		}
 	}
-	b.generate(o.JobUIDs)
+	b.generate(o)
 	if err := b.copyEtc(o); err != nil {
 		return Tree{}, err
 	}
@@ -256,9 +258,14 @@ const (
 )
 
 // Image returns what any root file system must have so that jobs can run in it: mount points, masks for /proc, a
-// home, and temporary directories. It is written over the existing contents.
-func Image() Tree {
+// home, and temporary directories. It is written over the existing contents. If connected is set, it also has the resolver's
+// setting of jobs that may reach hosts.
+func Image(connected bool) Tree {
 	b := &builder{seen: map[string]bool{}}
+	if connected {
+		b.dir("/etc")
+		b.add(Entry{Path: "/etc/resolv.conf", Mode: 0o644, Data: []byte(doorResolv)})
+	}
 	for _, p := range []string{"/dev", "/proc", "/sys", "/run", "/var", MaskDir} {
 		b.dir(p)
 	}
