@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -41,16 +42,21 @@ type Decision struct {
 	Profile   string
 	Workspace job.Workspace
 	Protect   job.Protection
+	Network   string // what the job asked for of the hosts that it may reach: words, Allowed for all of them, "" for none
 	Terminal  bool
 	Limits    job.Limits // as enforced
 	Claim     job.Claim
 }
+
+// Allowed is the Network of a job that may reach all hosts that the operator allows for the repository.
+const Allowed = "allowed"
 
 // Bounds of texts in a record, in escaped bytes. A text that was cut ends in an ellipsis.
 const (
 	maxPath      = 4095
 	maxPathBytes = 4096 // not escaped: PATH_MAX
 	maxMessage   = 512
+	maxNetwork   = 512
 	maxStep      = 64
 	maxReached   = 2048 // counts come first, then about ten denied hosts
 )
@@ -74,7 +80,7 @@ func (d *Decision) Body() ([]byte, error) {
 	if d.Protect != job.ProtectNone {
 		e.word("protect", d.Protect.String())
 	}
-	e.word("network", "none")
+	e.text("network", cmp.Or(d.Network, job.NoNetwork), maxNetwork)
 	e.flag("terminal", d.Terminal)
 	e.open("limits")
 	for _, f := range d.Limits.Fields() {

@@ -138,3 +138,35 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 	})
 }
+
+// TestNetwork: a record says what a job may reach and what it has reached, which is a text that nobody has checked: it cannot become
+// anything else of the record, nor make the record longer than what is reserved for it.
+func TestNetwork(t *testing.T) {
+	who := Who{Instance: "a", Job: "job-1"}
+	for asked, want := range map[string]string{"": "none", Allowed: "allowed", "npm example.org:8443": "npm example.org:8443", "\x1b\",\"x\":\"": "\x1b\",\"x\":\""} {
+		body, err := (&Decision{Who: who, Network: asked}).Body()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Record
+		if line := AppendLine(nil, Position{}, time.Unix(0, 0), body); json.Unmarshal(line, &r) != nil || r.Network != want {
+			t.Errorf("%q: %s", asked, line)
+		}
+	}
+	long := strings.Repeat("\x01", 8<<10)
+	for _, reached := range []string{"", `{"connections":1,"denied":0}`, `","status":"success`, "\xff\n\x00", long} {
+		e := &Ending{Who: who, Of: 1, Reached: reached, Result: job.Result{Status: job.Failure, Limit: long, Cgroup: long}}
+		body, err := e.Body()
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := AppendLine(nil, Position{}, time.Unix(0, 0), body)
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil || r.Status != "failure" || len(line) > CloserMax || len(r.Reached) > maxReached {
+			t.Errorf("%.40q: %.200s: %v", reached, line, err)
+		}
+		if reached == `{"connections":1,"denied":0}` && r.Reached != reached {
+			t.Errorf("%q was recorded as %q", reached, r.Reached)
+		}
+	}
+}
