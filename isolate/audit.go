@@ -89,7 +89,7 @@ func (s *Supervisor) who(peer host.Peer, id string) record.Who {
 func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile string) error {
 	d := record.Decision{
 		Who: s.who(r.peer, r.id), Repo: repo.Path, Dir: q.Dir, Profile: profile, Protect: r.protect,
-		Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: s.claimed(q.Claim),
+		Network: r.network, Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: s.claimed(q.Claim),
 	}
 	if repo.Common != nil {
 		d.Common = repo.Common.Path
@@ -147,7 +147,7 @@ func refusalOf(r *wire.Result) *job.Refusal {
 
 // ending converts a job's result to an audit record. Of the sensitive paths only the number is recorded.
 func ending(who record.Who, of uint64, r *wire.Result) *record.Ending {
-	e := &record.Ending{Who: who, Of: of}
+	e := &record.Ending{Who: who, Of: of, Reached: r.Reached}
 	var err error
 	if e.Result, err = r.JobResult(); err != nil {
 		e.Refusal = refusalOf(r)

@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"cmp"
 	"context"
 	"os"
 
@@ -23,6 +22,7 @@ func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.R
 	if err == nil {
 		s.jobs.setRepo(r, ss.Jail().Repo().Path)
 		r.limits, r.protect = limits, served.Protection(ss.Jail().Repo(), q)
+		r.connect(ss.Jail().Connects() && q.Tool == string(job.ToolNone), opening(s.served, ss.Peer(), ss.Jail().Repo(), ss.ID(), ss.Network()))
 		err = s.decide(r, q, ss.Jail().Repo(), ss.Profile())
 	}
 	if err != nil {
@@ -50,13 +50,20 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 		return nil, nil, err
 	}
 	profile = admit.ProfileOf(q, profile)
+	rules := served.NetworkRules(r.peer, repo.Paths())
+	if err := admit.CheckNetwork(q.Network, rules); err != nil {
+		repo.Close()
+		return nil, nil, err
+	}
+	connected := rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone)
+	r.connect(connected, opening(s.served, r.peer, repo, r.id, q.Network))
 	s.jobs.setRepo(r, repo.Path)
 	r.limits, r.protect = limits, served.Protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
 		repo.Close()
 		return nil, nil, err
 	}
-	j, err := s.cells.Enter(r.peer, repo, profile, false)
+	j, err := s.cells.Enter(r.peer, repo, profile, connected)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +77,7 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 	if err != nil {
 		return wire.Result{}, err
 	}
-	if err := cmp.Or(admit.CheckProfile(q.Profile), admit.CheckNetwork(q.Network)); err != nil {
+	if err := admit.CheckProfile(q.Profile); err != nil {
 		return wire.Result{}, err
 	}
 	authorize := s.authorize
@@ -87,5 +94,11 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 		return wire.Result{}, err
 	}
 	defer sl.Release() // the teardown takes the kernel time, and the job does not wait for it
-	return s.runIn(ctx, sl, r, q, terminal)
+	closeDoor, err := sl.UseDoor(r.openDoor)
+	if err != nil {
+		return wire.Result{}, err
+	}
+	result, err := s.runIn(ctx, sl, r, q, terminal)
+	result.Reached = closeDoor()
+	return result, err
 }

@@ -1,8 +1,10 @@
 package isolate
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -31,6 +33,8 @@ type Config struct {
 	// nil means root's rights: the directories are the operator's choice.
 	Account    *directory.Account
 	Own        bool            // also serve each client the directories it owns
+	Network    json.RawMessage // what jobs may reach, see admit.Config.Network; nil: nothing
+	Connected  *os.File        // the log of the jobs' connections; nil: none
 	Defaults   job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
 	Ceilings   job.Limits      // maximum per request; zero fields are unlimited
 	StateDir   string          // directory of state that outlives the supervisor, absolute; "" is DefaultStateDir
@@ -114,7 +118,7 @@ func (c *Config) complete() error {
 // served returns the part of the configuration that says which directories are served, and with which limits.
 func (c *Config) served() admit.Config {
 	return admit.Config{
-		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Defaults: c.Defaults, Ceilings: c.Ceilings,
+		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Network: c.Network, Defaults: c.Defaults, Ceilings: c.Ceilings,
 		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
 	}
 }

@@ -1,17 +1,21 @@
 package isolate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"corral/isolate/cell"
+	"corral/isolate/door"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/store/audit/record"
 )
 
 // A run is a job that was accepted and has not ended.
@@ -24,6 +28,8 @@ type run struct {
 	limits     job.Limits
 	protect    job.Protection
 	sent       time.Time        // when the job was sent to its stub: its wall time counts from here, also if this process is delayed
+	network    string           // record.Decision.Network
+	door       door.Opening     // of the network of the job or its session, without the sockets
 	claim      job.Claim        // set before the run is registered
 	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
 	signals    chan wire.Signal // queue of signals to be forwarded
@@ -49,6 +55,25 @@ func (s *Supervisor) newRun(peer host.Peer) *run {
 		s: s, id: newJobID(), peer: peer,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
+}
+
+// connect records what the job may reach: all that the rules allow of what it, or its session, asked for.
+func (r *run) connect(connected bool, o door.Opening) {
+	r.door = o
+	if connected {
+		r.network = cmp.Or(o.Ask, record.Allowed)
+	}
+}
+
+// openDoor opens the door of the job's network, or of that of its session.
+func (r *run) openDoor(sockets []*os.File) (cell.Door, error) {
+	o := r.door
+	o.Sockets = sockets
+	d, err := r.s.doors.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // setOutcome records why the job ends. It returns false if that was decided before.

@@ -12,6 +12,7 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/cell"
+	"corral/isolate/door"
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
@@ -30,6 +31,7 @@ type Supervisor struct {
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
 	cells    *cell.Jails
+	doors    *door.Doors
 	served   *admit.Current
 	audit    *audit.Log
 	state    *host.State
@@ -120,6 +122,8 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.cells.Close)
+	s.doors = newDoors(door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log}, c.Programs)
+	u.Push(func() { _ = s.doors.Close() })
 	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
@@ -167,6 +171,7 @@ func (s *Supervisor) Close() error {
 	s.cells.Drop()
 	s.work.Wait()
 	s.cells.Close()
+	doorsErr := s.doors.Close() // the jails have closed their doors
 	s.waitForClients()
 	s.userns.Close()
 	s.probes.Close()
@@ -174,7 +179,7 @@ func (s *Supervisor) Close() error {
 	s.state.Close()
 	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records
 	// every job still open in this instance's name as lost.
-	return errors.Join(s.closeAudit(), s.sessions.Close(), s.tools.Close(), s.instance.Close())
+	return errors.Join(doorsErr, s.closeAudit(), s.sessions.Close(), s.tools.Close(), s.instance.Close())
 }
 
 // closePatience is how long Close waits for clients to receive the results of their jobs after the jobs themselves

@@ -66,7 +66,9 @@ func embedded(o *runOptions) (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return embed.Start(embed.Options{Program: path, Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account})
+	return embed.Start(embed.Options{
+		Program: path, Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account, Network: o.spec.Network,
+	})
 }
 
 // sibling returns the path of a program of the same release, which is in this program's directory or in ../lib/corral.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"corral/internal/config"
@@ -68,7 +69,7 @@ func (o *options) take(c config.Config) error {
 	}
 	if o.embedded >= 0 {
 		s.Layers.Keep = -1 // only a daemon removes expired layers
-		return nil
+		return o.connect(c)
 	}
 	for i := range s.Repos { // of the command line, which may also be in the file
 		path := s.Repos[i].Path
@@ -91,7 +92,28 @@ func (o *options) take(c config.Config) error {
 		s.Repos = append(s.Repos, entry)
 	}
 	s.Own = c.ServesOwn(len(s.Repos))
-	return nil
+	var err error
+	s.Network, err = rules(c, config.Repo{})
+	return err
+}
+
+// connect allows the jobs of an embedded supervisor to reach what root named, or else what the file allows to any repository. The
+// file's other rules apply in either case.
+func (o *options) connect(c config.Config) error {
+	s := &o.supervisor
+	if o.network != "" {
+		named, err := network.RulesFor(o.network)
+		if err != nil {
+			return fmt.Errorf("--network: %w", err)
+		}
+		c.Network.Allow = named.Allow
+	}
+	var err error
+	s.Network, err = rules(c, config.Repo{})
+	for i := range s.Repos {
+		s.Repos[i].Network = s.Network
+	}
+	return err
 }
 
 // rules returns what the jobs of a repository may reach, nil for nothing.

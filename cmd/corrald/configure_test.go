@@ -103,23 +103,29 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeNetwork: each entry carries its rules, also those of the command line; an embedded supervisor has none.
+// TestTakeNetwork: each entry carries its rules, also those of the command line. An embedded supervisor has those for
+// any repository, or what root named instead of what these allow.
 func TestTakeNetwork(t *testing.T) {
 	file := config.Default()
-	file.Network = network.Rules{Allow: []network.Rule{{Preset: "npm"}}}
+	file.Network = network.Rules{Allow: []network.Rule{{Preset: "npm"}}, Deny: []string{"evil.example.org"}}
 	file.Repos = []config.Repo{
 		{Path: "/srv/a"},
 		{Path: "/srv/b", Network: &network.Rules{Allow: []network.Rule{{Host: "b.example.org"}}}},
 		{Path: "/srv/c", Network: &network.Rules{Deny: []string{"example.org"}}},
 	}
-	const npm, b = `{"allow":[{"preset":"npm"}]}`, `{"allow":[{"host":"b.example.org"}]}`
+	const npm, b = `{"allow":[{"preset":"npm"}],"deny":["evil.example.org"]}`, `{"allow":[{"host":"b.example.org"}]}`
 	for name, tt := range map[string]struct {
 		args []string
 		want []string
 	}{
 		"file":         {nil, []string{npm, b, ""}},
 		"command line": {[]string{"--repo", "/x", "--repo", "/srv/b"}, []string{npm, b, npm, b, ""}},
-		"embedded":     {[]string{"--embedded", "3", "--account", "0:0", "--repo", "/srv/a"}, []string{""}},
+		"embedded":     {[]string{"--embedded", "3", "--account", "0:0", "--repo", "/srv/b"}, []string{npm}},
+		"embedded, with hosts": {
+			[]string{"--embedded", "3", "--account", "0:0", "--repo", "/srv/a", "--network", "pypi example.org:22"},
+			[]string{`{"allow":[{"preset":"pypi"},{"host":"example.org","ports":[22],"protocol":"tcp"}],"deny":["evil.example.org"]}`},
+		},
+		"embedded, without": {[]string{"--embedded", "3", "--account", "0:0", "--repo", "/srv/a", "--network", "none"}, []string{""}},
 	} {
 		o, err := parse(tt.args)
 		if err == nil {

@@ -44,7 +44,8 @@ func main() {
 type options struct {
 	socket, config string
 	embedded       int
-	images         bool // the client of an embedded supervisor may create and remove root file systems
+	images         bool   // the client of an embedded supervisor may create and remove root file systems
+	network        string // what the jobs of an embedded supervisor may reach; "": what the configuration says
 	version        bool
 	supervisor     isolate.Config
 	args           []string // of the command line
@@ -61,6 +62,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.embedded, "embedded", -1, "")
 	f.BoolVar(&o.images, "images", false, "")
 	f.StringVar(&o.supervisor.Kept, "kept", "", "")
+	f.StringVar(&o.network, "network", "", "")
 	f.BoolVar(&o.version, "version", false, "")
 	f.Func("repo", "", func(dir string) error {
 		o.supervisor.Repos = append(o.supervisor.Repos, admit.Entry{Path: dir})
@@ -94,8 +96,8 @@ func parse(args []string) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if (o.images || o.supervisor.Kept != "" || o.supervisor.Account != nil) && o.embedded < 0 {
-		return nil, errors.New("--images, --kept and --account are for an embedded supervisor")
+	if (o.images || o.supervisor.Kept != "" || o.supervisor.Account != nil || o.network != "") && o.embedded < 0 {
+		return nil, errors.New("--images, --kept, --account and --network are for an embedded supervisor")
 	}
 	if o.embedded >= 0 {
 		if o.supervisor.Account == nil { // fail closed: without an account, directories would be opened with root's rights
@@ -130,6 +132,9 @@ func run(args []string, stdout io.Writer) error {
 		return fmt.Errorf("close_range: %w", err)
 	}
 	o.supervisor.Log = logger(o.embedded >= 0)
+	if o.embedded < 0 {
+		o.supervisor.Connected = os.Stderr
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return err

@@ -75,9 +75,7 @@ func New(c Config, probes *probe.Prober) (*Served, error) {
 
 // ServesTo reports whether the operator serves path to peer.
 func (s *Served) ServesTo(peer host.Peer, path string) bool {
-	return slices.ContainsFunc(s.Entries, func(r Entry) bool {
-		return r.Path == path && (r.UIDs == nil || peer.Embedded || slices.Contains(r.UIDs, peer.UID))
-	})
+	return slices.ContainsFunc(s.Entries, func(r Entry) bool { return r.Path == path && r.isFor(peer) })
 }
 
 // Serves decides whether a client may have jobs in the requested directory, and pins it. Without a descriptor, the

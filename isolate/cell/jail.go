@@ -53,6 +53,9 @@ type Jail struct {
 // Repo returns the repository of the jail, which belongs to it.
 func (j *Jail) Repo() *admit.Repo { return j.repo }
 
+// Connects reports whether the jail's jobs may reach hosts: their slots have doors.
+func (j *Jail) Connects() bool { return j.key.door }
+
 // IsBuilt reports whether the jail is built.
 func (j *Jail) IsBuilt() bool { return isClosed(j.built) && j.failure == nil }
 

@@ -158,7 +158,7 @@ func (a *assembly) assembleRoot() error {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{
-		Repo: a.repo.Path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, // the session has one user
+		Repo: a.repo.Path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, Connected: ss.Door, // the session has one user
 	})
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (a *assembly) assembleImage() error {
 		return err
 	}
 	a.u.Push(leave)
-	fill := func(upper string) error { return a.writeTree(upper, rootfs.Image()) }
+	fill := func(upper string) error { return a.writeTree(upper, rootfs.Image(a.session.Door)) }
 	below := func() (*os.File, error) {
 		return cloneMount(filepath.Join(image, "root"), a.layerMap, true)
 	}

@@ -140,10 +140,15 @@ func newTestDoors(t *testing.T) *Doors {
 	return d
 }
 
+// rules returns the Rules of an Opening that never change.
+func rules(text string) func() json.RawMessage {
+	return func() json.RawMessage { return json.RawMessage(text) }
+}
+
 // opening returns a request for a door with sockets of this test.
 func opening(t *testing.T, name string) Opening {
 	t.Helper()
-	o := Opening{Payer: 1000, Repo: "/repo", Name: name, Rules: []byte("{}"), Ask: "npm"}
+	o := Opening{Payer: 1000, Name: name, Rules: rules("{}"), Ask: "npm"}
 	for range control.OpenDescriptors {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -160,14 +165,18 @@ func opening(t *testing.T, name string) Opening {
 // the scheduler and the OOM killer. Reports and refusals reach the caller as they are.
 func TestDoors(t *testing.T) {
 	d := newTestDoors(t)
-	other, err := d.Open(opening(t, "other"))
+	o := opening(t, "other")
+	now := "{}"
+	o.Rules = func() json.RawMessage { return json.RawMessage(now) }
+	other, err := d.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := other.Report(); got != "report of other" {
 		t.Errorf("%q", got)
 	}
-	d.Update(func(payer uint32, repo string) json.RawMessage { return fmt.Appendf(nil, "%d", len(repo)) })
+	now = "5"
+	d.Update()
 	if got := other.Close(); got != "end of other5" {
 		t.Errorf("after an update: %q", got)
 	}
@@ -269,7 +278,7 @@ func TestDoorsConcurrently(t *testing.T) {
 		})
 	}
 	for range 20 {
-		d.Update(func(uint32, string) json.RawMessage { return []byte("1") })
+		d.Update()
 	}
 	work.Wait()
 }

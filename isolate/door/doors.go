@@ -64,12 +64,13 @@ func New(c Config) *Doors {
 
 // An Opening is a request for a door.
 type Opening struct {
-	Payer   uint32          // the user whose process answers
-	Repo    string          // the path of the repository whose rules apply
-	Name    string          // of the job or session, for the log
-	Rules   json.RawMessage // policy/network.Rules: what is allowed, passed on unread
-	Ask     string          // how the job narrows the rules; opaque
-	Sockets []*os.File      // see inside.DoorSockets; they must stay open until the door is closed
+	Payer uint32 // the user whose process answers
+	Name  string // of the job or session, for the log
+	// Rules returns what is allowed at present, policy/network.Rules, passed on unread; nil: nothing. It is called for a new door and by
+	// Update, and must not block.
+	Rules   func() json.RawMessage
+	Ask     string     // how the job narrows the rules; opaque
+	Sockets []*os.File // see inside.DoorSockets; they must stay open until the door is closed
 }
 
 // Open opens a door. The caller must call Close. The error is a job.Refusal if the rules do not allow what is asked for.
@@ -124,11 +125,15 @@ func (d *Doors) prepare() (err error) {
 	if d.groups != nil {
 		return nil
 	}
-	if d.program, err = d.Program(); err != nil {
-		return err
+	if d.program == nil {
+		if d.program, err = d.Program(); err != nil {
+			return err
+		}
 	}
-	if d.filter, err = d.Filter(); err != nil {
-		return err
+	if d.filter == nil {
+		if d.filter, err = d.Filter(); err != nil {
+			return err
+		}
 	}
 	if d.base, err = d.Instance.TakeUIDs(); err != nil {
 		return err
@@ -152,8 +157,8 @@ func (d *Doors) freeUID() uint32 {
 	return uid
 }
 
-// Update applies new rules to all open doors: rules returns those of a user for a repository. What they no longer allow ends.
-func (d *Doors) Update(rules func(payer uint32, repo string) json.RawMessage) {
+// Update applies changed rules to all open doors: those that Opening.Rules returns now. What they no longer allow ends.
+func (d *Doors) Update() {
 	d.mu.Lock()
 	var all []*egress
 	for _, e := range d.users {
@@ -161,7 +166,7 @@ func (d *Doors) Update(rules func(payer uint32, repo string) json.RawMessage) {
 	}
 	d.mu.Unlock()
 	for _, e := range all {
-		e.update(rules)
+		e.update()
 	}
 }
 
@@ -205,8 +210,9 @@ type Door struct {
 	opening Opening
 
 	// The fields below are guarded by egress.mu.
-	wants  control.Kind // the reply that is awaited; 0: none
-	again  bool         // the reply will be that to an Open after a restart, for which nobody waits
+	rules  json.RawMessage // that were sent last
+	wants  control.Kind    // the reply that is awaited; 0: none
+	again  bool            // the reply will be that to an Open after a restart, for which nobody waits
 	answer chan answer
 }
 

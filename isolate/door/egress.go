@@ -144,9 +144,9 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 	switch kind {
 	case control.KindOpen:
 		files = o.Sockets
-		message, err = control.AppendOpen(nil, control.Open{Door: door.number, Name: o.Name, Rules: o.Rules, Ask: o.Ask})
+		message, err = control.AppendOpen(nil, control.Open{Door: door.number, Name: o.Name, Rules: door.rules, Ask: o.Ask})
 	case control.KindUpdate:
-		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Rules: o.Rules})
+		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Rules: door.rules})
 	case control.KindReport:
 		message, err = control.AppendReport(nil, control.Report{Door: door.number})
 	default:
@@ -165,7 +165,7 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 func (e *egress) add(door *Door) (why string, err error) {
 	e.mu.Lock()
 	e.open[door.number] = door
-	door.wants = control.KindOpened
+	door.wants, door.rules = control.KindOpened, door.opening.currentRules()
 	err = e.send(door, control.KindOpen)
 	e.mu.Unlock()
 	if err != nil {
@@ -250,14 +250,21 @@ func (e *egress) reply(message []byte) error {
 // none are rules that allow nothing.
 var none = []byte("{}")
 
-// update applies new rules to the open doors.
-func (e *egress) update(rules func(payer uint32, repo string) json.RawMessage) {
+func (o *Opening) currentRules() json.RawMessage {
+	if rules := o.Rules(); rules != nil {
+		return rules
+	}
+	return none
+}
+
+// update applies changed rules to the open doors.
+func (e *egress) update() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, door := range e.open {
-		door.opening.Rules = rules(e.payer, door.opening.Repo)
+		door.rules = door.opening.currentRules()
 		if err := e.send(door, control.KindUpdate); err != nil { // too long: the process would go on with the former rules
-			door.opening.Rules = none
+			door.rules = none
 			e.doors.report("new rules not sent: nothing is allowed", errors.Join(err, e.send(door, control.KindUpdate)))
 		}
 	}

@@ -31,7 +31,7 @@ func LoadPrograms(dir string) (*Programs, error) {
 	for name, to := range map[string]**os.File{
 		"corral-init": &p.Init, "corral-stub": &p.Stub, "corral-layer": &p.Layer, StarlarkProgram: &p.Starlark,
 	} {
-		f, err := loadProgram(filepath.Join(dir, name))
+		f, err := LoadProgram(filepath.Join(dir, name))
 		if name == StarlarkProgram && errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -44,7 +44,8 @@ func LoadPrograms(dir string) (*Programs, error) {
 	return &p, nil
 }
 
-func loadProgram(path string) (*os.File, error) {
+// LoadProgram reads a program, which only root can write, into a sealed memfd.
+func LoadProgram(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err

@@ -175,7 +175,7 @@ func (ss *Session) layerHas(name string) bool {
 func (ss *Session) writeDescription() error {
 	r := ss.jail.Repo()
 	return ss.m.kept.write(&keptLayer{
-		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Share: ss.shares(), Profile: ss.profile,
+		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Share: ss.shares(), Profile: ss.profile, Network: ss.spec.Network,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
 }

@@ -45,6 +45,7 @@ type keptLayer struct {
 	// Share is set if the session's jobs shared the home directory and /tmp, which are on the layer.
 	Share   bool      `json:"share,omitempty"`
 	Profile string    `json:"profile"`
+	Network string    `json:"network,omitempty"` // see job.SessionSpec.Network
 	Opened  time.Time `json:"opened"`
 	Kept    time.Time `json:"kept"`
 	Disk    int64     `json:"disk"`

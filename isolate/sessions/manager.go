@@ -199,7 +199,7 @@ func (m *Manager) resume(peer host.Peer, id string) (*Session, error) {
 	ss := &Session{
 		m: m, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: m.Subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
-		spec: wire.Open{Flags: flags, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
+		spec: wire.Open{Flags: flags, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile, Network: k.Network},
 	}
 	if ss, err = m.start(ss, r); err != nil {
 		return nil, err

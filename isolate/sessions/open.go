@@ -84,9 +84,10 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
+	connected := !ss.imports() && ss.spec.Network != job.NoNetwork && m.Served.Now().NetworkRules(ss.peer, r.Paths()) != nil
 	t := &cell.Session{
 		Owner: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
-		Image: ss.spec.Image, Resumed: ss.from != "",
+		Image: ss.spec.Image, Resumed: ss.from != "", Door: connected,
 	}
 	m.mu.Lock()
 	if other := m.all[ss.id]; other != nil {
@@ -146,6 +147,10 @@ func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 		r.Common = served.Common(ss.peer, ss.spec.Common, common, r)
 	}
 	if _, ss.profile, err = served.Clamp(r, q, served.Defaults); err != nil {
+		r.Close()
+		return nil, err
+	}
+	if err := admit.CheckNetwork(ss.spec.Network, served.NetworkRules(ss.peer, r.Paths())); err != nil {
 		r.Close()
 		return nil, err
 	}

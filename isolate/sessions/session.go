@@ -56,6 +56,15 @@ func (ss *Session) shares() bool { return ss.spec.Flags&wire.OpenShare != 0 }
 func (ss *Session) Lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
 func (ss *Session) imports() bool { return ss.spec.Import != "" }
 
+// ID returns the session's id.
+func (ss *Session) ID() string { return ss.id }
+
+// Peer returns the client that opened the session.
+func (ss *Session) Peer() host.Peer { return ss.peer }
+
+// Network returns what the session's jobs asked to reach when it was opened, see job.SessionSpec.Network.
+func (ss *Session) Network() string { return ss.spec.Network }
+
 // Jail returns the session's jail.
 func (ss *Session) Jail() *cell.Jail { return ss.jail }
 
@@ -104,8 +113,6 @@ func (ss *Session) check() error {
 		return sessionRefusal("root file system %q: the name is invalid, or the session does not request a root of its own", spec.Image)
 	case spec.Disk < 0 || spec.Inodes < 0 || spec.Idle < 0:
 		return sessionRefusal("disk, inodes and idle time of a session must not be negative")
-	case admit.CheckNetwork(spec.Network) != nil:
-		return admit.CheckNetwork(spec.Network)
 	}
 	ss.workspace = job.Direct
 	if spec.Flags&wire.FlagReadOnly != 0 {

@@ -58,6 +58,11 @@ func (ss *Session) checkRequest(q *admit.Request) error {
 		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none cannot be used in a session"}
 	case strings.HasPrefix(q.Dir, "/") && !ss.root():
 		return &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
+	case q.Network != "" && q.Network != ss.spec.Network:
+		return &job.Refusal{
+			Step: "network", Message: fmt.Sprintf("the session was opened with network %q, and its jobs share it: got %.100q", ss.spec.Network, q.Network),
+			Hint: "request the network when opening a session, and none for its jobs",
+		}
 	case tool == job.ToolUnpack != ss.imports() || tool == job.ToolChanges && (ss.workspace != job.Overlay || overlay):
 		return sessionRefusal("tool %.40q cannot be used in this session", q.Tool)
 	case tool == job.ToolChanges || tool == job.ToolUnpack:

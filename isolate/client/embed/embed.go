@@ -33,6 +33,7 @@ type Options struct {
 	// called sudo, otherwise root.
 	Account    string
 	Toolchains []string // directories to show read-only in every jail
+	Network    string   // hosts that jobs may reach, as in job.Spec.Network; "" is what the operator's configuration allows
 	Images     bool     // permit this process to create and remove root file systems
 	Kept       string   // id of a kept layer, whose repository is served too; "" is none
 	// Prepare, if set, is called while this process is still root, with the identity that it is about to get. If it
@@ -87,6 +88,9 @@ func (o *Options) command(socket *os.File, whose directory.Account, commons map[
 	}
 	for _, dir := range o.Toolchains {
 		args = append(args, "--toolchain", dir)
+	}
+	if o.Network != "" {
+		args = append(args, "--network", o.Network)
 	}
 	if o.Images {
 		args = append(args, "--images")

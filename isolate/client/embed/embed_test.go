@@ -119,12 +119,12 @@ func TestChoose(t *testing.T) {
 
 // TestCommand: the supervisor gets the options as arguments, one descriptor and a fixed environment.
 func TestCommand(t *testing.T) {
-	o := Options{Program: "/x/corrald", Repos: []string{"/a", "/b c"}, Toolchains: []string{"/go"}, Owners: map[string]uint32{"/a": 7}}
+	o := Options{Program: "/x/corrald", Repos: []string{"/a", "/b c"}, Toolchains: []string{"/go"}, Owners: map[string]uint32{"/a": 7}, Network: "npm example.org"}
 	whose := directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}
 	cmd := o.command(os.Stdin, whose, map[string]string{"/a": "/m/.git", "/c": "/d"})
 	want := []string{
 		"/x/corrald", "--embedded", "3", "--account", "1000:1001:4,27",
-		"--repo", "/a", "--owner", "7", "--common", "/m/.git", "--repo", "/b c", "--toolchain", "/go",
+		"--repo", "/a", "--owner", "7", "--common", "/m/.git", "--repo", "/b c", "--toolchain", "/go", "--network", "npm example.org",
 	}
 	if !slices.Equal(cmd.Args, want) {
 		t.Errorf("got %q, want %q", cmd.Args, want)

@@ -1,0 +1,202 @@
+package network
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/egress/control"
+	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
+	"corral/isolate"
+	"corral/isolate/host"
+)
+
+// egresses returns the processes of corral-egress that this test process has started.
+func egresses(t *testing.T) (pids []int) {
+	t.Helper()
+	children, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range children {
+		list, _ := os.ReadFile(path)
+		for _, field := range strings.Fields(string(list)) {
+			pid, err := strconv.Atoi(field)
+			if line, _ := os.ReadFile("/proc/" + field + "/cmdline"); err == nil && string(line) == "corral-egress\x00" {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// TestEgressConfined: the process that connects jobs to hosts has no right that it does not need.
+func TestEgressConfined(t *testing.T) {
+	w := newWorld(t)
+	w.sh(fetch)
+	pids := egresses(t)
+	if len(pids) != 1 {
+		t.Fatalf("%d processes", len(pids))
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pids[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:", "NoNewPrivs:\t1", "Seccomp:\t2", "Groups:\t \n"} {
+		if !strings.Contains(string(status), line) {
+			t.Errorf("no %q in %s", line, status)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/mem", pids[0]), &st); err != nil || st.Uid != 0 {
+		t.Errorf("its memory belongs to user %d: %v", st.Uid, err)
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pids[0]))
+	if err != nil || !strings.Contains(string(groups), "egress-") {
+		t.Errorf("it is in the cgroups %s, %v", groups, err)
+	}
+}
+
+// TestEgressKilled: when the process dies, its connections end, and the doors of jobs that run are open again soon. Nothing is open meanwhile.
+func TestEgressKilled(t *testing.T) {
+	w := newWorld(t, func(c *isolate.Config) { c.Log = nil }) // it logs the death as an error
+	l := w.Launch(w.Spec("perl", "-e", `use Socket; $| = 1; $at = sockaddr_in(5432, inet_aton("db.example.org"));
+		socket S, PF_INET, SOCK_STREAM, 0; connect S, $at or die $!; print "ready\n"; $n = sysread S, $x, 9; print "ended: ", $n ? $n : 0, "\n";
+		for (1..200) {
+			select undef, undef, undef, 0.05; $a = gethostbyname "db.example.org" or next;
+			socket S, PF_INET, SOCK_STREAM, 0; connect S, sockaddr_in(5432, $a) or next; syswrite S, "again\n"; sysread S, $x, 9 and print($x), last
+		}`))
+	for _, pid := range egresses(t) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err := l.End(); err != nil || d.Out != "ready\nended: 0\nagain\n" {
+		t.Errorf("%q, %v", d.Out, err)
+	}
+	if got := w.sh(fetch); got != fetched {
+		t.Errorf("a later job: %q", got)
+	}
+}
+
+// TestSummary: the result of a job says what it reached, and so does the audit log.
+func TestSummary(t *testing.T) {
+	var state string
+	w := newWorld(t, func(c *isolate.Config) { state = c.StateDir })
+	w.sh(fetch + "; curl -sS https://denied.example.net/; true")
+	var found string
+	sandboxtest.Eventually(t, 10*time.Second, "the audit log has what was reached", func() bool {
+		files, _ := filepath.Glob(filepath.Join(state, "audit", "*"))
+		for _, path := range files {
+			b, _ := os.ReadFile(path)
+			for _, line := range strings.Split(string(b), "\n") {
+				var r struct{ Event, Network, Reached string }
+				if json.Unmarshal([]byte(line), &r) == nil && r.Reached != "" {
+					found = r.Reached
+				}
+			}
+		}
+		return found != ""
+	})
+	s, err := control.ReadSummary(found)
+	if err != nil || s.Connections != 1 || s.Denied == 0 || len(s.Denials) != 1 || s.Denials[0].Name != "denied.example.net" || s.BytesDown < 100 || s.BytesUp < 100 {
+		t.Errorf("%s: %v", found, err)
+	}
+}
+
+// TestNothingLeft: whatever ends a job, its door is gone, and no connection of it stays.
+func TestNothingLeft(t *testing.T) {
+	w := newWorld(t)
+	spec := w.Spec("perl", "-e", `use Socket; socket S, PF_INET, SOCK_STREAM, 0; connect S, sockaddr_in(5432, inet_aton("db.example.org")) or die $!;
+		$| = 1; print "ready\n"; sleep 100`)
+	spec.Limits.Wall = 2 * time.Second
+	l := w.Launch(spec)
+	if _, err := l.End(); err != nil {
+		t.Error(err)
+	}
+	sandboxtest.Eventually(t, 10*time.Second, "the connection is closed", func() bool {
+		b, err := os.ReadFile("/proc/net/tcp")
+		return err == nil && !strings.Contains(string(b), fmt.Sprintf(":%04X 01", 5432))
+	})
+}
+
+// TestUsersApart: jobs of two users are answered by two processes with different user ids, neither of which can look into the other.
+func TestUsersApart(t *testing.T) {
+	w := newWorld(t)
+	w.sh(fetch)
+	const other = isolatetest.Owner + 1
+	repo := filepath.Join(t.TempDir(), "repo")
+	isolatetest.Mkdir(t, repo, other)
+	f := w.With(t, w.Connect(host.Peer{UID: other}), repo)
+	spec := f.Spec("sh", "-c", "getent hosts web.example.org")
+	if d := f.Run(spec); !strings.HasPrefix(d.Out, "198.18.0.2 ") {
+		t.Errorf("%+v", d)
+	}
+	ids := map[string]bool{}
+	for _, pid := range egresses(t) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(b), "Uid:\t")
+		uid, _, _ := strings.Cut(rest, "\t")
+		ids[uid] = true
+	}
+	if len(ids) != 2 || ids["0"] || ids[strconv.Itoa(other)] || ids[strconv.Itoa(isolatetest.Owner)] {
+		t.Errorf("users %v", ids)
+	}
+}
+
+// TestOwnDoor: what one job looked up is not there for another, which runs at the same time.
+func TestOwnDoor(t *testing.T) {
+	w := newWorld(t)
+	l := w.Launch(w.Spec("perl", "-e", `use Socket; $| = 1; inet_aton("db.example.org"); print "ready\n"; sleep 100`))
+	got := w.sh(`perl -MSocket -e 'for (2..9) { socket S, PF_INET, SOCK_STREAM, 0; connect S, sockaddr_in(5432, inet_aton("198.18.0.$_")) and print "open\n" } print "done\n"'`)
+	if got != "done\n" {
+		t.Errorf("%q", got)
+	}
+	if err := l.Kill(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFlood: a job that looks up names, connects and writes log lines without end costs the process bounded memory and descriptors,
+// and other jobs of its user a part of their share at most.
+func TestFlood(t *testing.T) {
+	w := newWorld(t)
+	l := w.Launch(w.Spec("perl", "-e", `use Socket; use Fcntl; $| = 1; $at = inet_aton("db.example.org"); print "ready\n";
+		for (1..4) { fork or last }
+		for my $n (1..3000) { gethostbyname "n$$-$n.one.wild.example.org"; gethostbyname "n$n.evil.example.net";
+			socket my $s, PF_INET, SOCK_STREAM, 0; fcntl $s, F_SETFL, O_NONBLOCK; connect $s, sockaddr_in(5432, $at); push @s, $s if @s < 200 } sleep 100`))
+	for range 5 {
+		if got := w.sh(fetch); got != fetched {
+			t.Errorf("another job: %q", got)
+		}
+	}
+	for _, pid := range egresses(t) {
+		files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rss, _ := strings.Cut(string(status), "VmRSS:")
+		kib, _ := strconv.Atoi(strings.Fields(rss)[0])
+		if len(files) > 4096 || kib > 512<<10 {
+			t.Errorf("%d descriptors, %d KiB", len(files), kib)
+		}
+	}
+	if err := l.Kill(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.End(); err != nil {
+		t.Error(err)
+	}
+}

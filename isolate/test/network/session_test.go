@@ -1,0 +1,121 @@
+package network
+
+import (
+	"strings"
+	"testing"
+
+	"corral/internal/test/isolatetest"
+	"corral/isolate"
+	"corral/job"
+)
+
+const fetch = "curl -sS https://web.example.org/"
+
+// fetched is what fetch prints if it may reach the host, and unknown what it prints if it may not look it up.
+const (
+	fetched = "GET / to web.example.org over HTTP/2.0\n"
+	unknown = "curl: (6) Could not resolve host: web.example.org\n"
+)
+
+// TestWords: a job reaches what it asks for of what the operator allows, and is refused if it asks for anything else.
+func TestWords(t *testing.T) {
+	w := newWorld(t)
+	for words, want := range map[string]string{
+		"": fetched, "web.example.org": fetched, "db.example.org:5432,web.example.org:443": fetched, "db.example.org": unknown,
+	} {
+		if got := w.sh(fetch, func(s *job.Spec) { s.Network = words }); got != want {
+			t.Errorf("%q: %q, want %q", words, got, want)
+		}
+	}
+	got := w.sh("getent hosts web.example.org || echo $?; cat /etc/resolv.conf; ip -o addr 2>/dev/null | grep -c 198.18; cat /proc/net/fib_trie | grep -c 198.18",
+		func(s *job.Spec) { s.Network = job.NoNetwork })
+	if got != "2\n0\n" && !strings.HasPrefix(got, "2\n") || strings.Contains(got, "nameserver") {
+		t.Errorf("without network access: %q", got)
+	}
+	for _, words := range []string{"npm", "denied.example.net", "secret.wild.example.org", "web.example.org:8443", "none web.example.org", "web.example.org;id", "*"} {
+		spec := w.Spec("true")
+		spec.Network = words
+		_, err := w.Try(spec)
+		isolatetest.RefusedAt(t, words, err, "network", 0)
+	}
+}
+
+// TestNetworkOfSession: the jobs of a session have the network that the session asked for, together if they share their files.
+func TestNetworkOfSession(t *testing.T) {
+	w := newWorld(t)
+	for _, spec := range []job.SessionSpec{
+		{Workspace: job.Overlay}, {Workspace: job.Direct, Share: true}, {Workspace: job.Overlay, Share: true}, {Workspace: job.Overlay, Root: true},
+	} {
+		env := "CURL_CA_BUNDLE=" + w.Repo + "/roots.pem "
+		if spec.Root {
+			env = "CURL_CA_BUNDLE=$PWD/roots.pem "
+		}
+		for words, want := range map[string]string{"": fetched, job.NoNetwork: unknown, "db.example.org": unknown} {
+			spec.Network = words
+			ss := w.Session(spec)
+			for range 2 {
+				if d := w.In(ss, "exec 2>&1; "+env+fetch); d.Out != want {
+					t.Errorf("%+v: %q, want %q", spec, d.Out, want)
+				}
+			}
+			in := w.Spec("true")
+			in.Session, in.Workspace, in.Network = ss.ID, ss.Workspace, "web.example.org"
+			_, err := w.Try(in)
+			isolatetest.RefusedAt(t, "a job that asks for something else than its session", err, "network", 0)
+			w.CloseSession(ss, false)
+		}
+	}
+}
+
+// TestNetworkOfKeptSession: a session that is resumed reaches no more than before.
+func TestNetworkOfKeptSession(t *testing.T) {
+	w := newWorld(t)
+	ss := w.Session(job.SessionSpec{Workspace: job.Overlay, Lasting: true, Network: job.NoNetwork})
+	w.Must(ss, "echo changed >new")
+	if !w.CloseSession(ss, true) {
+		t.Fatal("the session's changes were not kept")
+	}
+	if d := w.In(ss, "exec 2>&1; cat new; "+fetch); d.Out != "changed\n"+unknown {
+		t.Errorf("the resumed session: %q", d.Out)
+	}
+}
+
+// TestReload: changed rules apply to what runs: connections that they no longer allow end, and what they allow is reached.
+func TestReload(t *testing.T) {
+	var again isolate.Config
+	w := newWorld(t, func(c *isolate.Config) {
+		again = *c
+		c.Again = func() (isolate.Config, error) { return again, nil }
+	})
+	const script = `use Socket; $| = 1; socket S, PF_INET, SOCK_STREAM, 0; connect S, sockaddr_in(5432, inet_aton("db.example.org")) or die $!;
+		syswrite S, "hi\n"; sysread S, $x, 9; print "ready\n"; $n = sysread S, $x, 9; print "ended: ", $n ? $n : 0, "\n";
+		print gethostbyname("db.example.org") ? "known" : "unknown", "\n"; print gethostbyname("denied.example.net") ? "known" : "unknown", "\n"`
+	for name, rules := range map[string]string{
+		"others":          `{"allow":[{"host":"denied.example.net"}],"private":["192.0.2.1/32"]}`,
+		"none any more":   `{}`,
+		"no rules at all": ``,
+		"broken":          `{"allow":[{"hosts":"web.example.org"}]}`,
+		"denied":          `{"allow":[{"host":"db.example.org","ports":[5432],"protocol":"tcp"}],"deny":["db.example.org"],"private":["192.0.2.2/32"]}`,
+	} {
+		again.Network = []byte(`{"allow":[{"host":"db.example.org","ports":[5432],"protocol":"tcp"}],"private":["192.0.2.2/32"]}`)
+		if _, err := w.S.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		l := w.Launch(w.Spec("perl", "-e", script))
+		again.Network = nil
+		if rules != "" {
+			again.Network = []byte(rules)
+		}
+		if _, err := w.S.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		d, err := l.End()
+		want := "ready\nended: 0\nunknown\nunknown\n"
+		if name == "others" {
+			want = "ready\nended: 0\nunknown\nknown\n"
+		}
+		if err != nil || d.Out != want {
+			t.Errorf("%s: %q, %v", name, d.Out, err)
+		}
+	}
+}
