@@ -51,10 +51,33 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 	return t
 }
 
+// ports returns the ports at which the jobs of a caller's sessions in a repository listen. A session that has ended meanwhile, or
+// whose jobs share no network, has none.
+func (t *toolset) ports(ctx context.Context, c tool.Caller, path string) []uint16 {
+	var all []uint16
+	for _, open := range t.sessions.OpenOf(c.Principal) {
+		if open.Client != c.Session || open.Repo != path {
+			continue
+		}
+		if ports, _, err := t.options.Supervisor.Ports(ctx, open.ID); err == nil {
+			all = append(all, ports...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // govern sets what the tools of package agent take from a configuration.
 func (t *toolset) govern(x *agent.Settings, c config.Config) {
 	look := &reviewer{c, t.sessions, t.options.Supervisor}
 	x.Review, x.Scripts, x.MaxTimeout = look.review, t.ctx, c.Runtime.MaxDuration
+	x.Ports = func(ctx context.Context, who tool.Caller, repo string) []uint16 {
+		r, ok := c.Repo(repo)
+		if !ok {
+			return nil
+		}
+		return t.ports(ctx, who, r.Path)
+	}
 	x.Reset = func(principal, client, repo string) {
 		if r, ok := c.Repo(repo); ok {
 			t.sessions.Reset(principal, client, r.Path)

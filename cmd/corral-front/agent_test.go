@@ -87,6 +87,9 @@ for _ in range(100):
 	if got := in(h, "True"); got != "served\n" {
 		t.Errorf("%q", got)
 	}
+	if got := h.agentCall("job", object{}); !strings.HasSuffix(got, ": jobs listen at 127.0.0.1:8077\n") {
+		t.Errorf("the list of jobs: %q", got)
+	}
 	if got := in(p.agentHost(t, ""), "False"); !strings.Contains(got, "refused") {
 		t.Errorf("another session: %q", got)
 	}

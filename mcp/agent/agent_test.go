@@ -174,6 +174,23 @@ func TestTimeout(t *testing.T) {
 	if r := call(t, &Job{x}, `{"action":"tail"}`); !strings.HasPrefix(r.Text, "so far\n[job "+id+" runs") {
 		t.Errorf("tail: %q", r.Text)
 	}
+	x.Ports = func(_ context.Context, c tool.Caller, repo string) []uint16 {
+		if c.Session == "" || repo != "app" {
+			return nil
+		}
+		return []uint16{80, 5173}
+	}
+	if r := call(t, &Job{x}, `{"action":"tail"}`); !strings.HasSuffix(r.Text, " jobs listen at 127.0.0.1:80 127.0.0.1:5173]") {
+		t.Errorf("tail: %q", r.Text)
+	}
+	if r := call(t, &Job{x}, `{}`); !strings.HasSuffix(r.Text, "\napp: jobs listen at 127.0.0.1:80 127.0.0.1:5173\n") {
+		t.Errorf("list: %q", r.Text)
+	}
+	x.Ports = func(context.Context, tool.Caller, string) []uint16 { return make([]uint16, 9) }
+	if r := call(t, &Job{x}, `{}`); strings.Count(r.Text, "127.0.0.1:0") != 8 || !strings.HasSuffix(r.Text, " …\n") {
+		t.Errorf("list: %q", r.Text)
+	}
+	x.Ports = nil
 	if r := call(t, &Job{x}, `{"action":"wait","id":"`+id+`","timeout":5000}`); !strings.Contains(r.Text, "timeout cut to 1 s, the maximum") {
 		t.Errorf("wait: %q", r.Text)
 	}

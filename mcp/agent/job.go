@@ -60,7 +60,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	}
 	caller := tool.CallerOf(ctx)
 	if a.Action == jobList {
-		return t.list(caller)
+		return t.list(ctx, caller)
 	}
 	p, err := t.find(caller, a.ID)
 	if err != nil {
@@ -128,11 +128,19 @@ func (t *Job) find(c tool.Caller, id string) (*ctxtools.Process, error) {
 }
 
 // list replies with one line for each job, the oldest first.
-func (t *Job) list(c tool.Caller) (tool.Result, error) {
+func (t *Job) list(ctx context.Context, c tool.Caller) (tool.Result, error) {
 	var b strings.Builder
+	asked := map[string]bool{} // repositories in which a job runs
+	var ports []string
 	for _, p := range t.Scripts.Processes(c) {
 		s, err := p.Snapshot()
 		state := "runs"
+		if err == nil && s.Running && !asked[s.Repo] {
+			asked[s.Repo] = true
+			for _, line := range t.listening(ctx, c, s.Repo) {
+				ports = append(ports, s.Repo+": "+line+"\n")
+			}
+		}
 		switch {
 		case err != nil:
 			state = "failed: " + tool.AsError(err).Message
@@ -144,5 +152,5 @@ func (t *Job) list(c tool.Caller) (tool.Result, error) {
 	if b.Len() == 0 {
 		return text("no background jobs")
 	}
-	return text(b.String())
+	return text(b.String() + strings.Join(ports, ""))
 }

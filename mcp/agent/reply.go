@@ -34,7 +34,8 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 	r := s.Record
 	switch {
 	case s.Running:
-		return text(run.WithFooter(v.output(ctx, &s).text, append([]string{"job " + s.ID + " runs, " + run.Duration(s.Elapsed)}, v.notes...)))
+		footer := append([]string{"job " + s.ID + " runs, " + run.Duration(s.Elapsed)}, v.listening(ctx, v.caller, s.Repo)...)
+		return text(run.WithFooter(v.output(ctx, &s).text, append(footer, v.notes...)))
 	case r.Status == job.Denied:
 		return failed(denied(r))
 	case r.Decision.Missing != "" && v.language != "":

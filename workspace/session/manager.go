@@ -148,8 +148,8 @@ func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (j
 	}}, nil
 }
 
-// An Open is an open session of a principal, in a repository given by its path.
-type Open struct{ ID, Repo string }
+// An Open is an open session of a principal, for one of its clients and in a repository given by its path.
+type Open struct{ ID, Repo, Client string }
 
 // OpenOf returns the open sessions of a principal, in any order.
 func (k *Manager) OpenOf(principal string) []Open {
@@ -158,7 +158,7 @@ func (k *Manager) OpenOf(principal string) []Open {
 	var list []Open
 	for _, s := range k.all {
 		if s.principal == principal && isClosed(s.opened) && s.err == nil && !s.lost && !s.ended {
-			list = append(list, Open{s.id, s.repo})
+			list = append(list, Open{s.id, s.repo, s.client})
 		}
 	}
 	return list

@@ -234,7 +234,7 @@ func TestOpenOf(t *testing.T) {
 		l.Return(false)
 		ids[who] = l.ID
 	}
-	if got := k.OpenOf("a"); len(got) != 1 || got[0] != (Open{ids["a"], "/srv/a"}) {
+	if got := k.OpenOf("a"); len(got) != 1 || got[0] != (Open{ids["a"], "/srv/a", "s"}) {
 		t.Errorf("%+v", got)
 	}
 	if got := k.OpenOf("c"); got != nil {
