@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"corral/egress/control"
 	"corral/egress/names"
@@ -15,6 +16,9 @@ import (
 // Lookup implements names.Table: it gives the name an address, and listens there.
 func (d *door) Lookup(name string, address bool) (netip.Addr, names.Result) {
 	decision := d.rules.Load().set.Name(name)
+	if !decision.Allowed && !address && strings.HasPrefix(name, "_") {
+		return netip.Addr{}, names.Denied // where a service is (SRV): clients ask first, and do without
+	}
 	if !decision.Allowed {
 		d.deny(control.Denial{Name: name, Why: decision.Why, Allow: decision.Allow}, !address)
 		return netip.Addr{}, names.Denied

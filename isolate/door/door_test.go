@@ -75,7 +75,7 @@ func fakeOpen(m control.Open, send func(control.Kind, uint64, string)) {
 	case "dies":
 		os.Exit(1)
 	case "refuses":
-		send(control.KindOpened, m.Door, "no rule allows "+m.Ask)
+		send(control.KindOpened, m.Door, "no rule allows "+m.Ask+"\nhint: add it")
 		return
 	}
 	send(control.KindOpened, m.Door, "")
@@ -194,7 +194,7 @@ func TestDoors(t *testing.T) {
 		}
 	}
 	_, err = d.Open(opening(t, "refuses"))
-	if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "network" || refusal.Message != "no rule allows npm" {
+	if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "network" || refusal.Message != "no rule allows npm" || refusal.Hint != "add it" {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,10 +1,12 @@
 package door
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,7 +87,8 @@ func (d *Doors) Open(o Opening) (*Door, error) {
 	d.mu.Unlock()
 	why, err := e.add(door)
 	if err == nil && why != "" {
-		err = &job.Refusal{Step: "network", Message: why, Hint: "corral run --help, under --network; the operator's rules: corral network list"}
+		message, hint, _ := strings.Cut(why, "\nhint: ")
+		err = &job.Refusal{Step: "network", Message: message, Hint: cmp.Or(hint, "the operator sees the rules with: corral network list")}
 	}
 	if err != nil {
 		e.remove(door)
