@@ -455,7 +455,7 @@ func TestDenyTakesPrecedence(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	want := map[string][]string{
-		"go":     {"proxy.golang.org:443", "sum.golang.org:443", "storage.googleapis.com:443"},
+		"go":     {"proxy.golang.org:443", "sum.golang.org:443"},
 		"npm":    {"registry.npmjs.org:443"},
 		"pypi":   {"pypi.org:443", "files.pythonhosted.org:443"},
 		"cargo":  {"index.crates.io:443", "static.crates.io:443"},

@@ -19,9 +19,8 @@ var presets = []Preset{
 		[]Rule{
 			{Host: "proxy.golang.org"},
 			{Host: "sum.golang.org"},
-			// proxy.golang.org redirects to it for large archives (golang.org/issue/52908). Others have data there, too: an
-			// operator to whom that matters denies it and has jobs fetch large modules from elsewhere.
-			{Host: "storage.googleapis.com"},
+			// proxy.golang.org redirects to storage.googleapis.com for large archives (golang.org/issue/52908), where everybody
+			// can have data. An operator who needs such a module adds that host.
 		},
 	},
 	{"npm", "packages of npm, pnpm and yarn", []Rule{{Host: "registry.npmjs.org"}}},
