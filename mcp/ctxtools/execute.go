@@ -23,7 +23,7 @@ type executeArgs struct {
 	Background bool          `arg:"background" about:"let it run on"`
 	Dir        string        `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
 	intentArg
-	run.NetworkArg
+	run.HiddenNetworkArg
 	repoArg
 }
 
@@ -32,7 +32,7 @@ type intentArg struct {
 	Intent string `arg:"intent,max=1KiB" about:"what you look for in long output"`
 }
 
-const executeDescription = `Run code in a sandbox on the repository, without network unless the operator allows hosts. Its output enters your context: have the code filter and count. Files written in the repository stay.
+const executeDescription = `Run code in a sandbox on the repository, without network. Its output enters your context: have the code filter and count. Files written in the repository stay.
 
 %s
 

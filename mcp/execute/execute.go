@@ -87,7 +87,7 @@ func (runtimeName) Hint(name string) string {
 	return ""
 }
 
-const executeDescription = `Run code or a program in a sandbox on one repository, without network unless the operator allows hosts. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
+const executeDescription = `Run code or a program in a sandbox on one repository, without network. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
 
 Give code, or only args for the runtime's executable. Shell commands: runtime "shell" with code.
 

@@ -13,7 +13,7 @@ const sandboxDescription = `Run a shell command in an isolated Linux system of y
 
 Give command (for bash) or args (without a shell). The result is JSON: stdout, stderr, exit_code (124: timeout, 128+n: signal n), exec_duration_ms.
 
-There is no network unless the operator allows hosts, no root and no apt. A command that times out or writes over 2 MiB returns no output%s: use head, tail or grep. Secrets in output become [REDACTED:...].
+There is no network, no root and no apt. A command that times out or writes over 2 MiB returns no output%s: use head, tail or grep. Secrets in output become [REDACTED:...].
 
 %s`
 

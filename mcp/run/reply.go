@@ -31,7 +31,7 @@ type Outcome struct {
 	Sensitive      []string        `json:"sensitiveChanges,omitempty"`           // paths that it changed and that make tools outside the sandbox run code or behave differently
 	SensitiveMore  int             `json:"sensitiveChangesMore,omitempty"`       // how many more
 	Incomplete     bool            `json:"sensitiveChangesIncomplete,omitempty"` // not all paths were examined
-	Network        *job.NetworkUse `json:"network,omitempty"`                    // what it reached, if it had network access
+	Network        *job.NetworkUse `json:"network,omitempty" schema:"outline"`   // what it reached, if it had network access
 	overlay
 }
 

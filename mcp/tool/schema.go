@@ -128,7 +128,7 @@ func (a *argument) schema(t reflect.Type, mode Mode) *Schema {
 }
 
 // ReplySchema returns the schema of a tool's results, which are of type T: the fields with a json tag, and their values if they have
-// a tag enum. It has no descriptions, which every client would pay for with each session. It requires no field, because clients
+// a tag enum. Of an object with the tag schema:"outline" it has no properties. It has no descriptions, which every client would pay for with each session. It requires no field, because clients
 // validate errors with it, too: it has the fields of an Error.
 func ReplySchema[T any]() json.RawMessage {
 	return withError(resultSchema(reflect.TypeFor[T]()))
@@ -197,6 +197,9 @@ func resultProperties(t reflect.Type) properties {
 		s := resultSchema(f.Type)
 		if word, ok := s.Type.(string); ok && f.Type.Kind() == reflect.Pointer && options == "" && s.Properties == nil {
 			s.Type = []string{word, "null"}
+		}
+		if f.Tag.Get("schema") == "outline" {
+			s.Properties = nil
 		}
 		if words := f.Tag.Get("enum"); words != "" {
 			s.Enum = strings.Split(words, ",")
