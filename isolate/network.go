@@ -28,11 +28,11 @@ func newDoors(c door.Config, programs string) *door.Doors {
 }
 
 // opening returns the request for the door of a job or session of peer in a repository. The rules are those of the
-// configuration that was read last, whenever the door is opened.
+// configuration that was read last, whenever the door is opened: none if it does not serve the repository to peer any more.
 func opening(served *admit.Current, peer host.Peer, repo *admit.Repo, name, ask string) door.Opening {
-	at := repo.Paths()
+	at := repo.Snapshot()
 	return door.Opening{
 		Payer: peer.Payer(), Name: name, Ask: ask,
-		Rules: func() json.RawMessage { return served.Now().NetworkRules(peer, at) },
+		Rules: func() json.RawMessage { return served.Now().RulesAgain(peer, at) },
 	}
 }

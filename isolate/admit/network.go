@@ -46,6 +46,15 @@ func (s *Served) NetworkRules(peer host.Peer, at Paths) json.RawMessage {
 	return rules
 }
 
+// RulesAgain is NetworkRules for a job or session that runs: nil if peer may not use the repository any more. The rules for
+// directories without an entry are not for one whose entry was removed. repo is a Snapshot.
+func (s *Served) RulesAgain(peer host.Peer, repo *Repo) json.RawMessage {
+	if s.StillServes(peer, repo) != nil {
+		return nil
+	}
+	return s.NetworkRules(peer, repo.Paths())
+}
+
 // Paths are those of a repository and of the git directory of which it is a worktree, or "".
 type Paths struct{ Repo, Common string }
 

@@ -2,6 +2,8 @@ package admit
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"testing"
 
 	"corral/isolate/host"
@@ -69,6 +71,47 @@ func TestNetworkRules(t *testing.T) {
 	} {
 		if got := s.NetworkRules(tt.peer, Paths{Repo: tt.path}); string(got) != tt.want {
 			t.Errorf("%s for user %d: %q, want %q", tt.path, tt.peer.UID, got, tt.want)
+		}
+	}
+}
+
+// TestRulesAgain: who may not use a directory any more reaches nothing from it, above all not what directories without an entry may.
+func TestRulesAgain(t *testing.T) {
+	inode, other := host.Inode{Dev: 1, Ino: 2}, host.Inode{Dev: 1, Ino: 3}
+	npm, general := json.RawMessage("npm"), json.RawMessage("general")
+	for name, tt := range map[string]struct {
+		entries []Entry
+		own     bool
+		pinned  host.Inode
+		bad     error
+		uid     uint32
+		common  uint32 // owner of the git directory; 0: none
+		want    string
+	}{
+		"served":                      {entries: []Entry{{Path: "/repo", Network: npm}}, pinned: inode, uid: 1000, want: "npm"},
+		"removed":                     {uid: 1000},
+		"removed, for its owner":      {own: true, uid: 1000, want: "general"},
+		"removed, for another user":   {own: true, uid: 1001},
+		"removed, for root":           {want: "general"},
+		"for others":                  {entries: []Entry{{Path: "/repo", Network: npm, UIDs: []uint32{1001}}}, pinned: inode, uid: 1000},
+		"another directory":           {entries: []Entry{{Path: "/repo", Network: npm}}, pinned: other, uid: 1000},
+		"rejected":                    {entries: []Entry{{Path: "/repo", Network: npm}}, bad: errors.New("overlaps"), own: true, uid: 1000},
+		"a git directory of another":  {entries: []Entry{{Path: "/repo", Network: npm}}, pinned: inode, uid: 1000, common: 1001},
+		"a git directory of the user": {entries: []Entry{{Path: "/repo", Network: npm}}, pinned: inode, own: true, uid: 1000, common: 1000, want: "npm"},
+	} {
+		s := Served{
+			Config: Config{Network: general, Entries: tt.entries, Own: tt.own, reloaded: true},
+			pinned: map[string]host.Inode{"/repo": tt.pinned}, bad: map[string]error{},
+		}
+		if tt.bad != nil {
+			s.bad["/repo"] = tt.bad
+		}
+		repo := &Repo{Path: "/repo", Dir: os.Stdin, Inode: inode, Owner: host.Owner{UID: 1000}}
+		if tt.common != 0 {
+			repo.Common = &Repo{Path: "/git", Dir: os.Stdin, Owner: host.Owner{UID: tt.common}}
+		}
+		if got := s.RulesAgain(host.Peer{UID: tt.uid}, repo.Snapshot()); string(got) != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }

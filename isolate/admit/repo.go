@@ -29,6 +29,15 @@ type Repo struct {
 	forget   func() // see Prober.Hold; nil until it was inspected
 }
 
+// Snapshot returns a copy that says what the repository is, also when it has been closed. It must not be closed.
+func (r *Repo) Snapshot() *Repo {
+	c := &Repo{Path: r.Path, Dir: r.Dir, Inode: r.Inode, Owner: r.Owner}
+	if r.Common != nil {
+		c.Common = r.Common.Snapshot()
+	}
+	return c
+}
+
 // Close also accepts a repository without a descriptor, see importDir.
 func (r *Repo) Close() {
 	if r.forget != nil {

@@ -102,7 +102,7 @@ func (j *Jail) makeSharedDoor(u *host.Cleanup) error {
 		return err
 	}
 	j.door = &sharedDoor{sockets: sl.door}
-	u.Push(j.door.close)
+	u.Push(func() { j.discard(j.door.close()) })
 	sl.door = nil
 	j.pool.keep(sl)
 	return nil

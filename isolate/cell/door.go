@@ -3,8 +3,6 @@ package cell
 import (
 	"os"
 	"sync"
-
-	"corral/isolate/wire"
 )
 
 // A Door answers for hosts outside in the network namespace of a job, or of the jobs of a session.
@@ -18,7 +16,7 @@ type Door interface {
 // A sharedDoor is the door of a session whose jobs share a network namespace. Its first job opens it.
 type sharedDoor struct {
 	mu      sync.Mutex
-	sockets []*os.File // guarded by mu: nil once the door is open
+	sockets []*os.File // guarded by mu
 	open    Door       // guarded by mu: nil before
 }
 
@@ -36,12 +34,16 @@ func (d *sharedDoor) use(open func(sockets []*os.File) (Door, error)) (Door, err
 	return door, err
 }
 
-// close ends the door with its session.
-func (d *sharedDoor) close() {
+// close ends the door with its session, and returns its sockets.
+func (d *sharedDoor) close() []*os.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open != nil {
 		d.open.Close()
 	}
-	wire.CloseAll(d.sockets)
+	return d.sockets
 }
+
+// discard closes the sockets of a door soon. corral-egress had them, too: one that was taken over can have the last close wait for the
+// other end of a connection (SO_LINGER).
+func (j *Jail) discard(sockets []*os.File) { j.s.Probes.Discard(j.builtFor, sockets...) }

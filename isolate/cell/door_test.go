@@ -1,8 +1,10 @@
 package cell
 
 import (
+	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -61,6 +63,52 @@ func TestSocketsOfDoor(t *testing.T) {
 	}
 	if got := end(); got != "closed" {
 		t.Errorf("the end of the job reported %q", got)
+	}
+}
+
+// TestLingeringSocketOfDoor: a corral-egress that was taken over can have the close of a socket that it had wait for an hour. The end of a
+// job does not wait for it.
+func TestLingeringSocketOfDoor(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	sl, err := newTestJails(t, nil).enter(t, true).TakeSlot(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := &unix.SockaddrInet4{Port: 443, Addr: [4]byte{198, 19, 7, 7}}
+	from, to := fd(sl.door[1]), fd(sl.door[2])
+	if err := errors.Join(unix.Bind(to, at), unix.Listen(to, 1), unix.Connect(from, at)); err != nil {
+		t.Fatal(err)
+	}
+	peer, _, err := unix.Accept4(to, unix.SOCK_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(peer)
+	if err := errors.Join(unix.SetNonblock(from, true), unix.SetsockoptLinger(from, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 3600})); err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 1<<20); err == nil; {
+		_, err = unix.Write(from, b)
+	}
+	gone := make(chan struct{})
+	go func() {
+		sl.stub.conn.Close()
+		sl.giveBack()
+		close(gone)
+	}()
+	sandboxtest.Eventually(t, 20*time.Second, "the slot is given back", func() bool { return isClosed(gone) })
+}
+
+// TestSharedDoorKeepsSockets: closing the door of a session leaves its sockets to the caller, which has them closed like those of a slot.
+func TestSharedDoorKeepsSockets(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	shared := sharedDoor{sockets: []*os.File{f}}
+	if left := shared.close(); len(left) != 1 || fd(left[0]) < 0 {
+		t.Errorf("%v", left)
 	}
 }
 

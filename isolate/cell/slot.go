@@ -197,7 +197,7 @@ func (sl *Slot) awaitEnd() {
 func (sl *Slot) giveBack() {
 	defer sl.jail.work.Done()
 	sl.pidfd.Close()
-	wire.CloseAll(sl.door)
+	sl.jail.discard(sl.door)
 	if !sl.left.some() {
 		sl.removeGroup()
 		return

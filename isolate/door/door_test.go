@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,14 +31,21 @@ func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.PrivateMounts(m))
 }
 
+// slowness is how long a process that reads slowly takes for a message.
+const slowness = 20 * time.Millisecond
+
 // fake answers as corral-egress does, or as one that was taken over.
 func fake() {
 	send := func(kind control.Kind, door uint64, text string) {
 		_ = unix.Sendto(3, control.AppendReply(nil, control.Reply{Kind: kind, Door: door, Text: text}), 0, nil)
 	}
 	names := map[uint64]string{}
+	slow := false
 	b := make([]byte, control.MaxMessage)
 	for {
+		if slow {
+			time.Sleep(slowness)
+		}
 		n, _, _, _, err := unix.Recvmsg(3, b, make([]byte, 256), 0)
 		if n <= 0 || err != nil {
 			return
@@ -49,6 +58,7 @@ func fake() {
 			}
 			names[m.Door] = m.Name
 			fakeOpen(m, send)
+			slow = slow || m.Name == "reads slowly"
 		case control.KindUpdate:
 			m, _ := control.ReadUpdate(b[:n])
 			names[m.Door] += string(m.Rules)
@@ -80,6 +90,8 @@ func fakeOpen(m control.Open, send func(control.Kind, uint64, string)) {
 	}
 	send(control.KindOpened, m.Door, "")
 	switch m.Name {
+	case "stops to read":
+		time.Sleep(time.Hour)
 	case "dies later":
 		os.Exit(1)
 	case "talks":
@@ -281,4 +293,92 @@ func TestDoorsConcurrently(t *testing.T) {
 		d.Update()
 	}
 	work.Wait()
+}
+
+// long are rules of which a socket holds few messages.
+var long = `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
+
+// TestUpdateReachesOthers: what the process of one user does not read delays no new rules of other users.
+func TestUpdateReachesOthers(t *testing.T) {
+	d := newTestDoors(t)
+	d.Patience = time.Hour
+	var round atomic.Int64
+	o := opening(t, "good")
+	o.Rules = func() json.RawMessage { return strconv.AppendInt(nil, round.Load(), 10) }
+	good, err := d.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bad []*Door
+	for n := range uint32(6) {
+		o := opening(t, "stops to read")
+		o.Payer, o.Rules = 1001+n, rules(long)
+		door, err := d.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad = append(bad, door)
+	}
+	const rounds = 30 // more than a socket holds messages
+	end := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for round.Load() < rounds {
+			round.Add(1)
+			d.Update()
+			select {
+			case <-end:
+				return
+			default:
+			}
+		}
+	})
+	blocked := func() bool {
+		if bad[0].egress.mu.TryLock() {
+			bad[0].egress.mu.Unlock()
+			return false
+		}
+		return true
+	}
+	sandboxtest.Eventually(t, 20*time.Second, "other users' rules while a process reads nothing", func() bool {
+		return blocked() && strings.HasSuffix(good.Report(), strconv.FormatInt(round.Load(), 10)) && blocked() && round.Load() < rounds
+	})
+	close(end)
+	for _, door := range bad { // their mutexes are held
+		if p := door.egress.now; p != nil {
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+	}
+	work.Wait()
+}
+
+// TestSlowReaderEnds: a process that reads each message in time, but takes long for all, is ended.
+func TestSlowReaderEnds(t *testing.T) {
+	d := newTestDoors(t)
+	d.Patience = 12 * slowness
+	const many = 150 // the socket is full most of the time
+	var doors []*Door
+	for n := range many {
+		o := opening(t, "one of many")
+		if n == many-1 {
+			o.Name = "reads slowly"
+		}
+		o.Rules = rules(long)
+		door, err := d.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doors = append(doors, door)
+	}
+	e := doors[0].egress
+	e.mu.Lock()
+	before := e.now
+	e.mu.Unlock()
+	d.Update()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_ = before.conn.Send(nil)
+	if err := before.conn.Send(nil); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("the process was not ended: %v", err)
+	}
 }

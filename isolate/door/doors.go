@@ -111,7 +111,7 @@ func (d *Doors) egressOf(payer uint32) (*egress, error) {
 	if err := d.prepare(); err != nil {
 		return nil, fmt.Errorf("network access: %w", err)
 	}
-	if len(d.users) >= maxUsers {
+	if len(d.taken) >= maxUsers { // with those that are ending
 		return nil, &job.Refusal{
 			Step: "network", Message: fmt.Sprintf("jobs of %d users reach hosts, which is the maximum", maxUsers), Hint: "try again when a job has ended",
 		}
@@ -168,9 +168,11 @@ func (d *Doors) Update() {
 		all = append(all, e)
 	}
 	d.mu.Unlock()
+	var work sync.WaitGroup // one that reads slowly does not delay what the others are told
 	for _, e := range all {
-		e.update()
+		work.Go(e.update)
 	}
+	work.Wait()
 }
 
 // Close ends all doors and processes.

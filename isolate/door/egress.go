@@ -125,9 +125,11 @@ func (e *egress) begin(p *process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = p
+	inTime := e.patience()
 	for _, door := range e.open {
 		door.again = door.wants == 0
 		_ = e.send(door, control.KindOpen) // the same message was accepted before
+		inTime()
 	}
 }
 
@@ -159,6 +161,20 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 		e.now.conn.Shutdown() // it has ended, or reads nothing: the next process is sent all doors
 	}
 	return nil
+}
+
+// patienceForAll is how many times Config.Patience a process may take to read messages about all of its doors. It could read each
+// message in time, and all of them in hours.
+const patienceForAll = 4
+
+// patience returns a function that ends the process if it reads too slowly. The caller of both holds e.mu.
+func (e *egress) patience() (inTime func()) {
+	began := time.Now()
+	return func() {
+		if e.now != nil && time.Since(began) > patienceForAll*e.doors.Patience {
+			e.now.conn.Shutdown()
+		}
+	}
 }
 
 // add opens a door, and returns why there is none, "" if there is.
@@ -261,7 +277,9 @@ func (o *Opening) currentRules() json.RawMessage {
 func (e *egress) update() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	inTime := e.patience()
 	for _, door := range e.open {
+		inTime() // otherwise the next process is sent the new rules
 		door.rules = door.opening.currentRules()
 		if err := e.send(door, control.KindUpdate); err != nil { // too long: the process would go on with the former rules
 			door.rules = none

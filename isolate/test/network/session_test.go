@@ -6,6 +6,7 @@ import (
 
 	"corral/internal/test/isolatetest"
 	"corral/isolate"
+	"corral/isolate/admit"
 	"corral/job"
 )
 
@@ -117,5 +118,30 @@ func TestReload(t *testing.T) {
 		if err != nil || d.Out != want {
 			t.Errorf("%s: %q, %v", name, d.Out, err)
 		}
+	}
+}
+
+// TestReloadWithoutRepository: a job whose repository is not served any more reaches nothing, also if directories without an entry may.
+func TestReloadWithoutRepository(t *testing.T) {
+	var again isolate.Config
+	w := newWorld(t, func(c *isolate.Config) {
+		again = *c
+		c.Again = func() (isolate.Config, error) { return again, nil }
+	})
+	again.Own = false
+	reload := func(entries ...admit.Entry) {
+		t.Helper()
+		again.Repos = entries
+		if _, err := w.S.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload(admit.Entry{Path: w.Repo, Network: []byte(`{"allow":[{"host":"other.example.org"}]}`)})
+	l := w.Launch(w.Spec("perl", "-e", `$| = 1; sub known { print gethostbyname("$_.example.org") ? "known" : "unknown", "\n" for "web", "other" }
+		known; print "ready\n"; <STDIN>; known`))
+	reload()
+	d, err := l.End()
+	if err != nil || d.Out != "unknown\nknown\nready\nunknown\nunknown\n" {
+		t.Errorf("%q, %v", d.Out, err)
 	}
 }
