@@ -43,7 +43,3 @@ func (d *sharedDoor) close() []*os.File {
 	}
 	return d.sockets
 }
-
-// discard closes the sockets of a door soon. corral-egress had them, too: one that was taken over can have the last close wait for the
-// other end of a connection (SO_LINGER).
-func (j *Jail) discard(sockets []*os.File) { j.s.Probes.Discard(j.builtFor, sockets...) }

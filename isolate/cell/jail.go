@@ -191,3 +191,7 @@ func (j *Jail) keepIfLeft() {
 }
 
 var errJailEnded = errors.New("the jail ended")
+
+// discard closes the sockets of a door soon. corral-egress had them, too: one that was taken over can have the last close wait for the
+// other end of a connection (SO_LINGER).
+func (j *Jail) discard(sockets []*os.File) { j.s.Probes.Discard(j.builtFor, sockets...) }
