@@ -87,9 +87,9 @@ func (runtimeName) Hint(name string) string {
 	return ""
 }
 
-const executeDescription = `Run code or a program in a sandbox on one repository, without network. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
+const executeDescription = `Run code or a program in a sandbox on a repository, without network. Files written in the repository stay (with changesHandle: in a copy, until a person applies them).
 
-Give code, or only args for the runtime's executable. Shell commands: runtime "shell" with code.
+Give code, or args for the runtime's executable. Shell commands: runtime "shell" with code.
 
 outputMode minimal: counts, and 4 KB of output (of more, both ends). summary: maxResponseLines lines. intent: excerpts around queryTerms. runtime_query_output reads the rest.
 

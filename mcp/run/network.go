@@ -9,7 +9,7 @@ import (
 
 // A NetworkArg is the argument network of tools that run jobs. Asked must be called: it checks the words.
 type NetworkArg struct {
-	Network []string `arg:"network,nonul,single" about:"hosts: npm, HOST[:PORT], none"`
+	Network []string `arg:"network,items=64,nonul,single" about:"npm, HOST[:PORT], none"`
 }
 
 // A HiddenNetworkArg is the same argument of tools that do not publish it.

@@ -128,8 +128,8 @@ func (a *argument) schema(t reflect.Type, mode Mode) *Schema {
 }
 
 // ReplySchema returns the schema of a tool's results, which are of type T: the fields with a json tag, and their values if they have
-// a tag enum. Of an object with the tag schema:"outline" it has no properties. It has no descriptions, which every client would pay for with each session. It requires no field, because clients
-// validate errors with it, too: it has the fields of an Error.
+// a tag enum. An object with the tag schema:"outline" has no properties there. There are no descriptions, which every client would
+// pay for with each session. No field is required, because clients validate errors with it, too: it has the fields of an Error.
 func ReplySchema[T any]() json.RawMessage {
 	return withError(resultSchema(reflect.TypeFor[T]()))
 }
