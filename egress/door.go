@@ -14,8 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/names"
+	"corral/egress/relay"
 	"corral/egress/sockets"
 	"corral/internal/text"
 	"corral/policy/network"
@@ -46,6 +48,7 @@ type door struct {
 	ask    string
 	// placeholder stands for secrets in what the job knows
 	placeholder string
+	authority   *authority.Authority // that the job trusts; nil: none
 	record      record
 	log         doorLog
 	ctx         context.Context // ends when the door is closed
@@ -69,6 +72,7 @@ type door struct {
 type rules struct {
 	set     *network.Set
 	private []netip.Prefix
+	secrets map[string]*relay.Secret // by name
 }
 
 // A host is a name that was looked up. It keeps its address as long as the door is open, so that an address never becomes that
@@ -88,11 +92,15 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(maxConns), hosts: map[string]*host{}, next: firstName,
 		log: doorLog{to: s.log.With("name", m.Name), rate: rate{burst: logBurst, interval: logInterval}},
 	}
+	var err error
+	if d.authority, err = s.authorityOf(m.Authority); err != nil {
+		return nil, err
+	}
 	set, decoded, err := d.read(m.Rules, false)
 	if err != nil {
 		return nil, err
 	}
-	d.apply(set, decoded)
+	d.apply(set, decoded, m.Secrets)
 	if !s.files.take(doorFiles) {
 		return nil, errors.New("jobs of the user have too many connections open")
 	}
@@ -158,20 +166,20 @@ func (d *door) read(encoded json.RawMessage, some bool) (*network.Set, *network.
 func isSeparator(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) }
 
 // apply makes rules those in force.
-func (d *door) apply(set *network.Set, r *network.Rules) {
+func (d *door) apply(set *network.Set, r *network.Rules, secrets []control.Secret) {
 	d.record.up.limit.Store(r.Bytes.Up)
 	d.record.down.limit.Store(r.Bytes.Down)
-	d.rules.Store(&rules{set, r.Private})
+	d.rules.Store(&rules{set, r.Private, secretsOf(secrets)})
 }
 
 // update replaces the rules, and closes what the new ones do not allow. Rules that cannot be read allow nothing.
-func (d *door) update(encoded json.RawMessage) {
-	set, r, err := d.read(encoded, true)
+func (d *door) update(a control.Access) {
+	set, r, err := d.read(a.Rules, true)
 	if err != nil {
 		d.server.log.Error("invalid rules: nothing is allowed", "error", err)
 		set, r = new(network.Set), new(network.Rules)
 	}
-	d.apply(set, r)
+	d.apply(set, r, a.Secrets)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range d.hosts {

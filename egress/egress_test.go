@@ -504,7 +504,7 @@ func TestMessages(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	sandboxtest.Leaks(t)
 	open := func(t *testing.T, door uint64) []byte {
-		m, err := control.AppendOpen(nil, control.Open{Door: door, Rules: json.RawMessage(`{}`)})
+		m, err := control.AppendOpen(nil, control.Open{Door: door, Access: control.Access{Rules: json.RawMessage(`{}`)}})
 		if err != nil {
 			t.Fatal(err)
 		}

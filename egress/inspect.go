@@ -10,30 +10,35 @@ import (
 	"corral/policy/network"
 )
 
-// credentials are what rules about requests need.
-type credentials struct {
-	authority *authority.Authority
-	secrets   map[string]*relay.Secret
-}
-
 // minValue is how long a secret must be, so that it is found in a response that has it in it.
 const minValue = 8
 
-var errAuthority = errors.New("a rule is about requests, but this installation has no authority whose certificates jobs trust")
+var errAuthority = errors.New("a rule is about requests, but the job has no authority whose certificates it trusts")
 
-// newCredentials reads the message.
-func newCredentials(m control.Authority) (*credentials, error) {
-	a, err := authority.Parse(m.Certificate, m.Key)
-	if err != nil {
-		return nil, err
+// authorityOf returns the authority of a door, nil if it has none. Doors with the same one share the certificates that it issues.
+func (s *Server) authorityOf(m *control.Authority) (*authority.Authority, error) {
+	if m == nil {
+		return nil, nil
 	}
-	c := &credentials{authority: a, secrets: map[string]*relay.Secret{}}
-	for _, s := range m.Secrets {
-		if len(s.Value) >= minValue { // a rule with another one denies what has the placeholder
-			c.secrets[s.Name] = &relay.Secret{Header: s.Header, Format: s.Format, Value: s.Value}
+	if s.authority != nil && s.authority.Is(m.Certificate) {
+		return s.authority, nil
+	}
+	a, err := authority.Parse(m.Certificate, m.Key)
+	if err == nil {
+		s.authority = a
+	}
+	return a, err
+}
+
+// secretsOf returns the secrets of an access by name. A rule with one that is too short denies what has the placeholder.
+func secretsOf(list []control.Secret) map[string]*relay.Secret {
+	secrets := map[string]*relay.Secret{}
+	for _, s := range list {
+		if len(s.Value) >= minValue {
+			secrets[s.Name] = &relay.Secret{Header: s.Header, Format: s.Format, Value: s.Value}
 		}
 	}
-	return c, nil
+	return secrets
 }
 
 // newRelay returns what serves the connections of a site.
@@ -49,22 +54,18 @@ func (s *site) newRelay() *relay.Relay {
 
 // certificate returns the certificate with which connections of the job end.
 func (s *site) certificate(name string) (*tls.Certificate, error) {
-	c := s.door.server.credentials.Load()
-	if c == nil {
+	if s.door.authority == nil {
 		return nil, errAuthority
 	}
-	return c.authority.Leaf(name)
+	return s.door.authority.Leaf(name)
 }
 
 // allowRequest decides about a request under the rules in force.
 func (s *site) allowRequest(method, path string) (*relay.Secret, string) {
-	decision := s.door.rules.Load().set.Request(s.host.name, s.port, method, path)
+	rules := s.door.rules.Load()
+	decision := rules.set.Request(s.host.name, s.port, method, path)
 	if !decision.Allowed {
 		return nil, decision.Why
 	}
-	c := s.door.server.credentials.Load()
-	if c == nil {
-		return nil, errAuthority.Error()
-	}
-	return c.secrets[decision.Secret], ""
+	return rules.secrets[decision.Secret], ""
 }

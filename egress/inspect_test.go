@@ -28,25 +28,28 @@ const (
 // inspecting has rules about requests.
 const inspecting = `{"allow":[{"host":"alpha.example.org","methods":["GET"],"paths":["/open/**"],"secret":"acme"}],` + everything + `}`
 
-// authorize gives the server an authority and a secret, and returns what jobs trust.
+// authorize gives the doors that are opened from now on an authority, and all a secret. It returns what jobs trust.
 func (w *world) authorize() *x509.CertPool {
 	w.t.Helper()
 	a, err := authority.New(time.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m := control.Authority{Secrets: []control.Secret{{Name: "acme", Header: "Authorization", Format: "Bearer {}", Value: secretValue}}}
-	if m.Certificate, m.Key, err = a.Encode(); err != nil {
-		w.t.Fatal(err)
-	}
-	b, err := control.AppendAuthority(nil, m)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.send(b)
+	w.ours = encoded(w.t, a)
+	w.secrets = []control.Secret{{Name: "acme", Header: "Authorization", Format: "Bearer {}", Value: secretValue}}
 	pool := x509.NewCertPool()
 	pool.AddCert(mustParse(w.t, a))
 	return pool
+}
+
+func encoded(t *testing.T, a *authority.Authority) *control.Authority {
+	t.Helper()
+	m := new(control.Authority)
+	var err error
+	if m.Certificate, m.Key, err = a.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // website serves HTTPS at alpha, and answers with the request's Authorization unless that is the secret.
@@ -169,17 +172,33 @@ func TestNoAuthority(t *testing.T) {
 	if s := d.report(); len(s.Denials) != 1 || s.Denials[0].Why != errAuthority.Error() {
 		t.Errorf("%+v", s)
 	}
-	for name, m := range map[string]control.Authority{"nothing": {}, "no key": {Certificate: mustParse(t, w.authority).Raw}} {
-		if c, err := newCredentials(m); err == nil {
-			t.Errorf("%s: %+v", name, c)
+	for name, m := range map[string]*control.Authority{"nothing": {}, "no key": {Certificate: mustParse(t, w.authority).Raw}} {
+		w.ours = m
+		if why := d.reopen(inspecting, ""); !strings.Contains(why, "authority") {
+			t.Errorf("%s: %q", name, why)
 		}
 	}
-	short := control.Authority{Secrets: []control.Secret{{Name: "acme", Value: "short"}}}
-	var err error
-	if short.Certificate, short.Key, err = w.authority.Encode(); err != nil {
-		t.Fatal(err)
+}
+
+// TestSecrets: a secret of a few bytes, which cannot be looked for in responses, is none. The secrets of a door are its own, and change
+// with its rules; so is its authority.
+func TestSecrets(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.website()
+	trusted := w.authorize()
+	first := w.open(inspecting, "")
+	must := func(d *jobDoor, trusted *x509.CertPool, want string) {
+		t.Helper()
+		if got, err := d.get(trusted, "GET", "/open/a", "Bearer "+placeholder); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
 	}
-	if c, err := newCredentials(short); err != nil || len(c.secrets) > 0 {
-		t.Errorf("a secret of a few bytes, which cannot be looked for in responses: %+v, %v", c, err)
+	others := w.authorize()
+	for _, secrets := range [][]control.Secret{nil, {{Name: "acme", Header: "Authorization", Format: "Bearer {}", Value: "short"}}} {
+		w.secrets = secrets
+		must(w.open(inspecting, ""), others, "403 corral: denied: the header")
 	}
+	must(first, trusted, "200 welcome")
+	first.update(inspecting)
+	must(first, trusted, "403 corral: denied: the header")
 }

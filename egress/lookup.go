@@ -109,7 +109,7 @@ func (d *door) mayListen(h *host, port network.Port) (known bool, err error) {
 	switch {
 	case h.sites[port.Number] != nil:
 		return true, nil
-	case port.Protocol == network.HTTPS && d.server.credentials.Load() == nil:
+	case port.Protocol == network.HTTPS && d.authority == nil:
 		return false, errAuthority
 	case d.sites >= maxListeners:
 		return false, fmt.Errorf("corral listens at %d ports for the job or session, which is the maximum", maxListeners)

@@ -11,8 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 
+	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/internal/text"
 )
@@ -41,10 +41,12 @@ type Server struct {
 	log    *slog.Logger
 	roots  *x509.CertPool
 	files  *budget
-	// credentials are those of the last message that has some; nil before it.
-	credentials atomic.Pointer[credentials]
-	doors       map[uint64]*door // used by the goroutine of Serve alone
-	work        sync.WaitGroup   // the goroutines of doors
+	doors  map[uint64]*door // used by the goroutine of Serve alone
+	work   sync.WaitGroup   // the goroutines of doors
+
+	// authority is that of the door that was opened last, with the certificates that it has issued; nil before. Used by the
+	// goroutine of Serve alone.
+	authority *authority.Authority
 }
 
 // ownFiles are descriptors for what is not a job's: the program's own, and a margin.
@@ -93,23 +95,13 @@ func (s *Server) obey(l *line, message []byte, files []*os.File) error {
 			return err
 		}
 		return l.send(control.Reply{Kind: control.KindOpened, Door: m.Door, Text: s.open(m, files)})
-	case control.KindAuthority:
-		m, err := control.ReadAuthority(message)
-		if err != nil {
-			return err
-		}
-		c, err := newCredentials(m)
-		if err == nil {
-			s.credentials.Store(c)
-		}
-		return err
 	case control.KindUpdate:
 		m, err := control.ReadUpdate(message)
 		if err != nil {
 			return err
 		}
 		if d := s.doors[m.Door]; d != nil {
-			d.update(m.Rules)
+			d.update(m.Access)
 		}
 		return nil
 	case control.KindReport:

@@ -49,6 +49,8 @@ type world struct {
 	real  *dial.Dialer // for its checks
 
 	authority *authority.Authority // of the Internet of the test
+	ours      *control.Authority   // that the jobs trust; nil: none
+	secrets   []control.Secret
 }
 
 type logBuffer struct {
@@ -181,12 +183,19 @@ func (d *jobDoor) reopen(rules, ask string) string {
 	d.w.t.Helper()
 	d.w.last++
 	d.number = d.w.last
-	m, err := control.AppendOpen(nil, control.Open{Door: d.number, Name: "job 1", Rules: json.RawMessage(rules), Ask: ask, Placeholder: placeholder})
+	m, err := control.AppendOpen(nil, control.Open{
+		Door: d.number, Name: "job 1", Access: d.w.access(rules), Ask: ask, Placeholder: placeholder, Authority: d.w.ours,
+	})
 	if err != nil {
 		d.w.t.Fatal(err)
 	}
 	d.w.send(m, d.files...)
 	return d.w.reply(control.KindOpened, d.number)
+}
+
+// access returns rules with the secrets of the test.
+func (w *world) access(rules string) control.Access {
+	return control.Access{Rules: json.RawMessage(rules), Secrets: w.secrets}
 }
 
 func (w *world) send(m []byte, files ...*os.File) {
@@ -217,7 +226,7 @@ func (w *world) reply(kind control.Kind, door uint64) string {
 // update replaces the rules, and returns when they are in force.
 func (d *jobDoor) update(rules string) {
 	d.w.t.Helper()
-	m, err := control.AppendUpdate(nil, control.Update{Door: d.number, Rules: json.RawMessage(rules)})
+	m, err := control.AppendUpdate(nil, control.Update{Door: d.number, Access: d.w.access(rules)})
 	if err != nil {
 		d.w.t.Fatal(err)
 	}

@@ -50,12 +50,12 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 		return nil, nil, err
 	}
 	profile = admit.ProfileOf(q, profile)
-	rules := served.NetworkRules(r.peer, repo.Paths())
-	if err := admit.CheckNetwork(q.Network, rules); err != nil {
+	access := served.Access(r.peer, repo.Paths())
+	if err := admit.CheckNetwork(q.Network, access.Rules); err != nil {
 		repo.Close()
 		return nil, nil, err
 	}
-	connected := rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone)
+	connected := access.Rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone)
 	r.connect(connected, opening(s.served, r.peer, repo, r.id, q.Network))
 	s.jobs.setRepo(r, repo.Path)
 	r.limits, r.protect = limits, served.Protection(repo, q)

@@ -34,6 +34,7 @@ type Config struct {
 	Account    *directory.Account
 	Own        bool            // also serve each client the directories it owns
 	Network    json.RawMessage // what jobs may reach, see admit.Config.Network; nil: nothing
+	Requests   *admit.Requests // likewise
 	Connected  *os.File        // the log of the jobs' connections; nil: none
 	Defaults   job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
 	Ceilings   job.Limits      // maximum per request; zero fields are unlimited
@@ -118,7 +119,7 @@ func (c *Config) complete() error {
 // served returns the part of the configuration that says which directories are served, and with which limits.
 func (c *Config) served() admit.Config {
 	return admit.Config{
-		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Network: c.Network, Defaults: c.Defaults, Ceilings: c.Ceilings,
+		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Network: c.Network, Requests: c.Requests, Defaults: c.Defaults, Ceilings: c.Ceilings,
 		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
 	}
 }

@@ -1,11 +1,11 @@
 package isolate
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
 
+	"corral/egress/control"
 	"corral/isolate/admit"
 	"corral/isolate/door"
 	"corral/isolate/host"
@@ -33,6 +33,6 @@ func opening(served *admit.Current, peer host.Peer, repo *admit.Repo, name, ask 
 	at := repo.Snapshot()
 	return door.Opening{
 		Payer: peer.Payer(), Name: name, Ask: ask,
-		Rules: func() json.RawMessage { return served.Now().RulesAgain(peer, at) },
+		Access: func() control.Access { return served.Now().AccessAgain(peer, at).Control() },
 	}
 }

@@ -59,6 +59,7 @@ type program struct {
 	stderr   *strings.Builder
 
 	authority *authority.Authority // of the Internet
+	ours      *control.Authority   // that the job trusts; nil: none
 }
 
 // start starts the program with a filter. change can change how.
@@ -181,7 +182,7 @@ func (p *program) exchange(message []byte, files ...*os.File) string {
 // open opens door 1 for a job.
 func (p *program) open(job *nettest.Space, rules string) {
 	p.t.Helper()
-	m, err := control.AppendOpen(nil, control.Open{Door: 1, Name: "job", Rules: json.RawMessage(rules)})
+	m, err := control.AppendOpen(nil, control.Open{Door: 1, Name: "job", Access: control.Access{Rules: json.RawMessage(rules)}, Authority: p.ours})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -262,17 +263,10 @@ const rules = `{"allow":[{"host":"inspected.example.org","methods":["POST"]},{"h
 func TestProgram(t *testing.T) {
 	p := start(t, compile(t), nil)
 	job := nettest.Job(t)
-	m := control.Authority{}
 	ours, err := authority.New(time.Now())
+	p.ours = new(control.Authority)
 	if err == nil {
-		m.Certificate, m.Key, err = ours.Encode()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	message, err := control.AppendAuthority(nil, m)
-	if err == nil {
-		err = unix.Sendmsg(p.control, message, nil, nil, 0)
+		p.ours.Certificate, p.ours.Key, err = ours.Encode()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@
 package authority
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -102,6 +103,9 @@ func (a *Authority) Encode() (certificate, key []byte, err error) {
 	key, err = x509.MarshalPKCS8PrivateKey(a.key)
 	return a.certificate.Raw, key, err
 }
+
+// Is reports whether a certificate (DER) is the authority's.
+func (a *Authority) Is(certificate []byte) bool { return bytes.Equal(a.certificate.Raw, certificate) }
 
 // PEM returns the certificate as jails trust it.
 func (a *Authority) PEM() []byte {

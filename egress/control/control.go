@@ -43,32 +43,18 @@ const (
 	KindClose
 	KindOpened
 	KindReported
-	// KindAuthority is to corral-egress.
-	KindAuthority
 )
 
 // ErrMalformed is returned for a message that no encoder of this package writes.
 var ErrMalformed = errors.New("malformed control message")
 
-// Open makes a door. The reply is an Opened.
-type Open struct {
-	Door  uint64          `json:"door"`
-	Name  string          `json:"name"`          // of the job or session, for the log
-	Rules json.RawMessage `json:"rules"`         // policy/network.Rules
-	Ask   string          `json:"ask,omitempty"` // what the job asks for of the rules, see policy/network
-	// Placeholder stands for secrets in all that the job knows: a text that no other door has. Empty: the job knows none.
-	Placeholder string `json:"placeholder,omitempty"`
+// Access is what a door may reach.
+type Access struct {
+	Rules   json.RawMessage `json:"rules"` // policy/network.Rules
+	Secrets []Secret        `json:"secrets,omitempty"`
 }
 
-// Authority has what rules about requests need: the authority that ends TLS connections of jobs, and the secrets of the user. It
-// replaces the former one, and applies to connections from then on. There is no reply.
-type Authority struct {
-	Certificate []byte   `json:"certificate"` // DER
-	Key         []byte   `json:"key"`         // PKCS #8
-	Secrets     []Secret `json:"secrets,omitempty"`
-}
-
-// A Secret is what a placeholder stands for in one header.
+// A Secret is what a placeholder stands for in one header of requests, where a rule names it.
 type Secret struct {
 	Name   string `json:"name"` // as rules have it
 	Header string `json:"header"`
@@ -76,10 +62,28 @@ type Secret struct {
 	Value  string `json:"value"`
 }
 
-// Update replaces the rules of a door. What the job asked for when the door was opened still applies. There is no reply.
+// An Authority issues the certificates with which TLS connections of jobs end where rules are about requests.
+type Authority struct {
+	Certificate []byte `json:"certificate"` // DER
+	Key         []byte `json:"key"`         // PKCS #8
+}
+
+// Open makes a door. The reply is an Opened.
+type Open struct {
+	Door uint64 `json:"door"`
+	Name string `json:"name"` // of the job or session, for the log
+	Access
+	Ask string `json:"ask,omitempty"` // what the job asks for of the rules, see policy/network
+	// Placeholder stands for secrets in all that the job knows: a text that no other door has. Empty: the job knows none.
+	Placeholder string `json:"placeholder,omitempty"`
+	// Authority is the one that the job trusts. nil: none, and rules about requests allow nothing.
+	Authority *Authority `json:"authority,omitempty"`
+}
+
+// Update replaces the access of a door. What the job asked for when the door was opened still applies. There is no reply.
 type Update struct {
-	Door  uint64          `json:"door"`
-	Rules json.RawMessage `json:"rules"`
+	Door uint64 `json:"door"`
+	Access
 }
 
 // Report requests a Reported.
@@ -138,16 +142,6 @@ func (m Open) check() error {
 		return fmt.Errorf("the requested network access has %d bytes, the maximum is %d", len(m.Ask), MaxAsk)
 	}
 	return nil
-}
-
-// AppendAuthority appends the message.
-func AppendAuthority(to []byte, m Authority) ([]byte, error) {
-	return appendJSON(to, KindAuthority, m)
-}
-
-// ReadAuthority decodes an Authority.
-func ReadAuthority(message []byte) (Authority, error) {
-	return readJSON[Authority](KindAuthority, message)
 }
 
 // AppendUpdate appends the message.

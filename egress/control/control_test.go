@@ -9,18 +9,19 @@ import (
 	"testing"
 )
 
+var accessExample = Access{json.RawMessage(`{"allow":[{"host":"example.org"}]}`), []Secret{{"acme", "Authorization", "Bearer {}", "s"}}}
+
 var openExample = Open{
-	Door: 7, Name: "job 1", Rules: json.RawMessage(`{"allow":[{"host":"example.org"}]}`),
-	Ask: "go example.org:443", Placeholder: "corral-0123456789abcdef0",
+	Door: 7, Name: "job 1", Access: accessExample, Ask: "go example.org:443", Placeholder: "corral-0123456789abcdef0",
+	Authority: &Authority{[]byte{1}, []byte{2}},
 }
 
 // codecs decode a message of each kind and encode it again.
 var codecs = map[string]func(message []byte) ([]byte, error){
-	"open":      again(ReadOpen, AppendOpen),
-	"authority": again(ReadAuthority, AppendAuthority),
-	"update":    again(ReadUpdate, AppendUpdate),
-	"report":    again(ReadReport, AppendReport),
-	"close":     again(ReadClose, AppendClose),
+	"open":   again(ReadOpen, AppendOpen),
+	"update": again(ReadUpdate, AppendUpdate),
+	"report": again(ReadReport, AppendReport),
+	"close":  again(ReadClose, AppendClose),
 	"reply": again(ReadReply, func(to []byte, r Reply) ([]byte, error) {
 		return AppendReply(to, r), nil
 	}),
@@ -40,10 +41,9 @@ func again[T any](read func([]byte) (T, error), write func([]byte, T) ([]byte, e
 func examples(t testing.TB) map[string][]byte {
 	t.Helper()
 	list := map[string][]byte{"reply": AppendReply(nil, Reply{KindOpened, 1 << 40, "no"})}
-	var err [5]error
+	var err [4]error
 	list["open"], err[0] = AppendOpen(nil, openExample)
-	list["update"], err[1] = AppendUpdate(nil, Update{Door: 7, Rules: openExample.Rules})
-	list["authority"], err[4] = AppendAuthority(nil, Authority{[]byte{1}, []byte{2}, []Secret{{"acme", "Authorization", "Bearer {}", "s"}}})
+	list["update"], err[1] = AppendUpdate(nil, Update{7, accessExample})
 	list["report"], err[2] = AppendReport(nil, Report{7})
 	list["close"], err[3] = AppendClose(nil, Close{7})
 	if e := errors.Join(err[:]...); e != nil {

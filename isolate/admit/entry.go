@@ -235,4 +235,6 @@ type Entry struct {
 	Protect  job.Protection // minimum protection of sensitive paths for jobs that write to it
 	// Network has the hosts that its jobs may reach, as network.Encode writes them; nil is none.
 	Network json.RawMessage
+	// Requests is what Network needs besides if rules are about requests; nil: none is.
+	Requests *Requests
 }

@@ -3,8 +3,10 @@ package admit
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 
+	"corral/egress/control"
 	"corral/isolate/host"
 	"corral/job"
 )
@@ -12,19 +14,50 @@ import (
 // noRules are rules that allow nothing.
 var noRules = []byte("{}")
 
-// NetworkRules returns what jobs of peer in a repository may reach, as network.Encode writes it; nil is nothing. Nothing here reads
-// the rules.
+// Requests is what rules about requests need.
+type Requests struct {
+	Secrets []control.Secret
+	// Variables are the names of environment variables in which jobs find the placeholder of the secrets.
+	Variables []string
+}
+
+// Access is what jobs may reach. The zero Access is nothing.
+type Access struct {
+	Rules    json.RawMessage // as network.Encode writes them; nil: nothing
+	Requests *Requests       // nil: no rule is about requests
+}
+
+// Control returns the access for corral-egress.
+func (a Access) Control() control.Access {
+	c := control.Access{Rules: a.Rules}
+	if a.Requests != nil {
+		c.Secrets = a.Requests.Secrets
+	}
+	return c
+}
+
+// Variables returns Requests.Variables.
+func (a Access) Variables() []string {
+	if a.Requests == nil {
+		return nil
+	}
+	return a.Requests.Variables
+}
+
+func (r *Entry) access() Access { return Access{r.Network, r.Requests} }
+
+// Access returns what jobs of peer in a repository may reach. Nothing here reads the rules.
 //
 // If some of several entries for a directory are for peer, these decide. A job in a worktree also reads the git directory, which
 // another entry can be for. What that entry's jobs read must not leave by the rules of another, and rules cannot be combined without
 // reading them: if they differ, there are none.
-func (s *Served) NetworkRules(peer host.Peer, at Paths) json.RawMessage {
-	var own, all []json.RawMessage
+func (s *Served) Access(peer host.Peer, at Paths) Access {
+	var own, all []Access
 	for _, r := range s.Entries {
 		if r.Path == at.Repo {
-			all = append(all, r.Network)
+			all = append(all, r.access())
 			if r.isFor(peer) {
-				own = append(own, r.Network)
+				own = append(own, r.access())
 			}
 		}
 	}
@@ -32,27 +65,27 @@ func (s *Served) NetworkRules(peer host.Peer, at Paths) json.RawMessage {
 	case len(own) > 0:
 		all = own
 	case len(all) == 0:
-		all = append(all, s.Network)
+		all = append(all, Access{s.Network, s.Requests})
 	}
 	if at.Common != "" {
 		for _, r := range s.ofCommon(at.Common) {
-			all = append(all, r.Network)
+			all = append(all, r.access())
 		}
 	}
-	rules := all[0]
-	if bytes.Equal(rules, noRules) || slices.ContainsFunc(all, func(other json.RawMessage) bool { return !bytes.Equal(other, rules) }) {
-		return nil
+	first := all[0]
+	if bytes.Equal(first.Rules, noRules) || slices.ContainsFunc(all, func(other Access) bool { return !reflect.DeepEqual(other, first) }) {
+		return Access{}
 	}
-	return rules
+	return first
 }
 
-// RulesAgain is NetworkRules for a job or session that runs: nil if peer may not use the repository any more. The rules for
+// AccessAgain is Access for a job or session that runs: nothing if peer may not use the repository any more. The rules for
 // directories without an entry are not for one whose entry was removed. repo is a Snapshot.
-func (s *Served) RulesAgain(peer host.Peer, repo *Repo) json.RawMessage {
+func (s *Served) AccessAgain(peer host.Peer, repo *Repo) Access {
 	if s.StillServes(peer, repo) != nil {
-		return nil
+		return Access{}
 	}
-	return s.NetworkRules(peer, repo.Paths())
+	return s.Access(peer, repo.Paths())
 }
 
 // Paths are those of a repository and of the git directory of which it is a worktree, or "".

@@ -6,12 +6,13 @@ import (
 	"os"
 	"testing"
 
+	"corral/egress/control"
 	"corral/isolate/host"
 	"corral/job"
 )
 
-// TestNetworkRules: the entry decides, and two entries that do not agree allow nothing.
-func TestNetworkRules(t *testing.T) {
+// TestAccess: the entry decides, and two entries that do not agree allow nothing.
+func TestAccess(t *testing.T) {
 	npm, pypi, general := json.RawMessage("npm"), json.RawMessage("pypi"), json.RawMessage("general")
 	s := Served{Config: Config{Network: general, Entries: []Entry{
 		{Path: "/npm", Network: npm},
@@ -20,6 +21,8 @@ func TestNetworkRules(t *testing.T) {
 		{Path: "/twice", Network: npm},
 		{Path: "/differ", Network: npm},
 		{Path: "/differ", Network: pypi},
+		{Path: "/secrets", Network: npm, Requests: &Requests{Secrets: []control.Secret{{Name: "a", Value: "x"}}}},
+		{Path: "/secrets", Network: npm, Requests: &Requests{Secrets: []control.Secret{{Name: "a", Value: "y"}}}},
 		{Path: "/or-none"},
 		{Path: "/or-none", Network: npm},
 		{Path: "/none-or", Network: npm},
@@ -41,6 +44,7 @@ func TestNetworkRules(t *testing.T) {
 		{"/npm/below", "", "general"},
 		{"/twice", "", "npm"},
 		{"/differ", "", ""},
+		{"/secrets", "", ""},
 		{"/or-none", "", ""},
 		{"/none-or", "", ""},
 
@@ -55,8 +59,8 @@ func TestNetworkRules(t *testing.T) {
 		{"/npm", "/closed/.git", ""},
 		{"/npm", "/elsewhere/.git", "npm"},
 	} {
-		if got := s.NetworkRules(peer, Paths{tt.path, tt.common}); string(got) != tt.want {
-			t.Errorf("%s with %q: %q, want %q", tt.path, tt.common, got, tt.want)
+		if got := s.Access(peer, Paths{tt.path, tt.common}); string(got.Rules) != tt.want {
+			t.Errorf("%s with %q: %q, want %q", tt.path, tt.common, got.Rules, tt.want)
 		}
 	}
 	for _, tt := range []struct {
@@ -69,14 +73,14 @@ func TestNetworkRules(t *testing.T) {
 		{host.Peer{UID: 1002}, "/user", "npm"}, // as the entry's limits apply to an owner whom it does not list
 		{host.Peer{UID: 1000, Embedded: true}, "/users", ""},
 	} {
-		if got := s.NetworkRules(tt.peer, Paths{Repo: tt.path}); string(got) != tt.want {
-			t.Errorf("%s for user %d: %q, want %q", tt.path, tt.peer.UID, got, tt.want)
+		if got := s.Access(tt.peer, Paths{Repo: tt.path}); string(got.Rules) != tt.want {
+			t.Errorf("%s for user %d: %q, want %q", tt.path, tt.peer.UID, got.Rules, tt.want)
 		}
 	}
 }
 
-// TestRulesAgain: who may not use a directory any more reaches nothing from it, above all not what directories without an entry may.
-func TestRulesAgain(t *testing.T) {
+// TestAccessAgain: who may not use a directory any more reaches nothing from it, above all not what directories without an entry may.
+func TestAccessAgain(t *testing.T) {
 	inode, other := host.Inode{Dev: 1, Ino: 2}, host.Inode{Dev: 1, Ino: 3}
 	npm, general := json.RawMessage("npm"), json.RawMessage("general")
 	for name, tt := range map[string]struct {
@@ -110,8 +114,8 @@ func TestRulesAgain(t *testing.T) {
 		if tt.common != 0 {
 			repo.Common = &Repo{Path: "/git", Dir: os.Stdin, Owner: host.Owner{UID: tt.common}}
 		}
-		if got := s.RulesAgain(host.Peer{UID: tt.uid}, repo.Snapshot()); string(got) != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		if got := s.AccessAgain(host.Peer{UID: tt.uid}, repo.Snapshot()); string(got.Rules) != tt.want {
+			t.Errorf("%s: %q, want %q", name, got.Rules, tt.want)
 		}
 	}
 }

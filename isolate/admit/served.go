@@ -30,6 +30,7 @@ type Config struct {
 	Defaults job.Limits         // for fields that a request leaves 0
 	Ceilings job.Limits         // maximum per request; zero fields are unlimited
 	Network  json.RawMessage    // Entry.Network of directories that are served without an entry
+	Requests *Requests          // likewise
 	Private  []string           // directories of the supervisor: nothing in them is served
 	Log      *slog.Logger
 

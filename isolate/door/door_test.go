@@ -152,15 +152,17 @@ func newTestDoors(t *testing.T) *Doors {
 	return d
 }
 
-// rules returns the Rules of an Opening that never change.
-func rules(text string) func() json.RawMessage {
-	return func() json.RawMessage { return json.RawMessage(text) }
+// rules returns the Access of an Opening that never changes.
+func rules(text string) func() control.Access {
+	return func() control.Access { return access(text) }
 }
+
+func access(rules string) control.Access { return control.Access{Rules: json.RawMessage(rules)} }
 
 // opening returns a request for a door with sockets of this test.
 func opening(t *testing.T, name string) Opening {
 	t.Helper()
-	o := Opening{Payer: 1000, Name: name, Rules: rules("{}"), Ask: "npm"}
+	o := Opening{Payer: 1000, Name: name, Access: rules("{}"), Ask: "npm"}
 	for range control.OpenDescriptors {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -179,7 +181,7 @@ func TestDoors(t *testing.T) {
 	d := newTestDoors(t)
 	o := opening(t, "other")
 	now := "{}"
-	o.Rules = func() json.RawMessage { return json.RawMessage(now) }
+	o.Access = func() control.Access { return access(now) }
 	other, err := d.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +306,7 @@ func TestUpdateReachesOthers(t *testing.T) {
 	d.Patience = time.Hour
 	var round atomic.Int64
 	o := opening(t, "good")
-	o.Rules = func() json.RawMessage { return strconv.AppendInt(nil, round.Load(), 10) }
+	o.Access = func() control.Access { return access(strconv.FormatInt(round.Load(), 10)) }
 	good, err := d.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +314,7 @@ func TestUpdateReachesOthers(t *testing.T) {
 	var bad []*Door
 	for n := range uint32(6) {
 		o := opening(t, "stops to read")
-		o.Payer, o.Rules = 1001+n, rules(long)
+		o.Payer, o.Access = 1001+n, rules(long)
 		door, err := d.Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -363,7 +365,7 @@ func TestSlowReaderEnds(t *testing.T) {
 		if n == many-1 {
 			o.Name = "reads slowly"
 		}
-		o.Rules = rules(long)
+		o.Access = rules(long)
 		door, err := d.Open(o)
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package door
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -68,11 +67,15 @@ func New(c Config) *Doors {
 type Opening struct {
 	Payer uint32 // the user whose process answers
 	Name  string // of the job or session, for the log
-	// Rules returns what is allowed at present, policy/network.Rules, passed on unread; nil: nothing. It is called for a new door and by
-	// Update, and must not block.
-	Rules   func() json.RawMessage
-	Ask     string     // how the job narrows the rules; opaque
-	Sockets []*os.File // see inside.DoorSockets; they must stay open until the door is closed
+	// Access returns what is allowed at present, passed on unread; without rules: nothing. It is called for a new door and by Update,
+	// and must not block.
+	Access func() control.Access
+	Ask    string // how the job narrows the rules; opaque
+	// Placeholder is what the job knows of the secrets; "": it knows none.
+	Placeholder string
+	// Authority is the one that the job trusts; nil: none.
+	Authority *control.Authority
+	Sockets   []*os.File // see inside.DoorSockets; they must stay open until the door is closed
 }
 
 // Open opens a door. The caller must call Close. The error is a job.Refusal if the rules do not allow what is asked for.
@@ -160,7 +163,7 @@ func (d *Doors) freeUID() uint32 {
 	return uid
 }
 
-// Update applies changed rules to all open doors: those that Opening.Rules returns now. What they no longer allow ends.
+// Update applies changed rules to all open doors: those that Opening.Access returns now. What they no longer allow ends.
 func (d *Doors) Update() {
 	d.mu.Lock()
 	var all []*egress
@@ -215,9 +218,9 @@ type Door struct {
 	opening Opening
 
 	// The fields below are guarded by egress.mu.
-	rules  json.RawMessage // that were sent last
-	wants  control.Kind    // the reply that is awaited; 0: none
-	again  bool            // the reply will be that to an Open after a restart, for which nobody waits
+	access control.Access // that was sent last
+	wants  control.Kind   // the reply that is awaited; 0: none
+	again  bool           // the reply will be that to an Open after a restart, for which nobody waits
 	answer chan answer
 }
 

@@ -1,7 +1,6 @@
 package door
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -146,9 +145,11 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 	switch kind {
 	case control.KindOpen:
 		files = o.Sockets
-		message, err = control.AppendOpen(nil, control.Open{Door: door.number, Name: o.Name, Rules: door.rules, Ask: o.Ask})
+		message, err = control.AppendOpen(nil, control.Open{
+			Door: door.number, Name: o.Name, Access: door.access, Ask: o.Ask, Placeholder: o.Placeholder, Authority: o.Authority,
+		})
 	case control.KindUpdate:
-		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Rules: door.rules})
+		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Access: door.access})
 	case control.KindReport:
 		message, err = control.AppendReport(nil, control.Report{Door: door.number})
 	default:
@@ -181,7 +182,7 @@ func (e *egress) patience() (inTime func()) {
 func (e *egress) add(door *Door) (why string, err error) {
 	e.mu.Lock()
 	e.open[door.number] = door
-	door.wants, door.rules = control.KindOpened, door.opening.currentRules()
+	door.wants, door.access = control.KindOpened, door.opening.current()
 	err = e.send(door, control.KindOpen)
 	e.mu.Unlock()
 	if err != nil {
@@ -263,12 +264,12 @@ func (e *egress) reply(message []byte) error {
 	return nil
 }
 
-// none are rules that allow nothing.
-var none = []byte("{}")
+// none allows nothing.
+var none = control.Access{Rules: []byte("{}")}
 
-func (o *Opening) currentRules() json.RawMessage {
-	if rules := o.Rules(); rules != nil {
-		return rules
+func (o *Opening) current() control.Access {
+	if access := o.Access(); access.Rules != nil {
+		return access
 	}
 	return none
 }
@@ -280,9 +281,9 @@ func (e *egress) update() {
 	inTime := e.patience()
 	for _, door := range e.open {
 		inTime() // otherwise the next process is sent the new rules
-		door.rules = door.opening.currentRules()
+		door.access = door.opening.current()
 		if err := e.send(door, control.KindUpdate); err != nil { // too long: the process would go on with the former rules
-			door.rules = none
+			door.access = none
 			e.doors.report("new rules not sent: nothing is allowed", errors.Join(err, e.send(door, control.KindUpdate)))
 		}
 	}

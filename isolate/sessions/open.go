@@ -84,7 +84,7 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
-	connected := !ss.imports() && ss.spec.Network != job.NoNetwork && m.Served.Now().NetworkRules(ss.peer, r.Paths()) != nil
+	connected := !ss.imports() && ss.spec.Network != job.NoNetwork && m.Served.Now().Access(ss.peer, r.Paths()).Rules != nil
 	t := &cell.Session{
 		Owner: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
 		Image: ss.spec.Image, Resumed: ss.from != "", Door: connected,
@@ -150,7 +150,7 @@ func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 		r.Close()
 		return nil, err
 	}
-	if err := admit.CheckNetwork(ss.spec.Network, served.NetworkRules(ss.peer, r.Paths())); err != nil {
+	if err := admit.CheckNetwork(ss.spec.Network, served.Access(ss.peer, r.Paths()).Rules); err != nil {
 		r.Close()
 		return nil, err
 	}
