@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -71,6 +70,7 @@ func (o *options) take(c config.Config) error {
 		s.Layers.Keep = -1 // only a daemon removes expired layers
 		return o.connect(c)
 	}
+	n := newNetworks(c)
 	for i := range s.Repos { // of the command line, which may also be in the file
 		path := s.Repos[i].Path
 		at := slices.IndexFunc(c.Repos, func(r config.Repo) bool { return r.Path == path })
@@ -79,21 +79,21 @@ func (o *options) take(c config.Config) error {
 			r = c.Repos[at]
 		}
 		var err error
-		if s.Repos[i].Network, err = rules(c, r); err != nil {
+		if s.Repos[i].Network, s.Repos[i].Requests, err = n.of(r); err != nil {
 			return err
 		}
 	}
 	for _, r := range c.Repos {
 		entry := served(r, c.Floor(r))
 		var err error
-		if entry.Network, err = rules(c, r); err != nil {
+		if entry.Network, entry.Requests, err = n.of(r); err != nil {
 			return err
 		}
 		s.Repos = append(s.Repos, entry)
 	}
 	s.Own = c.ServesOwn(len(s.Repos))
 	var err error
-	s.Network, err = rules(c, config.Repo{})
+	s.Network, s.Requests, err = n.of(config.Repo{})
 	return err
 }
 
@@ -109,20 +109,11 @@ func (o *options) connect(c config.Config) error {
 		c.Network.Allow = named.Allow
 	}
 	var err error
-	s.Network, err = rules(c, config.Repo{})
+	s.Network, s.Requests, err = newNetworks(c).of(config.Repo{})
 	for i := range s.Repos {
-		s.Repos[i].Network = s.Network
+		s.Repos[i].Network, s.Repos[i].Requests = s.Network, s.Requests
 	}
 	return err
-}
-
-// rules returns what the jobs of a repository may reach, nil for nothing.
-func rules(c config.Config, r config.Repo) (json.RawMessage, error) {
-	rules := c.Rules(r)
-	if rules == nil {
-		return nil, nil
-	}
-	return network.Encode(rules)
 }
 
 func served(r config.Repo, f config.Floor) admit.Entry {

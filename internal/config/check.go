@@ -22,8 +22,9 @@ func (l *loader) checkSections(root strict.Node) {
 		}
 	}
 	if set := root.At("network"); set.IsMapping() {
-		checkNetwork(set, &l.Network)
+		l.checkNetwork(set, &l.Network)
 	}
+	l.checkSecrets(root.At("secrets"))
 	if set := root.At("exec_server", "full_access"); set.Present() {
 		l.later = append(l.later, func() { l.checkProfile(set, l.ExecServer.FullAccess) })
 	}
@@ -66,7 +67,7 @@ func (l *loader) checkRepos() {
 		}
 		l.checkOverlap(i)
 		if set := at.At("network"); set.IsMapping() && r.Network != nil {
-			checkNetwork(set, r.Network)
+			l.checkNetwork(set, r.Network)
 		}
 		repo := *r
 		l.later = append(l.later, func() {

@@ -17,6 +17,7 @@ import (
 
 	"corral/internal/config/strict"
 	"corral/job"
+	"corral/policy/network"
 )
 
 // language returns the forms of values. lookup returns the id of a user's name.
@@ -59,6 +60,11 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"config.Listen":  wordForm("stdio, unix:///PATH or ws://HOST:PORT", ParseListen),
 			"preset":         strict.Words("preset", presets()...),
 			"host-pattern":   hostPatternForm,
+			"method":         checkedForm("a method of requests such as GET", network.CheckMethod),
+			"request-path":   checkedForm("a path of requests such as /repos/**", network.CheckPath),
+			"secret":         strict.Text("the name of a secret: 1 to 64 letters in lower case, digits, hyphens and underscores", network.IsSecretName),
+			"header":         strict.Text("the name of a header such as Authorization", headerName),
+			"secret-format":  strict.Text("text with {} once, such as Bearer {}", secretFormat),
 			"netip.Prefix":   privateForm,
 			"job.Workspace":  wordForm("direct, readonly or overlay", job.ParseWorkspace),
 			"job.Recording":  wordForm("hash, argv or code", job.ParseRecording),

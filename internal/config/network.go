@@ -47,15 +47,20 @@ var networkForm = strict.Form{
 }
 
 // hostPatternForm is the form of HOST or *.HOST.
-var hostPatternForm = strict.Form{
-	What: "HOST or *.HOST such as example.org",
-	Parse: func(s, _ string) (any, error) {
-		if err := network.CheckHost(s); err != nil {
-			return nil, strict.Mistake(err.Error())
-		}
-		return s, nil
-	},
-	Write: func(v any) string { return strict.Quote(v.(string)) },
+var hostPatternForm = checkedForm("HOST or *.HOST such as example.org", network.CheckHost)
+
+// checkedForm is the form of a text that check returns no error for.
+func checkedForm(what string, check func(string) error) strict.Form {
+	return strict.Form{
+		What: what,
+		Parse: func(s, _ string) (any, error) {
+			if err := check(s); err != nil {
+				return nil, strict.Mistake(err.Error())
+			}
+			return s, nil
+		},
+		Write: func(v any) string { return strict.Quote(v.(string)) },
+	}
 }
 
 // privateForm is the form of a network without public addresses.
@@ -75,7 +80,8 @@ var privateForm = strict.Form{
 }
 
 // checkNetwork checks rules that were decoded from set: what their forms do not say.
-func checkNetwork(set strict.Node, rules *network.Rules) {
+func (l *loader) checkNetwork(set strict.Node, rules *network.Rules) {
+	l.later = append(l.later, func() { l.checkSecretsOf(set, rules) })
 	right := true
 	for i, item := range set.At("allow").Items() {
 		if i >= len(rules.Allow) || !decoded(item, rules.Allow[i]) {
@@ -99,6 +105,7 @@ func checkNetwork(set strict.Node, rules *network.Rules) {
 func decoded(item strict.Node, r network.Rule) bool {
 	for key, zero := range map[string]bool{
 		"preset": r.Preset == "", "host": r.Host == "", "protocol": r.Protocol == "", "ports": len(r.Ports) < len(item.At("ports").Items()),
+		"methods": len(r.Methods) < len(item.At("methods").Items()), "paths": len(r.Paths) < len(item.At("paths").Items()), "secret": r.Secret == "",
 	} {
 		if item.At(key).Present() && zero {
 			return false

@@ -111,3 +111,35 @@ func TestSuggestedRules(t *testing.T) {
 		}
 	}
 }
+
+// TestSecrets: a secret has one source, and a rule names one that exists.
+func TestSecrets(t *testing.T) {
+	const rule = "version: 1\nnetwork: {allow: [{host: a.example.org, secret: acme}]}\n"
+	for file, want := range map[string]string{
+		rule + "secrets: {acme: {file: /a}}\n":                                                       "",
+		rule + "secrets: {acme: {credential: a, header: X-Key, format: \"{}\"}}\n":                   "",
+		rule + "secrets: {acme: {command: [/bin/a, b], env: [A, B]}}\n":                              "",
+		rule + "secrets: {acmes: {file: /a}}\n":                                                      "f:2:49: unknown secret `acme`: did you mean `acmes`?",
+		rule:                                                                                         "f:2:49: unknown secret `acme`: the file has no `secrets`",
+		"version: 1\nsecrets: {acme: {}}\n":                                                          "must have one of `file`, `credential` and `command`",
+		"version: 1\nsecrets: {acme: {file: /a, credential: b}}\n":                                   "must have one of `file`, `credential` and `command`",
+		"version: 1\nsecrets: {acme: {command: [a]}}\n":                                              "must be an absolute path",
+		"version: 1\nsecrets: {Acme: {file: /a}}\n":                                                  "the name of a secret",
+		"version: 1\nsecrets: {acme: {file: /a, header: Host}}\n":                                    "the name of a header",
+		"version: 1\nsecrets: {acme: {file: /a, header: \"a:b\"}}\n":                                 "the name of a header",
+		"version: 1\nsecrets: {acme: {file: /a, format: Bearer}}\n":                                  "text with {} once",
+		"version: 1\nsecrets: {acme: {file: /a, format: \"{}\\r\\nX: y\"}}\n":                        "text with {} once",
+		"version: 1\nnetwork: {allow: [{preset: npm, secret: acme}]}\nsecrets: {acme: {file: /a}}\n": "preset \"npm\": it says host",
+		"version: 1\nnetwork: {allow: [{host: a.b, methods: [get]}]}\n":                              "must be in capital letters",
+		"version: 1\nnetwork: {allow: [{host: a.b, paths: [a]}]}\n":                                  "must begin with a slash",
+		"version: 1\nnetwork: {allow: [{host: a.b, protocol: tcp, ports: [1], methods: [GET]}]}\n":   "need `protocol: tls`",
+	} {
+		_, err := parseOne("f", []byte(file), lookup)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+	if _, err := parse([]Files{{User: true, Main: &File{"u", []byte("version: 1\nsecrets: {}\n")}}}, lookup); err == nil || !strings.Contains(err.Error(), "`secrets` is for the supervisor") {
+		t.Errorf("of a user: %v", err)
+	}
+}

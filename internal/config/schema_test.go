@@ -238,7 +238,7 @@ func TestExample(t *testing.T) {
 		t.Error("schema:", validate(live))
 	}
 	// These have no default, and show an example.
-	if len(c.Repos) != 1 || len(c.Toolchains) != 1 || len(c.Profiles) != 1 || len(c.Principals) != 1 {
+	if len(c.Repos) != 1 || len(c.Toolchains) != 1 || len(c.Profiles) != 1 || len(c.Principals) != 1 || len(c.Secrets) != 1 {
 		t.Errorf("lists: %+v", c)
 	}
 	d := Default()
@@ -246,7 +246,7 @@ func TestExample(t *testing.T) {
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
 	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins = nil, nil, nil
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
-	c.Sandbox.Workspace, c.Network, c.Runtime.Network = nil, d.Network, ""
+	c.Sandbox.Workspace, c.Network, c.Secrets, c.Runtime.Network = nil, d.Network, nil, ""
 	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk, c.Ctx.Repo, c.Starlark.Repo = "", "", 0, "", ""
 	c.Telemetry = d.Telemetry
 	if !reflect.DeepEqual(c, d) {

@@ -33,6 +33,8 @@ type Config struct {
 	// Hosts that the jobs of all repositories may reach, except those of repositories with a `network` of their own, and of
 	// embedded supervisors.
 	Network network.Rules `yaml:"network" scope:"supervisor"`
+	// Credentials that requests of jobs carry to hosts and that jobs do not see, for `secret` of a rule.
+	Secrets map[string]Secret `yaml:"secrets" names:"secret" scope:"supervisor" without:"none" example:"{acme-api: {file: /etc/corral/secrets/acme, env: [ACME_TOKEN]}}"`
 	// Time after which an unused jail is dropped. The next job in its repository takes some milliseconds longer.
 	JailIdle time.Duration `yaml:"jail_idle" min:"1s" max:"720h" default:"5m" scope:"supervisor"`
 	// Maximum number of jobs at once, of all users.
@@ -115,6 +117,25 @@ type Repo struct {
 	Env []string `yaml:"env.allow" form:"variable" without:"runtime.env" example:"[LANG]"` // nil is unset
 	// Allowed runtimes, from those of `runtime.runtimes`.
 	Runtimes []string `yaml:"runtimes" form:"runtime" list:"some" without:"all of them" example:"[python, shell]"` // nil is all
+}
+
+// A Secret is a credential of requests. One of file, credential and command says where it is.
+type Secret struct {
+	// File that has the secret, and nothing else but a line end. It and the directories above it must be root's, and nobody else may
+	// read the file.
+	File string `yaml:"file" form:"path" without:"required unless there is another source" example:"/etc/corral/secrets/acme"`
+	// Name of a systemd credential of the supervisor's service (`LoadCredential=`) that has it.
+	Credential string `yaml:"credential" form:"name" without:"none" example:"acme"`
+	// Program with arguments that prints it within ten seconds. It runs as root, with no environment but PATH, when the supervisor
+	// starts and when it reads its configuration again. The program and the directories above it must be root's.
+	Command []string `yaml:"command" form:"value" list:"some repeats" without:"none" example:"[/usr/bin/pass, show, acme]"`
+	// Header of requests in which the placeholder stands for it.
+	Header string `yaml:"header" form:"header" implied:"Authorization"`
+	// Value of that header, with `{}` in the secret's place. Of `Basic` credentials, which git sends, the password is replaced and the
+	// user's name stays.
+	Format string `yaml:"format" form:"secret-format" implied:"Bearer {}"`
+	// Variables in which jobs find the placeholder, unless the request sets them.
+	Env []string `yaml:"env" form:"variable" list:"some" without:"only CORRAL_SECRET" example:"[NPM_TOKEN]"`
 }
 
 // A Profile is a named set of settings for repositories.

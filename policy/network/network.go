@@ -57,7 +57,7 @@ type Rules struct {
 
 // A Rule allows connections to a host, or to those of a preset.
 type Rule struct {
-	// Hosts that belong together: `go`, `npm`, `pypi`, `cargo` or `debian`. No other key can be beside it.
+	// Hosts that belong together: `go`, `npm`, `pypi`, `cargo`, `debian` or `github-read`. No other key can be beside it.
 	Preset string `json:"preset,omitempty" yaml:"preset" form:"preset" without:"none" example:"npm"`
 	// `HOST`, or `*.HOST` for all names below it, but not `HOST` itself.
 	Host string `json:"host,omitempty" yaml:"host" form:"host-pattern" without:"required unless there is a preset" example:"example.org"`
@@ -66,11 +66,13 @@ type Rule struct {
 	// What is spoken there. `tls`: the name in the connection must be the host's; `http`: plain HTTP, likewise; `tcp`: anything.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol" words:"tls http tcp" implied:"tls"`
 
-	// Which requests are allowed, in TLS that ends before the host. Configurations cannot have these keys yet.
-
-	Methods []string `json:"methods,omitempty"` // such as GET; empty: all
-	Paths   []string `json:"paths,omitempty"`   // such as /repos/acme/**; empty: all
-	Secret  string   `json:"secret,omitempty"`  // the name of the secret that takes the placeholder's place; "" is none
+	// Methods of the requests that are allowed. With `methods`, `paths` or `secret`, TLS of jobs ends in `corral-egress`, which sees
+	// their requests: jobs trust the [authority](#requests-and-secrets) of the installation there.
+	Methods []string `json:"methods,omitempty" yaml:"methods" form:"method" list:"some" without:"all" example:"[GET, HEAD]"`
+	// Paths of the requests that are allowed. `*` is any segment, and `**` at the end one or more.
+	Paths []string `json:"paths,omitempty" yaml:"paths" form:"request-path" list:"some" without:"all" example:"[\"/repos/acme/**\"]"`
+	// Name in `secrets` of the secret that takes the place of its placeholder in these requests.
+	Secret string `json:"secret,omitempty" yaml:"secret" form:"secret" without:"none" example:"acme-api"`
 }
 
 // Bytes bound what a job or the jobs of a session may transfer. A zero field bounds nothing.

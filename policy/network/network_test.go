@@ -460,6 +460,10 @@ func TestPresets(t *testing.T) {
 		"pypi":   {"pypi.org:443", "files.pythonhosted.org:443"},
 		"cargo":  {"index.crates.io:443", "static.crates.io:443"},
 		"debian": {"deb.debian.org:80", "deb.debian.org:443", "security.debian.org:80", "security.debian.org:443"},
+		"github-read": {
+			"github.com:443", "github.com:443", "api.github.com:443", "codeload.github.com:443", "raw.githubusercontent.com:443",
+			"objects.githubusercontent.com:443", "release-assets.githubusercontent.com:443",
+		},
 	}
 	for _, p := range Presets() {
 		s := compile(t, Rules{Allow: []Rule{{Preset: p.Name}}})

@@ -35,7 +35,23 @@ var presets = []Preset{
 			{Host: "security.debian.org"},
 		},
 	},
+	{
+		"github-read", "what GitHub shows: clones, files, releases, its API; nothing is sent but what a request to read has",
+		[]Rule{
+			{Host: "github.com", Methods: reading},
+			// git-upload-pack is what a clone or fetch posts to (gitprotocol-http(5)).
+			{Host: "github.com", Methods: []string{"POST"}, Paths: []string{"/*/*/git-upload-pack"}},
+			{Host: "api.github.com", Methods: reading},
+			{Host: "codeload.github.com", Methods: reading},
+			{Host: "raw.githubusercontent.com", Methods: reading},
+			{Host: "objects.githubusercontent.com", Methods: reading},
+			{Host: "release-assets.githubusercontent.com", Methods: reading},
+		},
+	},
 }
+
+// reading are the methods of requests that change nothing.
+var reading = []string{"GET", "HEAD"}
 
 // Presets returns the presets in the order of the documentation.
 func Presets() []Preset {

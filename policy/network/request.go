@@ -18,6 +18,25 @@ const (
 // writes no protocol, or TLS.
 const HTTPS = "https"
 
+// Inspects reports whether one of the rules is about requests.
+func (r *Rules) Inspects() bool {
+	return slices.ContainsFunc(r.Allow, func(rule Rule) bool {
+		preset, _ := presetNamed(rule.Preset)
+		return rule.inspects() || slices.ContainsFunc(preset.Rules, Rule.inspects)
+	})
+}
+
+// Secrets returns the names of the secrets in the rules, in their order.
+func (r *Rules) Secrets() []string {
+	var names []string
+	for _, rule := range r.Allow {
+		if rule.Secret != "" && !slices.Contains(names, rule.Secret) {
+			names = append(names, rule.Secret)
+		}
+	}
+	return names
+}
+
 // inspects reports whether a rule is about requests.
 func (r Rule) inspects() bool { return len(r.Methods) > 0 || len(r.Paths) > 0 || r.Secret != "" }
 
@@ -28,23 +47,39 @@ func (r Rule) checkRequests() error {
 		return fmt.Errorf("%q: `methods`, `paths` and `secret` need `protocol: tls`, got %s", r.Host, r.Protocol)
 	case len(r.Methods) > maxMethods || len(r.Paths) > maxPaths:
 		return fmt.Errorf("%q has %d methods and %d paths, the maximum is %d and %d", r.Host, len(r.Methods), len(r.Paths), maxMethods, maxPaths)
-	case r.Secret != "" && (len(r.Secret) > maxSecret || strings.Trim(r.Secret, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""):
-		return fmt.Errorf("%q: the name of a secret has letters in lower case, digits, hyphens and underscores, got %s", r.Host, shown(r.Secret))
+	case r.Secret != "" && !IsSecretName(r.Secret):
+		return fmt.Errorf("%q: %s, got %s", r.Host, secretNameRule, shown(r.Secret))
 	}
 	for _, method := range r.Methods {
-		if method == "" || len(method) > maxSecret || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == "CONNECT" || method == "TRACE" {
-			return fmt.Errorf("%q: a method must be in capital letters, and neither CONNECT nor TRACE, got %s", r.Host, shown(method))
+		if err := CheckMethod(method); err != nil {
+			return fmt.Errorf("%q: %w", r.Host, err)
 		}
 	}
 	for _, path := range r.Paths {
-		if err := checkPath(path); err != nil {
+		if err := CheckPath(path); err != nil {
 			return fmt.Errorf("%q: path %s: %w", r.Host, shown(path), err)
 		}
 	}
 	return nil
 }
 
-func checkPath(path string) error {
+const secretNameRule = "the name of a secret has 1 to 64 letters in lower case, digits, hyphens and underscores"
+
+// IsSecretName reports whether a secret can have a name.
+func IsSecretName(name string) bool {
+	return name != "" && len(name) <= maxSecret && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// CheckMethod returns why a method cannot be one of Rule.Methods.
+func CheckMethod(method string) error {
+	if method == "" || len(method) > maxSecret || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == "CONNECT" || method == "TRACE" {
+		return fmt.Errorf("a method must be in capital letters, and neither CONNECT nor TRACE, got %s", shown(method))
+	}
+	return nil
+}
+
+// CheckPath returns why a pattern cannot be one of Rule.Paths.
+func CheckPath(path string) error {
 	if len(path) > maxPath || !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("must begin with a slash, and have at most %d bytes", maxPath)
 	}
@@ -78,9 +113,8 @@ func (s *Set) Request(name string, port uint16, method, path string) RequestDeci
 	}
 	hosts := pattern{name: name}
 	for _, a := range s.allow {
-		// The rule of a preset is one of its rules here: presets have none about requests.
-		if a.hosts.has(hosts) && a.opens(port) && (a.protocol == TLS || a.protocol == HTTPS) && a.rule.hasRequest(method, path) {
-			return RequestDecision{Allowed: true, Secret: a.rule.Secret}
+		if a.hosts.has(hosts) && a.opens(port) && (a.protocol == TLS || a.protocol == HTTPS) && a.one.hasRequest(method, path) {
+			return RequestDecision{Allowed: true, Secret: a.one.Secret}
 		}
 	}
 	return RequestDecision{Why: fmt.Sprintf("no rule allows %.20s of %.200q at %s", method, path, name)}

@@ -113,3 +113,32 @@ func TestCheckRequests(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestGitHubRead: the preset allows what reads, and neither a push nor a change by the API.
+func TestGitHubRead(t *testing.T) {
+	rules := &Rules{Allow: []Rule{{Preset: "github-read"}}}
+	if !rules.Inspects() {
+		t.Error("the preset is not about requests")
+	}
+	set, err := Compile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		host, method, path string
+		want               bool
+	}{
+		{"github.com", "GET", "/acme/app.git/info/refs", true},
+		{"github.com", "POST", "/acme/app.git/git-upload-pack", true},
+		{"github.com", "POST", "/acme/app.git/git-receive-pack", false},
+		{"github.com", "POST", "/acme/git-upload-pack", false},
+		{"github.com", "POST", "/session", false},
+		{"api.github.com", "GET", "/repos/acme/app", true},
+		{"api.github.com", "POST", "/gists", false},
+		{"gist.github.com", "GET", "/", false},
+	} {
+		if d := set.Request(tt.host, 443, tt.method, tt.path); d.Allowed != tt.want || d.Secret != "" {
+			t.Errorf("%s %s at %s: %+v, want %v", tt.method, tt.path, tt.host, d, tt.want)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type allowed struct {
 	scope    // with ports
 	protocol string
 	rule     Rule // as it was configured
+	one      Rule // the same, or the one of its preset
 }
 
 // An asked is what a job asked for.
@@ -68,7 +69,7 @@ func Compile(r *Rules) (*Set, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.allow = append(s.allow, allowed{scope, one.protocol(), rule})
+			s.allow = append(s.allow, allowed{scope, one.protocol(), rule, one})
 		}
 	}
 	for _, host := range r.Deny {

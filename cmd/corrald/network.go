@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"corral/egress/control"
+	"corral/internal/config"
+	"corral/internal/secret"
+	"corral/isolate/admit"
+	"corral/policy/network"
+)
+
+// maxSecrets bounds the secrets of one repository's rules in bytes, with their names, headers and formats: a message to corral-egress
+// has them beside the rules.
+const maxSecrets = 8 << 10
+
+// networks returns what jobs may reach. It reads each secret once.
+type networks struct {
+	config config.Config
+	read   map[string]control.Secret // by name
+}
+
+func newNetworks(c config.Config) *networks { return &networks{c, map[string]control.Secret{}} }
+
+// of returns what the jobs of a repository may reach, nil for nothing, and what their requests need.
+func (n *networks) of(r config.Repo) (json.RawMessage, *admit.Requests, error) {
+	rules := n.config.Rules(r)
+	if rules == nil {
+		return nil, nil, nil
+	}
+	encoded, err := network.Encode(rules)
+	if err != nil || !rules.Inspects() {
+		return encoded, nil, err
+	}
+	requests := new(admit.Requests)
+	size := 0
+	for _, name := range rules.Secrets() {
+		s, err := n.secret(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("secret %q: %w", name, err)
+		}
+		if size += len(s.Name) + len(s.Header) + len(s.Format) + len(s.Value); size > maxSecrets {
+			return nil, nil, fmt.Errorf("the secrets of the rules for %q have more than %d bytes: use fewer in one repository", r.Path, maxSecrets)
+		}
+		requests.Secrets = append(requests.Secrets, s)
+		for _, variable := range append([]string{config.SecretVariable}, n.config.Secrets[name].Env...) {
+			if !slices.Contains(requests.Variables, variable) {
+				requests.Variables = append(requests.Variables, variable)
+			}
+		}
+	}
+	return encoded, requests, nil
+}
+
+func (n *networks) secret(name string) (control.Secret, error) {
+	if s, known := n.read[name]; known {
+		return s, nil
+	}
+	c := n.config.Secrets[name]
+	value, err := secret.Source{File: c.File, Credential: c.Credential, Command: c.Command}.Read()
+	if err != nil {
+		return control.Secret{}, err
+	}
+	s := control.Secret{Name: name, Header: c.HeaderOf(), Format: c.FormatOf(), Value: value}
+	n.read[name] = s
+	return s, nil
+}
