@@ -50,6 +50,7 @@ type Job struct {
 	Repo    string // path of the repository
 	Limits  job.Limits
 	Protect job.Protection
+	Env     []string // variables, NAME=value, that the job gets unless its request sets them; at most inside.MaxEnv bytes with a NUL each
 }
 
 // Start sends the job to the slot's stub. It returns when the job was sent: its wall time counts from then.
@@ -73,6 +74,9 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
 		TmpBytes: r.Limits.Tmp, TmpInodes: r.Limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
 		Rlimits: host.Rlimits(r.Limits, sl.others()), Repo: r.Repo, Kept: kept != nil, NoRepo: mount == nil,
+	}
+	if plan.Env, err = sl.environment(r); err != nil {
+		return sent, err
 	}
 	if r.Limits.Wall != job.Unlimited && !inside.Skips(sl.jail.s.Skip, inside.StubDeadline) {
 		plan.Wall = r.Limits.Wall + stubGrace
@@ -105,6 +109,19 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 	}
 	sent = time.Now()
 	return sent, sl.stub.send(&plan, kept, slices.Concat(files, extra.files, common))
+}
+
+// environment returns the variables that the job gets unless its request sets them. The stub adds them, in the job's own
+// process: the supervisor does not read a request's environment.
+func (sl *Slot) environment(r *Job) ([]string, error) {
+	size := 0
+	for _, v := range r.Env {
+		size += len(v) + 1
+	}
+	if size > inside.MaxEnv {
+		return nil, fmt.Errorf("variables for the job have %d bytes, the maximum is %d", size, inside.MaxEnv)
+	}
+	return r.Env, nil
 }
 
 // stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -209,11 +210,17 @@ func memory(t testing.TB, content []byte) *os.File {
 // payload returns the payload that a front-end would send for argv.
 func payload(t testing.TB, argv ...string) *os.File {
 	t.Helper()
+	return payloadWith(t, argv, nil)
+}
+
+// payloadWith returns the payload that a front-end would send for argv and an environment.
+func payloadWith(t testing.TB, argv, env []string) *os.File {
+	t.Helper()
 	var b []byte
-	for _, n := range []int{0x4c524f43, len(argv), 0, 0} {
+	for _, n := range []int{0x4c524f43, len(argv), len(env), 0} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
-	return memory(t, []byte(string(b)+strings.Join(argv, "\x00")+"\x00"))
+	return memory(t, []byte(string(b)+strings.Join(slices.Concat(argv, env), "\x00")+"\x00"))
 }
 
 // pipe returns a pipe for a job's output.

@@ -3,6 +3,7 @@ package inside
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -118,7 +119,9 @@ func TestMalformedPlan(t *testing.T) {
 	}{
 		"short":              {b[:planPaths], 3},
 		"two strings":        {b[:len(b)-1], 3},
-		"four strings":       {append(slices.Clone(b), 0), 3},
+		"an empty variable":  {append(slices.Clone(b), 0), 3},
+		"no name":            {append(slices.Clone(b), "=x\x00"...), 3},
+		"no value":           {append(slices.Clone(b), "A=1\x00B\x00"...), 3},
 		"no end":             {append(slices.Clone(b[:len(b)-1]), 'x'), 3},
 		"another version":    {append([]byte{planVersion + 1}, b[1:]...), 3},
 		"a relative path":    {bytes.Replace(b, []byte("/nowhere"), []byte("./nowher"), 1), 3},
@@ -153,6 +156,30 @@ func TestJobDescriptors(t *testing.T) {
 	}
 	if !slices.Equal(reports, []Report{{Kind: Gone}}) {
 		t.Errorf("%+v", reports)
+	}
+}
+
+// TestEnvironment: a job has the variables of its plan, unless its payload has others of the same names.
+func TestEnvironment(t *testing.T) {
+	for _, tt := range []struct {
+		env, more []string
+		want      string
+	}{
+		{nil, nil, ""},
+		{nil, []string{"A=1", "B=2=3"}, "A=1\nB=2=3\n"},
+		{[]string{"A=0", "AB=0", "C"}, []string{"A=1", "B=2", "C=3", "ABC="}, "A=0\nAB=0\nC\nB=2\nABC=\n"},
+		{[]string{"A="}, []string{"A=1", "B=1", "B=2"}, "A=\nB=1\n"},
+		{[]string{"A=0"}, nil, "A=0\n"},
+	} {
+		s, p := waiting(t), plan()
+		p.Env = tt.more
+		r, w := pipe(t)
+		s.send(p.Append(), payloadWith(t, []string{"/usr/bin/env"}, tt.env), w, w)
+		w.Close()
+		out, err := io.ReadAll(r)
+		if s.reports(); err != nil || string(out) != tt.want {
+			t.Errorf("%q and %q: %q, want %q, %v", tt.env, tt.more, out, tt.want, err)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 // Layout of the messages, the same as in cmd/corral-init/stub/plan.h; a test compares the two.
 const (
-	planVersion  = 5
+	planVersion  = 6
 	pathSize     = 4096
 	planStrings  = 3
 	stepSize     = 24
@@ -28,7 +28,7 @@ const (
 	bindSize     = 4168
 	bindSource   = 8
 	bindTarget   = 72
-	planSize     = 12584 // maximum
+	planSize     = planPaths + planStrings*pathSize + MaxEnv // maximum
 	planSoft     = 40
 	planHard     = 168
 	planPaths    = 296
@@ -144,7 +144,13 @@ type Plan struct {
 	Repo                              string // absolute path of the mount, shorter than 4096 bytes
 	Dir                               string // relative to Repo, or to the root with RootDir; likewise; "" is "."
 	Common                            string // absolute path of the git directory that Repo is a worktree of, likewise; "": none
+	// Env are variables, NAME=value without NUL, that the job gets in addition to those of its payload, unless that has one of
+	// the same name. What is beyond MaxEnv is left out.
+	Env []string
 }
+
+// MaxEnv is the maximum size of a plan's Env in bytes, each variable with a NUL.
+const MaxEnv = 8192
 
 // Append encodes p.
 func (p *Plan) Append() []byte {
@@ -175,6 +181,13 @@ func (p *Plan) Append() []byte {
 	}
 	for _, path := range [planStrings]string{p.Repo, dir, p.Common} {
 		b = append(append(b, path[:min(len(path), pathSize-1)]...), 0)
+	}
+	room := MaxEnv
+	for _, v := range p.Env {
+		if room -= len(v) + 1; room < 0 {
+			break
+		}
+		b = append(append(b, v...), 0)
 	}
 	return b
 }

@@ -17,6 +17,7 @@ func TestPlanAppend(t *testing.T) {
 	p := Plan{
 		Terminal: true, ReadOnly: true, Stdin: true, ExecFD: true, Wall: time.Second, TmpBytes: 2, TmpInodes: 3, Rows: 4, Cols: 5,
 		Rlimits: []Rlimit{{unix.RLIMIT_CORE, 0, 1}, {unix.RLIMIT_NOFILE, 6, 7}}, Repo: "/srv/repo", Dir: "a/b", Kept: true, Common: "/srv/main/.git",
+		Env: []string{"A=1", "B=2"},
 	}
 	b := p.Append()
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
@@ -27,7 +28,7 @@ func TestPlanAppend(t *testing.T) {
 		"numbers": u64(8) == 1e9 && u64(16) == 2 && u64(24) == 3,
 		"limits":  u32(32) == 1<<unix.RLIMIT_CORE|1<<unix.RLIMIT_NOFILE && u64(planSoft+8*unix.RLIMIT_NOFILE) == 6 && u64(planHard+8*unix.RLIMIT_NOFILE) == 7,
 		"window":  b[36] == 4 && b[38] == 5,
-		"paths":   string(b[planPaths:]) == "/srv/repo\x00a/b\x00/srv/main/.git\x00",
+		"paths":   string(b[planPaths:]) == "/srv/repo\x00a/b\x00/srv/main/.git\x00A=1\x00B=2\x00",
 	} {
 		if !ok {
 			t.Errorf("%s: %x", what, b)
@@ -55,7 +56,7 @@ func TestPlanPaths(t *testing.T) {
 		t.Errorf("an empty Dir is encoded as %q", got)
 	}
 	long := strings.Repeat("x", 2*pathSize)
-	b := (&Plan{Repo: long, Dir: long, Common: long}).Append()
+	b := (&Plan{Repo: long, Dir: long, Common: long, Env: []string{strings.Repeat("y", MaxEnv-1), "A=1"}}).Append()
 	if len(b) != planSize || strings.Count(string(b[planPaths:]), strings.Repeat("x", pathSize-1)+"\x00") != planStrings {
 		t.Error("a long path is not cut to the stub's maximum")
 	}

@@ -77,7 +77,7 @@ func TestLayout(t *testing.T) {
 // TestConstants compares each enum of plan.h.
 func TestConstants(t *testing.T) {
 	ours := map[string]int{
-		"PLAN_VERSION": planVersion, "PATH_SIZE": pathSize, "PATHS": planStrings, "STEP_SIZE": stepSize, "RLIMITS": rlimits, "GROUPS": MaxGroups,
+		"PLAN_VERSION": planVersion, "PATH_SIZE": pathSize, "PATHS": planStrings, "ENV_BYTES": MaxEnv, "STEP_SIZE": stepSize, "RLIMITS": rlimits, "GROUPS": MaxGroups,
 		"FD_CONTROL": controlFD, "PLAN_TTY": planTTY, "PLAN_READONLY": planReadOnly, "PLAN_STDIN": planStdin,
 		"PLAN_EXEC_FD": planExecFD, "PLAN_LAYER": planLayer, "PLAN_ROOT_CWD": planRootCwd,
 		"PLAN_KEPT": planKept, "PLAN_COMMON": planCommonFD, "PLAN_NO_REPO": planNoRepo, "KEPT_BYTES": MaxKept,

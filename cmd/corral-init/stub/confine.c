@@ -24,6 +24,29 @@ static int stdio(struct job *j)
 	return 0;
 }
 
+/* same_name reports whether two variables, NAME=value, have the same name. */
+static int same_name(const char *a, const char *b)
+{
+	for (; *a && *a != '=' && *a == *b; a++)
+		b++;
+	return (!*a || *a == '=') && (!*b || *b == '=');
+}
+
+/* add_missing appends the plan's variables to the job's environment, which ends at slot, but for those that it has. */
+static void add_missing(const struct job *j, char **slot)
+{
+	*slot = 0;
+	for (char *v = j->env; v < j->env_end; v += length(v) + 1) {
+		char **e = j->envp;
+		while (*e && !same_name(*e, v))
+			e++;
+		if (*e)
+			continue;
+		*e++ = v;
+		*e = 0;
+	}
+}
+
 /* payload maps the front-end's memfd and locates its strings. It runs as the unprivileged user: the worst that a
  * malformed payload can do is keep this job from starting. */
 static int payload(struct job *j)
@@ -42,7 +65,8 @@ static int payload(struct job *j)
 	if (head.magic != PAYLOAD_MAGIC || !head.argc || head.argc > MAX_STRINGS || head.envc > MAX_STRINGS || map[size - 1])
 		return -EINVAL;
 	u64 strings = (u64)head.argc + head.envc;
-	char **list = (char **)SYS6(__NR_mmap, 0, (strings + 2) * sizeof *list, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	u64 most = strings + 2 + (u64)(j->env_end - j->env) / 2; /* a variable takes at least two bytes */
+	char **list = (char **)SYS6(__NR_mmap, 0, most * sizeof *list, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (is_error((long)list))
 		return (int)(long)list;
 	char *at = map + sizeof head, *end = map + size;
@@ -57,11 +81,11 @@ static int payload(struct job *j)
 			at++;
 		at++;
 	}
-	*slot = 0;
+	if (!head.envc)
+		*slot++ = 0;
 	j->argv = list;
 	j->envp = list + head.argc + 1;
-	if (!head.envc)
-		*j->envp = 0;
+	add_missing(j, slot);
 	j->files = at;
 	j->end = end;
 	j->file_count = head.files;

@@ -111,7 +111,7 @@ static int places(struct job *j, int inside, int **list)
 	return n;
 }
 
-/* take_paths locates the plan's strings, which must fill the rest of its bytes exactly. */
+/* take_paths locates the plan's strings: after the paths, variables fill the rest of its bytes. */
 static int take_paths(struct job *j)
 {
 	char **to[PATHS] = { &j->repo_path, &j->cwd, &j->common_path };
@@ -126,7 +126,17 @@ static int take_paths(struct job *j)
 		if (at - *to[i] > PATH_SIZE)
 			return -EINVAL;
 	}
-	return at == end ? 0 : -EINVAL;
+	j->env = at;
+	j->env_end = end;
+	while (at < end) { /* each has a name */
+		char *name = at;
+		while (*at && *at != '=')
+			at++;
+		if (at == name || !*at)
+			return -EINVAL;
+		at += length(at) + 1;
+	}
+	return end - j->env <= ENV_BYTES ? 0 : -EINVAL;
 }
 
 /* take_plan waits for the plan and stores its descriptors. Process 2 validates it again, as process 1 did. */

@@ -5,7 +5,7 @@
 
 #include "rt.h"
 
-enum { PLAN_VERSION = 5, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
+enum { PLAN_VERSION = 6, PATH_SIZE = 4096, PATHS = 3, ENV_BYTES = 8192, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
@@ -62,15 +62,16 @@ struct plan {
 	/* Three strings, each terminated by NUL; only their actual length is sent. First the absolute mount point of the
 	 * repo. Then the working directory: relative to the repo, "." for the repo itself; with PLAN_ROOT_CWD relative to the
 	 * job's root. Last, with PLAN_COMMON, the absolute mount point of the git directory that the repo is a worktree of;
-	 * otherwise "". */
-	char paths[PATHS * PATH_SIZE];
+	 * otherwise "". Then any number of variables, NAME=value, likewise terminated: the job's environment gets those whose
+	 * names it lacks. */
+	char paths[PATHS * PATH_SIZE + ENV_BYTES];
 };
 _Static_assert(offsetof(struct plan, wall_ns) == 8, "wall_ns");
 _Static_assert(offsetof(struct plan, rlimit_mask) == 32, "rlimit_mask");
 _Static_assert(offsetof(struct plan, soft) == 40, "soft");
 _Static_assert(offsetof(struct plan, hard) == 168, "hard");
 _Static_assert(offsetof(struct plan, paths) == 296, "paths");
-_Static_assert(sizeof(struct plan) == 12584, "plan");
+_Static_assert(sizeof(struct plan) == 20776, "plan");
 
 enum { KEPT_BYTES = 57344 };
 

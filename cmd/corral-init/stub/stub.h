@@ -24,6 +24,7 @@ struct job {
 	char *filter; /* the seccomp programs, mapped */
 	u64 may_read, may_write; /* access rights that a Landlock rule for a directory can grant */
 	char *repo_path, *cwd, *common_path; /* point into the plan */
+	char *env, *env_end; /* the plan's variables */
 	u32 shared; /* bit i: private directory i is shared by the session's jobs */
 	u32 plan_bytes;
 	u32 kept_bytes; /* length of kept.list */
