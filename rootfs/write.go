@@ -14,13 +14,18 @@ import (
 // first. Links and files must not exist; a directory may exist, but a link in its place is an error and not followed.
 // Parents without an entry get mode 0755. Modes do not depend on the umask. The files belong to the caller's user.
 // The caller closes dirfd.
-func (t Tree) Write(dirfd int) error {
+func (t Tree) Write(dirfd int) error { return t.write(writer{root: dirfd}) }
+
+// Overwrite is Write for a directory that may have links and files at the paths of entries, which it replaces. Nobody else may
+// change the directory meanwhile.
+func (t Tree) Overwrite(dirfd int) error { return t.write(writer{root: dirfd, replace: true}) }
+
+func (t Tree) write(w writer) error {
 	for _, e := range t.Entries {
 		if err := e.check(); err != nil {
 			return err
 		}
 	}
-	w := writer{root: dirfd}
 	defer w.leave(0)
 	for _, e := range t.Entries {
 		if err := w.make(e); err != nil {
@@ -72,8 +77,9 @@ func (e Entry) check() error {
 // writer walks the tree being written. It keeps the directories from the root down to the last entry's open, since
 // consecutive entries mostly share them.
 type writer struct {
-	root  int
-	stack []openDir
+	root    int
+	replace bool // links and files that exist
+	stack   []openDir
 }
 
 // openDir is a directory below the root that the writer keeps open.
@@ -94,6 +100,11 @@ func (w *writer) make(e Entry) error {
 	}
 	if err := w.enter(names[:last]); err != nil {
 		return err
+	}
+	if w.replace {
+		if err := unix.Unlinkat(w.top(), names[last], 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
 	}
 	if e.Mode.Type() == fs.ModeSymlink {
 		return unix.Symlinkat(e.Link, w.top(), names[last])

@@ -23,6 +23,34 @@ func openTarget(t testing.TB) (string, int) {
 	return p, int(f.Fd())
 }
 
+// TestOverwrite: files and links that exist are replaced, directories are not, and what links point to stays.
+func TestOverwrite(t *testing.T) {
+	p, fd := openTarget(t)
+	before := Tree{Entries: []Entry{
+		{Path: "/etc/a", Mode: 0o600, Data: []byte("old")}, {Path: "/etc/b", Mode: fs.ModeSymlink | 0o777, Link: "a"},
+		{Path: "/etc/dir/c", Mode: 0o644, Data: []byte("kept")}, {Path: "/etc/link", Mode: fs.ModeSymlink | 0o777, Link: "dir"},
+	}}
+	after := Tree{Entries: []Entry{
+		{Path: "/etc/b", Mode: 0o644, Data: []byte("new")}, {Path: "/etc/new/d", Mode: 0o644}, {Path: "/etc/dir", Mode: fs.ModeDir | 0o755},
+	}}
+	if err := errors.Join(before.Write(fd), after.Overwrite(fd)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"etc/a": "old", "etc/b": "new", "etc/dir/c": "kept", "etc/new/d": ""} {
+		if got, err := os.ReadFile(filepath.Join(p, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := os.Readlink(filepath.Join(p, "etc/b")); err == nil {
+		t.Error("the link is still there")
+	}
+	for e, want := range map[string]error{"/etc/dir": unix.EISDIR, "/etc/link/x": unix.ENOTDIR} {
+		if err := (Tree{Entries: []Entry{{Path: e, Mode: 0o644}}}).Overwrite(fd); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", e, err, want)
+		}
+	}
+}
+
 func TestWrite(t *testing.T) {
 	p, fd := openTarget(t)
 	// The umask of the process must not matter.
