@@ -36,6 +36,11 @@ var owners = []owner{
 		"libcontainer takes its configuration in these types; the limits of a job are package cgroup's",
 	},
 	{
+		"software.sslmate.com/src/go-pkcs12",
+		[]string{"isolate/trust"},
+		"a trust store for Java is written in one place, from certificates that the host trusts",
+	},
+	{
 		"github.com/containerd/cgroups",
 		[]string{"cgroup"},
 		"one package hides the differences between v1, hybrid and v2",
@@ -276,6 +281,10 @@ var bounds = []bound{
 		from: "rootfs", never: []string{"job", "isolate/..."},
 		reason: "it describes a tree of files: a mechanism that is testable alone",
 		shown:  true,
+	},
+	{
+		from: "isolate/trust", only: []string{"std", sys, "rootfs", "software.sslmate.com/src/go-pkcs12"},
+		reason: "it is a function of a tree of files and a certificate: who gets the files is decided elsewhere",
 	},
 	{
 		from: "isolate/operate", only: []string{"std"},

@@ -1,0 +1,43 @@
+package trust
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"sync"
+
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// A Maker makes the files for jails, and keeps what takes long to make. The zero Maker is ready for use, also concurrently.
+type Maker struct {
+	mu   sync.Mutex
+	of   [sha256.Size]byte // guarded by mu: digest of the bundle that the store below is made from
+	java []byte            // guarded by mu; nil: none yet
+}
+
+// javaStore returns a bundle as a trust store for Java, which the caller must not change. The store of the last bundle is kept:
+// it is another one only after a rotation, or if the host's authorities change.
+func (m *Maker) javaStore(bundle []byte) ([]byte, error) {
+	of := sha256.Sum256(bundle)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.java != nil && m.of == of {
+		return m.java, nil
+	}
+	var entries []pkcs12.TrustStoreEntry
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" { // not parsed: whatever the host trusts is kept
+			name := fmt.Sprintf("authority-%d", len(entries)) // different ones: Java keeps one entry of a name
+			entries = append(entries, pkcs12.TrustStoreEntry{Cert: &x509.Certificate{Raw: block.Bytes}, FriendlyName: name})
+		}
+	}
+	// Without a password, because a JVM that is not given one passes over what is encrypted.
+	store, err := pkcs12.Passwordless.EncodeTrustStoreEntries(entries, "")
+	if err != nil {
+		return nil, fmt.Errorf("the trust store for Java: %w", err)
+	}
+	m.of, m.java = of, store
+	return store, nil
+}
