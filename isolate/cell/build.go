@@ -49,11 +49,12 @@ func (j *Jail) build(u *host.Cleanup) error {
 			return err
 		}
 	}
-	p, err := makeJailParts(u, dir, j.s.roots, j.repo, func() (*os.File, error) { return j.s.Userns.JailMap(base) })
+	p, err := makeJailParts(u, dir, j.s.roots, j.repo, j.authority, func() (*os.File, error) { return j.s.Userns.JailMap(base) })
 	if err != nil {
 		return err
 	}
 	defer p.users.Close()
+	j.trusted, j.view.trusted = p.trusted, p.trusted
 	for _, b := range p.tree.Late {
 		j.late = append(j.late, inside.Bind{Source: b.Source, Target: b.Target})
 	}

@@ -12,6 +12,7 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
+	"corral/isolate/trust"
 	"corral/job"
 )
 
@@ -46,6 +47,9 @@ type Jail struct {
 	view    view
 	door    *sharedDoor // of the session's network namespace, or nil
 
+	authority []byte       // certificate that jobs with a door trust, in PEM; empty: none
+	trusted   *trust.Files // for it; nil: none
+
 	pool    *pool
 	leavers leavers
 }
@@ -55,6 +59,10 @@ func (j *Jail) Repo() *admit.Repo { return j.repo }
 
 // Connects reports whether the jail's jobs may reach hosts: their slots have doors.
 func (j *Jail) Connects() bool { return j.key.door }
+
+// Authority returns the certificate, in PEM, of the authority that the jail's jobs trust until its end; empty: none. A door of the
+// jail is to be opened with that authority.
+func (j *Jail) Authority() []byte { return j.authority }
 
 // IsBuilt reports whether the jail is built.
 func (j *Jail) IsBuilt() bool { return isClosed(j.built) && j.failure == nil }
@@ -85,9 +93,9 @@ func (j *Jail) AwaitBuilt() error {
 }
 
 // newJail returns a jail that is not built. The caller holds s.mu.
-func (s *Jails) newJail(key jailKey, r *admit.Repo, session *Session) *Jail {
+func (s *Jails) newJail(key jailKey, r *admit.Repo, session *Session, authority []byte) *Jail {
 	j := &Jail{
-		s: s, key: key, name: s.Instance.Unique("jail-"), repo: r, session: session,
+		s: s, key: key, name: s.Instance.Unique("jail-"), repo: r, session: session, authority: authority,
 		built: make(chan struct{}), gone: make(chan struct{}),
 	}
 	j.reporter = reporter{s.Log, j.name}

@@ -27,6 +27,9 @@ type Config struct {
 	Served   *admit.Current
 	Log      *slog.Logger
 
+	// Trust returns the certificate, in PEM, of the authority that the jobs with doors of a new jail trust; empty: none. Nil
+	// returns none. It must not block.
+	Trust    func() []byte
 	Defaults job.Limits        // limits of a waiting slot
 	MaxJails int               // maximum of concurrent jails; guarded by Jails.mu
 	Slots    int               // maximum of waiting slots per jail; negative is none
@@ -102,7 +105,8 @@ func New(c Config) (*Jails, error) {
 // Enter returns the jail for r and profile whose jobs have doors or not, building it if necessary. It takes over r. The caller
 // must call leave.
 func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) (*Jail, error) {
-	key := keyOf(r, profile, "", door)
+	authority := s.authority(door)
+	key := keyOf(r, profile, "", door, authority)
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -119,7 +123,7 @@ func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) 
 			r.Close()
 			return nil, err
 		}
-		j = s.newJail(key, r, nil)
+		j = s.newJail(key, r, nil, authority)
 		j.builtFor = peer.Payer()
 		s.all[key] = j
 		s.work.Add(1)
@@ -132,6 +136,14 @@ func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) 
 		return nil, j.failure
 	}
 	return j, nil
+}
+
+// authority returns the authority that a new jail trusts whose jobs have doors or not. nil is none.
+func (s *Jails) authority(door bool) []byte {
+	if !door || s.Trust == nil {
+		return nil
+	}
+	return s.Trust()
 }
 
 // roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
@@ -170,7 +182,8 @@ func (s *Jails) StartFor(t *Session, peer host.Peer, r *admit.Repo, profile stri
 	if err := s.roomForJail(peer); err != nil {
 		return err
 	}
-	j := s.newJail(keyOf(r, profile, t.ID, t.Door), r, t)
+	authority := s.authority(t.Door)
+	j := s.newJail(keyOf(r, profile, t.ID, t.Door, authority), r, t, authority)
 	j.builtFor = peer.Payer()
 	if err := admit(j); err != nil {
 		return err

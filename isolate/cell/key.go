@@ -1,19 +1,28 @@
 package cell
 
-import "corral/isolate/admit"
+import (
+	"crypto/sha256"
+
+	"corral/isolate/admit"
+)
 
 // A jailKey identifies a jail: jobs with equal keys share one.
 type jailKey struct {
 	admit.Identity
-	common  admit.Identity // zero: the repository is not a worktree
-	profile string
-	session string // "": the jail is shared by jobs without a session
-	door    bool   // jobs have a door
+	common    admit.Identity // zero: the repository is not a worktree
+	profile   string
+	session   string            // "": the jail is shared by jobs without a session
+	door      bool              // jobs have a door
+	authority [sha256.Size]byte // digest of the authority that they trust; zero: none
 }
 
-// keyOf returns the key of the jail for jobs in r, with doors or without. session is "" for jobs without a session.
-func keyOf(r *admit.Repo, profile, session string, door bool) jailKey {
+// keyOf returns the key of the jail for jobs in r, with doors or without, that trust an authority. session is "" for jobs
+// without a session.
+func keyOf(r *admit.Repo, profile, session string, door bool, authority []byte) jailKey {
 	key := jailKey{Identity: r.Identity(), profile: profile, session: session, door: door}
+	if len(authority) > 0 {
+		key.authority = sha256.Sum256(authority)
+	}
 	if r.Common != nil {
 		key.common = r.Common.Identity()
 	}

@@ -11,19 +11,21 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/host"
+	"corral/isolate/trust"
 	"corral/rootfs"
 )
 
 // jailParts are the inputs of a jail's build. They are independent of each other, so they are made concurrently.
 type jailParts struct {
 	tree    rootfs.Tree
-	users   *os.File // the jail's user namespace
-	mounted []string // mount points on the host, which the jail's process 1 mounts inside
+	trusted *trust.Files // nil: none
+	users   *os.File     // the jail's user namespace
+	mounted []string     // mount points on the host, which the jail's process 1 mounts inside
 }
 
-// makeJailParts makes the parts of a jail for the repository r in dir. u unmounts what is mounted there; userns makes
-// the user namespace, which the caller closes.
-func makeJailParts(u *host.Cleanup, dir string, roots *roots, r *admit.Repo, userns func() (*os.File, error)) (*jailParts, error) {
+// makeJailParts makes the parts of a jail for the repository r in dir, whose jobs trust an authority unless it is empty.
+// u unmounts what is mounted there; userns makes the user namespace, which the caller closes.
+func makeJailParts(u *host.Cleanup, dir string, roots *roots, r *admit.Repo, authority []byte, userns func() (*os.File, error)) (*jailParts, error) {
 	root, devices := filepath.Join(dir, "root"), filepath.Join(dir, "dev")
 	p := jailParts{mounted: []string{root, devices}}
 	for _, path := range p.mounted {
@@ -35,7 +37,7 @@ func makeJailParts(u *host.Cleanup, dir string, roots *roots, r *admit.Repo, use
 	}
 	var work sync.WaitGroup
 	var failed [3]error
-	work.Go(func() { p.tree, failed[0] = roots.make(root, r.Path, common) })
+	work.Go(func() { p.tree, p.trusted, failed[0] = roots.make(root, r.Path, common, authority) })
 	work.Go(func() { failed[1] = makeDevices(devices) })
 	work.Go(func() { p.users, failed[2] = userns() })
 	work.Wait()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
+	"corral/isolate/trust"
 	"corral/rootfs"
 )
 
@@ -22,6 +23,7 @@ type roots struct {
 	done  func()
 	live  func() int64 // returns the number of live jobs
 	etc   rootfs.Etc
+	trust trust.Maker
 
 	mu    sync.Mutex
 	spare *spareRoot    // guarded by mu: nil if there is none
@@ -56,33 +58,48 @@ func (r *roots) options() rootfs.Options {
 }
 
 // make makes the tree of the root of a jail for a repository and, unless it is "", its common directory, and mounts it
-// at path.
-func (r *roots) make(path, repo, common string) (rootfs.Tree, error) {
+// at path. The tree has the files for an authority, unless that is empty.
+func (r *roots) make(path, repo, common string, authority []byte) (tree rootfs.Tree, trusted *trust.Files, err error) {
 	options := r.options()
 	options.Repo, options.Common = repo, common
-	tree, err := rootfs.Host(options)
-	if err != nil {
-		return tree, err
+	if tree, err = rootfs.Host(options); err != nil {
+		return tree, nil, err
+	}
+	if trusted, err = r.trust.Files(tree, authority); err != nil {
+		return tree, nil, err
 	}
 	if err := host.MakeDir(path); err != nil {
-		return tree, err
+		return tree, nil, err
 	}
 	missing := tree
 	root := r.take(&missing)
 	if root == nil {
 		if root, err = newRoot(); err != nil {
-			return tree, err
+			return tree, nil, err
 		}
 	}
 	defer root.Close()
 	if err := missing.Write(int(root.Fd())); err != nil {
-		return tree, err
+		return tree, nil, err
+	}
+	// Over what was written ahead for any jail.
+	if err := overwrite(root, trusted, tree); err != nil {
+		return tree, nil, err
 	}
 	err = unix.MoveMount(int(root.Fd()), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	if err != nil {
 		err = &os.PathError{Op: "move_mount", Path: path, Err: err}
 	}
-	return tree, err
+	return tree, trusted, err
+}
+
+// overwrite writes the files for an authority over a root that has the entries of a tree.
+func overwrite(root *os.File, trusted *trust.Files, tree rootfs.Tree) error {
+	files, err := trusted.Host(tree)
+	if err != nil {
+		return err
+	}
+	return files.Overwrite(int(root.Fd()))
 }
 
 // newRoot makes an empty, detached tmpfs.

@@ -111,17 +111,21 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 	return sent, sl.stub.send(&plan, kept, slices.Concat(files, extra.files, common))
 }
 
-// environment returns the variables that the job gets unless its request sets them. The stub adds them, in the job's own
+// environment returns the variables that the job gets unless its request sets them: its own, and those that name the files of
+// the jail's authority to clients. Corral's own programs have no network. The stub adds them, in the job's own
 // process: the supervisor does not read a request's environment.
 func (sl *Slot) environment(r *Job) ([]string, error) {
-	size := 0
-	for _, v := range r.Env {
+	env, size := r.Env, 0
+	if r.Request.Tool == string(job.ToolNone) {
+		env = slices.Concat(env, sl.jail.trusted.Env())
+	}
+	for _, v := range env {
 		size += len(v) + 1
 	}
 	if size > inside.MaxEnv {
 		return nil, fmt.Errorf("variables for the job have %d bytes, the maximum is %d", size, inside.MaxEnv)
 	}
-	return r.Env, nil
+	return env, nil
 }
 
 // stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless

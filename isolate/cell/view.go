@@ -14,6 +14,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/layer"
+	"corral/isolate/trust"
 	"corral/job"
 	"corral/rootfs"
 )
@@ -29,6 +30,7 @@ type view struct {
 	userns   *host.UsernsMaker
 	hidden   *host.HiddenPaths
 	instance *host.Instance
+	trusted  *trust.Files // nil: none
 
 	layer    *layer.Layer
 	layerMap *os.File    // user namespace that maps the owners on a layer to the jail's root and its first user
@@ -163,7 +165,11 @@ func (a *assembly) assembleRoot() error {
 	if err != nil {
 		return err
 	}
-	if err := a.writeTree(filepath.Join(a.layer.Path(), "root"), tree); err != nil {
+	trusted, err := a.trusted.Host(tree)
+	if err != nil {
+		return err
+	}
+	if err := a.writeTree(filepath.Join(a.layer.Path(), "root"), tree, trusted); err != nil {
 		return err
 	}
 	mount, err := a.fromLayer("root", false)
@@ -192,8 +198,9 @@ func (a *assembly) assembleRoot() error {
 // optDir holds unpackaged software with its logs, spools and data: a session has an empty one.
 const optDir = "/opt"
 
-// writeTree writes the entries of a tree to a directory of the layer, owned by the session's user.
-func (v *view) writeTree(path string, tree rootfs.Tree) error {
+// writeTree writes the entries of a tree to a directory of the layer, owned by the session's user, and those of another one
+// over them.
+func (v *view) writeTree(path string, tree, over rootfs.Tree) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
@@ -205,7 +212,10 @@ func (v *view) writeTree(path string, tree rootfs.Tree) error {
 	if err := tree.Write(int(dir.Fd())); err != nil {
 		return err
 	}
-	return tree.Own(int(dir.Fd()), userOwner)
+	if err := over.Overwrite(int(dir.Fd())); err != nil {
+		return err
+	}
+	return errors.Join(tree.Own(int(dir.Fd()), userOwner), over.Own(int(dir.Fd()), userOwner))
 }
 
 // systemOverlay merges a system directory of the host with a part of the layer. In it the host's root appears as the
@@ -235,7 +245,11 @@ func (a *assembly) assembleImage() error {
 		return err
 	}
 	a.u.Push(leave)
-	fill := func(upper string) error { return a.writeTree(upper, rootfs.Image(a.session.Door)) }
+	trusted, err := a.trustedIn(filepath.Join(image, "root"))
+	if err != nil {
+		return err
+	}
+	fill := func(upper string) error { return a.writeTree(upper, rootfs.Image(a.session.Door), trusted) }
 	below := func() (*os.File, error) {
 		return cloneMount(filepath.Join(image, "root"), a.layerMap, true)
 	}
@@ -245,6 +259,16 @@ func (a *assembly) assembleImage() error {
 	}
 	a.roots = []bindMount{{at, "/"}}
 	return nil
+}
+
+// trustedIn returns the files for the session's authority over an imported root file system, which was mounted at path.
+func (a *assembly) trustedIn(path string) (rootfs.Tree, error) {
+	dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return rootfs.Tree{}, err
+	}
+	defer dir.Close()
+	return a.trusted.Image(dir)
 }
 
 // refuseLayer turns errors of a client's layer into refusals: it is too small for what a session needs before its first

@@ -32,7 +32,7 @@ static int same_name(const char *a, const char *b)
 	return (!*a || *a == '=') && (!*b || *b == '=');
 }
 
-/* add_missing appends the plan's variables to the job's environment, which ends at slot, but for those that it has. */
+/* add_missing appends the plan's variables to the job's environment, which ends at slot, except those that it has. */
 static void add_missing(const struct job *j, char **slot)
 {
 	*slot = 0;
