@@ -6,6 +6,7 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/cell"
+	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -22,7 +23,10 @@ func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.R
 	if err == nil {
 		s.jobs.setRepo(r, ss.Jail().Repo().Path)
 		r.limits, r.protect = limits, served.Protection(ss.Jail().Repo(), q)
-		r.connect(ss.Jail().Connects() && q.Tool == string(job.ToolNone), opening(s.served, ss.Peer(), ss.Jail().Repo(), ss.ID(), ss.Network()))
+		if repo := ss.Jail().Repo(); ss.Jail().Connects() && q.Tool == string(job.ToolNone) {
+			access := served.Access(ss.Peer(), repo.Paths())
+			r.connect(access, s.network.opening(ss.Peer(), repo, ss.ID(), ss.Network(), ss.Placeholder()))
+		}
 		err = s.decide(r, q, ss.Jail().Repo(), ss.Profile())
 	}
 	if err != nil {
@@ -55,15 +59,21 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 		repo.Close()
 		return nil, nil, err
 	}
-	connected := access.Rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone)
-	r.connect(connected, opening(s.served, r.peer, repo, r.id, q.Network))
+	var n cell.Network
+	if access.Rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone) {
+		if n, err = s.network.jail(access); err != nil {
+			repo.Close()
+			return nil, nil, err
+		}
+		r.connect(access, s.network.opening(r.peer, repo, r.id, q.Network, sessions.NewPlaceholder()))
+	}
 	s.jobs.setRepo(r, repo.Path)
 	r.limits, r.protect = limits, served.Protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
 		repo.Close()
 		return nil, nil, err
 	}
-	j, err := s.cells.Enter(r.peer, repo, profile, connected)
+	j, err := s.cells.Enter(r.peer, repo, profile, n)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +104,11 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 		return wire.Result{}, err
 	}
 	defer sl.Release() // the teardown takes the kernel time, and the job does not wait for it
-	closeDoor, err := sl.UseDoor(r.openDoor)
+	closeDoor, err := sl.UseDoor(func(sockets []*os.File) (cell.Door, error) {
+		o := r.door
+		o.Sockets = sockets
+		return s.network.open(o, j.Authority())
+	})
 	if err != nil {
 		return wire.Result{}, err
 	}

@@ -35,7 +35,6 @@ type Config struct {
 	Own        bool            // also serve each client the directories it owns
 	Network    json.RawMessage // what jobs may reach, see admit.Config.Network; nil: nothing
 	Requests   *admit.Requests // likewise
-	Trust      func() []byte   // returns the authority that jobs with network access trust, see cell.Config.Trust; nil: none
 	Connected  *os.File        // the log of the jobs' connections; nil: none
 	Defaults   job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
 	Ceilings   job.Limits      // maximum per request; zero fields are unlimited

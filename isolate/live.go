@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/door"
 	"corral/isolate/host"
@@ -29,7 +29,8 @@ type run struct {
 	protect    job.Protection
 	sent       time.Time        // when the job was sent to its stub: its wall time counts from here, also if this process is delayed
 	network    string           // record.Decision.Network
-	door       door.Opening     // of the network of the job or its session, without the sockets
+	door       door.Opening     // of the network of the job or its session, without the sockets and the authority
+	variables  []string         // NAME=VALUE that the job gets unless its request sets them
 	claim      job.Claim        // set before the run is registered
 	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
 	signals    chan wire.Signal // queue of signals to be forwarded
@@ -58,22 +59,12 @@ func (s *Supervisor) newRun(peer host.Peer) *run {
 }
 
 // connect records what the job may reach: all that the rules allow of what it, or its session, asked for.
-func (r *run) connect(connected bool, o door.Opening) {
+func (r *run) connect(access admit.Access, o door.Opening) {
 	r.door = o
-	if connected {
-		r.network = cmp.Or(o.Ask, record.Allowed)
+	r.network = cmp.Or(o.Ask, record.Allowed)
+	for _, name := range access.Variables() {
+		r.variables = append(r.variables, name+"="+o.Placeholder)
 	}
-}
-
-// openDoor opens the door of the job's network, or of that of its session.
-func (r *run) openDoor(sockets []*os.File) (cell.Door, error) {
-	o := r.door
-	o.Sockets = sockets
-	d, err := r.s.doors.Open(o)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
 }
 
 // setOutcome records why the job ends. It returns false if that was decided before.

@@ -7,15 +7,25 @@ import (
 
 	"corral/egress/control"
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/door"
 	"corral/isolate/host"
 	"corral/isolate/wire"
+	"corral/job"
 	"corral/seccomp"
+	"corral/store/authority"
 )
 
-// newDoors returns the doors of a supervisor, with the programs of a directory. Program and filter of corral-egress are read for the first job with network access:
-// most supervisors have none.
-func newDoors(c door.Config, programs string) *door.Doors {
+// A network is how jobs of a supervisor reach hosts.
+type network struct {
+	doors       *door.Doors
+	served      *admit.Current
+	authorities *authority.Store // those that jobs trust where rules are about requests
+}
+
+// newNetwork returns the network of a supervisor, with the programs of a directory and the authority of a state directory. Program and
+// filter of corral-egress are read for the first job with network access: most supervisors have none.
+func newNetwork(c door.Config, served *admit.Current, programs, state string) *network {
 	c.Program = func() (*os.File, error) { return host.LoadProgram(filepath.Join(programs, door.Program)) }
 	c.Filter = func() (*os.File, error) {
 		filter, err := seccomp.Compile(seccomp.Egress, runtime.GOARCH)
@@ -24,15 +34,54 @@ func newDoors(c door.Config, programs string) *door.Doors {
 		}
 		return wire.Seal("filter", filter, 0)
 	}
-	return door.New(c)
+	return &network{door.New(c), served, authority.New(filepath.Join(state, "authority"))}
+}
+
+// jail returns what the jobs of a new jail have that may reach hosts. Where rules are about requests, they trust the authority of the
+// installation, which is made now if there is none.
+func (n *network) jail(access admit.Access) (cell.Network, error) {
+	has := cell.Network{Door: true}
+	if access.Requests == nil {
+		return has, nil
+	}
+	a, err := n.authorities.Current()
+	if err != nil {
+		return has, err
+	}
+	has.Authority = a.PEM
+	return has, nil
 }
 
 // opening returns the request for the door of a job or session of peer in a repository. The rules are those of the
 // configuration that was read last, whenever the door is opened: none if it does not serve the repository to peer any more.
-func opening(served *admit.Current, peer host.Peer, repo *admit.Repo, name, ask string) door.Opening {
+func (n *network) opening(peer host.Peer, repo *admit.Repo, name, ask, placeholder string) door.Opening {
 	at := repo.Snapshot()
 	return door.Opening{
-		Payer: peer.Payer(), Name: name, Ask: ask,
-		Access: func() control.Access { return served.Now().AccessAgain(peer, at).Control() },
+		Payer: peer.Payer(), Name: name, Ask: ask, Placeholder: placeholder,
+		Access: func() control.Access { return n.served.Now().AccessAgain(peer, at).Control() },
 	}
+}
+
+// open opens a door in a jail with an authority, in PEM, or none.
+func (n *network) open(o door.Opening, trusted []byte) (cell.Door, error) {
+	if len(trusted) > 0 {
+		a := n.authorities.Of(trusted)
+		if a == nil {
+			return nil, &job.Refusal{
+				Step: "network", Message: "the authority that the session trusts was replaced many times since", Hint: "open another session",
+			}
+		}
+		o.Authority = &a.Control
+	}
+	d, err := n.doors.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// reload applies the configuration and the authority that were read or replaced since.
+func (n *network) reload() {
+	n.authorities.Reload()
+	n.doors.Update()
 }

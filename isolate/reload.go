@@ -86,7 +86,7 @@ func (r *reloader) apply() (Reloaded, error) {
 	}
 	served.LogRejected()
 	s.served.Replace(served)
-	s.doors.Update()
+	s.network.reload()
 	s.jobs.adjust(c.MaxJobs, c.MaxPerUser)
 	s.server.Adjust(c.MaxPerUser)
 	s.sessions.Adjust(c.Layers)

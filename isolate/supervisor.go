@@ -31,7 +31,7 @@ type Supervisor struct {
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
 	cells    *cell.Jails
-	doors    *door.Doors
+	network  *network
 	served   *admit.Current
 	audit    *audit.Log
 	state    *host.State
@@ -113,7 +113,7 @@ func New(c Config) (*Supervisor, error) {
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
 		Ending: c.ending, Reclaim: c.reclaim, Dying: c.dying, Small: c.small, Look: c.look, Trim: c.trim, Only: c.only,
-		Hidden: c.hidden, Skip: c.skip, Trust: c.Trust,
+		Hidden: c.hidden, Skip: c.skip,
 		Left: func(payer uint32, repo string) cell.LeftSetter {
 			return s.jobs.leave(payer, c.Log.With("uid", payer, "repo", repo))
 		},
@@ -122,8 +122,8 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.cells.Close)
-	s.doors = newDoors(door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log}, c.Programs)
-	u.Push(func() { _ = s.doors.Close() })
+	s.network = newNetwork(door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log}, s.served, c.Programs, c.StateDir)
+	u.Push(func() { _ = s.network.doors.Close() })
 	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func New(c Config) (*Supervisor, error) {
 	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
 	s.sessions, err = sessions.New(sessions.Config{
 		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Admitting: s.jobs.admitting, Jails: s.cells, Served: s.served,
-		Userns: s.userns, Subuids: s.subuids, Log: c.Log,
+		Userns: s.userns, Subuids: s.subuids, Log: c.Log, Network: s.network.jail,
 	})
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *Supervisor) Close() error {
 	s.cells.Drop()
 	s.work.Wait()
 	s.cells.Close()
-	doorsErr := s.doors.Close() // the jails have closed their doors
+	doorsErr := s.network.doors.Close() // the jails have closed their doors
 	s.waitForClients()
 	s.userns.Close()
 	s.probes.Close()

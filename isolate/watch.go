@@ -25,7 +25,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	defer stopDisk()
 	defer stopMemory()
 	var err error
-	if r.sent, err = sl.Start(&cell.Job{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
+	if r.sent, err = sl.Start(&cell.Job{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect, Env: r.variables}); err != nil {
 		return wire.Result{}, err
 	}
 	var layer wire.Result

@@ -609,6 +609,14 @@ var bounds = []bound{
 		reason: "the supervisor and an unprivileged program have it: it issues certificates, and is neither",
 	},
 	{
+		from: "internal/secret", only: []string{"std", sys, "internal/directory"},
+		reason: "it opens as root what the operator names, so it must be easy to audit",
+	},
+	{
+		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control"},
+		reason: "it has the key that every jail with rules about requests depends on",
+	},
+	{
 		from: "egress/dial", only: []string{"std", sys},
 		reason: "it decides which machines jobs can reach, so it must be easy to audit",
 	},

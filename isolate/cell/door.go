@@ -5,6 +5,13 @@ import (
 	"sync"
 )
 
+// A Network is what the jobs of a jail have besides a loopback interface. The zero Network is nothing.
+type Network struct {
+	Door bool // they may reach hosts, through a door
+	// Authority is the certificate, in PEM, of the authority that they trust; empty: none. Only jobs with a door have one.
+	Authority []byte
+}
+
 // A Door answers for hosts outside in the network namespace of a job, or of the jobs of a session.
 type Door interface {
 	// Report returns what the jobs have reached through the door since it was opened or last asked, see wire.Result.Network.

@@ -108,7 +108,7 @@ func (s testJails) enter(t testing.TB, door bool) *Jail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.Enter(peer, r, seccomp.Profiles()[0], door)
+	j, err := s.Enter(peer, r, seccomp.Profiles()[0], Network{Door: door})
 	if err != nil {
 		t.Fatal(err)
 	}

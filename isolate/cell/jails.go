@@ -27,9 +27,6 @@ type Config struct {
 	Served   *admit.Current
 	Log      *slog.Logger
 
-	// Trust returns the certificate, in PEM, of the authority that the jobs with doors of a new jail trust; empty: none. Nil
-	// returns none. It must not block.
-	Trust    func() []byte
 	Defaults job.Limits        // limits of a waiting slot
 	MaxJails int               // maximum of concurrent jails; guarded by Jails.mu
 	Slots    int               // maximum of waiting slots per jail; negative is none
@@ -102,11 +99,10 @@ func New(c Config) (*Jails, error) {
 	return s, nil
 }
 
-// Enter returns the jail for r and profile whose jobs have doors or not, building it if necessary. It takes over r. The caller
+// Enter returns the jail for r and profile whose jobs have this network, building it if necessary. It takes over r. The caller
 // must call leave.
-func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) (*Jail, error) {
-	authority := s.authority(door)
-	key := keyOf(r, profile, "", door, authority)
+func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, n Network) (*Jail, error) {
+	key := keyOf(r, profile, "", n)
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -123,7 +119,7 @@ func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) 
 			r.Close()
 			return nil, err
 		}
-		j = s.newJail(key, r, nil, authority)
+		j = s.newJail(key, r, nil, n.Authority)
 		j.builtFor = peer.Payer()
 		s.all[key] = j
 		s.work.Add(1)
@@ -136,14 +132,6 @@ func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, door bool) 
 		return nil, j.failure
 	}
 	return j, nil
-}
-
-// authority returns the authority that a new jail trusts whose jobs have doors or not. nil is none.
-func (s *Jails) authority(door bool) []byte {
-	if !door || s.Trust == nil {
-		return nil
-	}
-	return s.Trust()
 }
 
 // roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
@@ -182,8 +170,7 @@ func (s *Jails) StartFor(t *Session, peer host.Peer, r *admit.Repo, profile stri
 	if err := s.roomForJail(peer); err != nil {
 		return err
 	}
-	authority := s.authority(t.Door)
-	j := s.newJail(keyOf(r, profile, t.ID, t.Door, authority), r, t, authority)
+	j := s.newJail(keyOf(r, profile, t.ID, t.Network), r, t, t.Authority)
 	j.builtFor = peer.Payer()
 	if err := admit(j); err != nil {
 		return err

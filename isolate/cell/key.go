@@ -16,12 +16,11 @@ type jailKey struct {
 	authority [sha256.Size]byte // digest of the authority that they trust; zero: none
 }
 
-// keyOf returns the key of the jail for jobs in r, with doors or without, that trust an authority. session is "" for jobs
-// without a session.
-func keyOf(r *admit.Repo, profile, session string, door bool, authority []byte) jailKey {
-	key := jailKey{Identity: r.Identity(), profile: profile, session: session, door: door}
-	if len(authority) > 0 {
-		key.authority = sha256.Sum256(authority)
+// keyOf returns the key of the jail for jobs in r with a network. session is "" for jobs without a session.
+func keyOf(r *admit.Repo, profile, session string, n Network) jailKey {
+	key := jailKey{Identity: r.Identity(), profile: profile, session: session, door: n.Door}
+	if len(n.Authority) > 0 {
+		key.authority = sha256.Sum256(n.Authority)
 	}
 	if r.Common != nil {
 		key.common = r.Common.Identity()

@@ -15,7 +15,7 @@ type Session struct {
 	Import    bool   // its jobs fill a root file system
 	Image     string // the root file system it starts with, or ""
 	Resumed   bool   // its layer was kept
-	Door      bool   // its jobs have a door, together if they share a network namespace
+	Network          // of its jobs, together if they share a network namespace
 }
 
 // sharesNetwork reports whether the session's jobs share a network namespace: those that share their files.

@@ -19,17 +19,21 @@ import (
 func TestAuthorityOfJail(t *testing.T) {
 	var now []byte
 	s := newTestJails(t, func(c *Config) {
-		c.Trust, c.MaxJails = func() []byte { return now }, 99
+		c.MaxJails = 99
 		c.Log = slog.New(slog.DiscardHandler) // a jail that cannot be built is logged
 	})
 	peer, path := host.Peer{UID: isolatetest.Owner}, isolatetest.NewRepo(t)
 	enter := func(door bool) (*Jail, error) {
 		t.Helper()
+		n := Network{Door: door}
+		if door {
+			n.Authority = now
+		}
 		r, err := s.served.Serves(peer, path, isolatetest.Opened(t, path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		j, err := s.Enter(peer, r, seccomp.Profiles()[0], door)
+		j, err := s.Enter(peer, r, seccomp.Profiles()[0], n)
 		if err == nil {
 			t.Cleanup(j.Leave)
 		}

@@ -30,10 +30,12 @@ type Config struct {
 	Jails    *cell.Jails
 	// Admitting refuses a session because no new work is taken at present. It is called concurrently; nil admits all.
 	Admitting func() error
-	Served    *admit.Current
-	Userns    *host.UsernsMaker
-	Subuids   *host.Subordinates
-	Log       *slog.Logger
+	// Network returns what the jobs of a new session have that may reach hosts.
+	Network func(admit.Access) (cell.Network, error)
+	Served  *admit.Current
+	Userns  *host.UsernsMaker
+	Subuids *host.Subordinates
+	Log     *slog.Logger
 }
 
 // A Manager has the sessions of a supervisor's clients: open ones, and layers that outlived theirs.

@@ -84,10 +84,15 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
-	connected := !ss.imports() && ss.spec.Network != job.NoNetwork && m.Served.Now().Access(ss.peer, r.Paths()).Rules != nil
+	network, err := ss.networkIn(r)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	ss.placeholder = NewPlaceholder()
 	t := &cell.Session{
 		Owner: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
-		Image: ss.spec.Image, Resumed: ss.from != "", Door: connected,
+		Image: ss.spec.Image, Resumed: ss.from != "", Network: network,
 	}
 	m.mu.Lock()
 	if other := m.all[ss.id]; other != nil {
@@ -95,7 +100,7 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 		r.Close()
 		return other, other.jail.AwaitBuilt()
 	}
-	err := m.Jails.StartFor(t, ss.peer, r, ss.profile, func(j *cell.Jail) error {
+	err = m.Jails.StartFor(t, ss.peer, r, ss.profile, func(j *cell.Jail) error {
 		if ss.from == "" {
 			if err := m.nameTaken(ss); err != nil {
 				return err
@@ -114,6 +119,18 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 	}
 	ss.armIdleTimer()
 	return ss, nil
+}
+
+// networkIn returns what the session's jobs have in a repository.
+func (ss *Session) networkIn(r *admit.Repo) (cell.Network, error) {
+	if ss.imports() || ss.spec.Network == job.NoNetwork {
+		return cell.Network{}, nil
+	}
+	access := ss.m.Served.Now().Access(ss.peer, r.Paths())
+	if access.Rules == nil {
+		return cell.Network{}, nil
+	}
+	return ss.m.Network(access)
 }
 
 // nameTaken refuses a name that another open session of the same user has, because commands accept names in place of

@@ -31,6 +31,8 @@ type Session struct {
 	layer     *layer.Layer
 	jail      *cell.Jail // set before the jail is built
 	network   sessionNetwork
+	// placeholder is that of the secrets that requests of its jobs carry.
+	placeholder string
 
 	endMu sync.Mutex // serializes ends of the session; locked before layerMu
 
@@ -64,6 +66,12 @@ func (ss *Session) Peer() host.Peer { return ss.peer }
 
 // Network returns what the session's jobs asked to reach when it was opened, see job.SessionSpec.Network.
 func (ss *Session) Network() string { return ss.spec.Network }
+
+// Placeholder returns the placeholder of the secrets that requests of its jobs carry.
+func (ss *Session) Placeholder() string { return ss.placeholder }
+
+// NewPlaceholder returns the placeholder of the secrets of a job or session, which no other has and nobody can guess.
+func NewPlaceholder() string { return "corral-" + rand.Text() }
 
 // Jail returns the session's jail.
 func (ss *Session) Jail() *cell.Jail { return ss.jail }

@@ -26,10 +26,15 @@ Usage:
   corral network list [--repo ID] [--config FILE]      list the rules of each repository
   corral network test HOST[:PORT] [--repo ID] [--config FILE]
                                                        say whether jobs may reach a host, and by which rule
+  corral network test https://HOST[:PORT]/PATH [--method GET] [--repo ID] [--config FILE]
+                                                       say whether jobs may make a request, and which secret it carries
   corral network allow NAME... (--repo ID | --all) [--protocol tls|http|tcp] [--config FILE] [--supervisor SOCKET]
                                                        add a preset, HOST or HOST:PORT to the rules
   corral network deny HOST... (--repo ID | --all) [--config FILE] [--supervisor SOCKET]
                                                        deny a host, whatever else is allowed
+  corral network authority show|rotate [--state DIR] [--supervisor SOCKET]
+                                                       print the certificate that jobs trust where rules are about
+                                                       requests, or replace it with its key; as root
 
   --repo ID             of this repository; if it has no rules of its own, it gets a copy of the file's
   --all                 of all repositories without rules of their own
@@ -37,6 +42,8 @@ Usage:
                         what is spoken: TLS for the host's name, plain HTTP likewise, anything (default: what is usual at
                         the port)
   --config FILE         read or change this file instead of the operator's
+  --method GET          method of the request (default GET)
+  --state DIR           the supervisor's state directory (default ` + defaultState + `)
   --supervisor SOCKET   make the supervisor on this socket read its configuration again (default: that of the service,
                         unless --config names a file)
 
@@ -47,8 +54,8 @@ Exit code of test: 0 allowed; 1 denied in a repository that is listed; 125 the h
 
 // options is the command line of corral network.
 type options struct {
-	repo, protocol, file, socket string
-	all                          bool
+	repo, protocol, file, socket, state, method string
+	all                                         bool
 }
 
 // Command is the cli.Command.
@@ -59,14 +66,19 @@ func Command(args []string) (int, error) {
 	f.StringVar(&o.protocol, "protocol", "", "")
 	f.StringVar(&o.file, "config", "", "")
 	f.StringVar(&o.socket, "supervisor", "", "")
+	f.StringVar(&o.state, "state", "", "")
+	f.StringVar(&o.method, "method", "", "")
 	f.BoolVar(&o.all, "all", false, "")
 	words, ended, code, err := cli.ParseMixed(f, args, Help)
 	if ended {
 		return code, err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
-	reads := !o.all && o.protocol+o.socket == ""
+	reads := !o.all && o.protocol+o.socket+o.state == ""
 	switch {
+	case verb == "authority" && !o.all && o.protocol+o.repo+o.file == "":
+		return o.authority(words[1:])
+	case o.state != "", o.method != "" && verb != "test":
 	case verb == "list" && len(words) == 1 && reads:
 		return o.list()
 	case verb == "test" && len(words) == 2 && reads:
@@ -74,7 +86,7 @@ func Command(args []string) (int, error) {
 	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
 		return o.change(verb, words[1:])
 	}
-	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be list, test HOST[:PORT], allow NAME... or deny HOST...\nhint: corral network --help"))
+	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be list, test HOST[:PORT], allow NAME..., deny HOST... or authority show|rotate\nhint: corral network --help"))
 }
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.

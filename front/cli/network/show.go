@@ -1,7 +1,10 @@
 package network
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +106,7 @@ func (o *options) test(target string) (int, error) {
 	if err != nil {
 		return cli.Failure, err
 	}
-	name, port, err := network.ParseHost(target)
+	q, err := o.query(target)
 	if err != nil {
 		return cli.Failure, err
 	}
@@ -114,7 +117,7 @@ func (o *options) test(target string) (int, error) {
 	var b strings.Builder
 	denied := len(places) == 0
 	for _, p := range places {
-		allowed, line, err := decision(p.rules, name, port)
+		allowed, line, err := decision(p.rules, q)
 		if err != nil {
 			return cli.Failure, err
 		}
@@ -131,12 +134,54 @@ func (o *options) test(target string) (int, error) {
 	return code, err
 }
 
-// decision says what rules decide about a host, or a port of it if port is not 0.
-func decision(r *network.Rules, name string, port uint16) (allowed bool, line string, err error) {
+// A query is what is to be decided: a host, a port of it if port is not 0, or a request if path is not "".
+type query struct {
+	name         string
+	port         uint16
+	method, path string
+}
+
+// query returns what a command line asks about.
+func (o *options) query(target string) (q query, err error) {
+	if !strings.HasPrefix(target, "https://") {
+		if o.method != "" {
+			return q, fmt.Errorf("--method is for a request: write https://%s/PATH", text.Line(target, 200))
+		}
+		q.name, q.port, err = network.ParseHost(target)
+		return q, err
+	}
+	u, err := url.Parse(target)
+	if err != nil || u.User != nil || u.Fragment != "" {
+		return q, fmt.Errorf("%s is not a URL such as https://HOST/PATH", text.Quote(target))
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host += ":443"
+	}
+	q.method, q.path = cmp.Or(o.method, "GET"), cmp.Or(u.Path, "/")
+	q.name, q.port, err = network.ParseHost(host)
+	return q, errors.Join(err, network.CheckMethod(q.method))
+}
+
+// request says what rules decide about a request that is not passed on unread.
+func (q query) request(set *network.Set, rule string) (allowed bool, line string) {
+	d := set.Request(q.name, q.port, q.method, q.path)
+	switch {
+	case !d.Allowed:
+		return false, "denied: " + d.Why
+	case d.Secret != "":
+		return true, "allowed, with the secret " + d.Secret + " in place of the placeholder"
+	}
+	return true, "allowed by " + rule
+}
+
+// decision says what rules decide.
+func decision(r *network.Rules, q query) (allowed bool, line string, err error) {
 	set, err := network.Compile(r)
 	if err != nil {
 		return false, "", err
 	}
+	name, port := q.name, q.port
 	d := set.Name(name)
 	if port != 0 {
 		d = set.Decide(name, port)
@@ -147,6 +192,10 @@ func decision(r *network.Rules, name string, port uint16) (allowed bool, line st
 			line += "; to allow it, add to network.allow: " + d.Allow
 		}
 		return false, line, nil
+	}
+	if q.path != "" && d.Protocol == network.HTTPS {
+		allowed, line = q.request(set, d.Rule)
+		return allowed, line, nil
 	}
 	ports := set.Ports(name)
 	if port != 0 {
