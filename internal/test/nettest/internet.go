@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -253,4 +254,28 @@ func Alternate(addrs ...string) func() []netip.Addr {
 	return func() []netip.Addr {
 		return []netip.Addr{netip.MustParseAddr(addrs[int(turn.Add(1)-1)%len(addrs)])}
 	}
+}
+
+// Trust makes what the processes that the test starts take for the host's trust the authority of the Internet: it puts a bundle
+// with it in the place of that of Debian, until the end of the test.
+func (in *Internet) Trust(t testing.TB) {
+	t.Helper()
+	const path = "/etc/ssl/certs/ca-certificates.crt"
+	host, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca-certificates.crt")
+	err = os.WriteFile(file, slices.Concat(host, in.Roots), 0o600)
+	if err := errors.Join(err, os.Chmod(file, 0o644)); err != nil { // whatever the umask: everybody reads it
+		t.Fatal(err)
+	}
+	if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 }
