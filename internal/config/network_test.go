@@ -51,7 +51,7 @@ repos:
 
 // TestPages: the examples of network access in the pages are valid, and allow something.
 func TestPages(t *testing.T) {
-	for _, page := range []string{"reference/configuration.md", "how-to/let-jobs-install-dependencies.md"} {
+	for _, page := range []string{"reference/configuration.md", "how-to/let-jobs-install-dependencies.md", "how-to/give-a-job-a-credential.md"} {
 		found := false
 		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(contentOf(t, filepath.Join(sandboxtest.ModuleRoot(t), "docs", page)), -1) {
 			file := m[1]
