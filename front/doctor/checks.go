@@ -126,6 +126,10 @@ var checks = []check{
 		"install e2fsprogs, load the loop driver, and keep the state directory on ext4, xfs or btrfs",
 		&probe{script: `echo here >layered && cat layered && head -c 100000000 /dev/zero >big`, layer: layerSize}, judgeSession,
 	},
+	{
+		"authority", "where rules are about requests, jobs trust an authority of this installation",
+		"replace it: sudo corral network authority rotate", nil, judgeAuthority,
+	},
 
 	// What a job can use.
 	{

@@ -26,6 +26,9 @@ type host struct {
 	sysctls    map[string]string // values of the settings in hardening
 	fileMax    string            // fs.file-max
 	subuid     []idRange         // subordinate ids of users, subuid(5)
+
+	authority    []byte // see readAuthority, like authorityErr
+	authorityErr error
 }
 
 type idRange struct {
@@ -80,6 +83,7 @@ func seeHost() *host {
 			h.system = strings.Trim(strings.TrimSpace(value), `"'`)
 		}
 	}
+	h.authority, h.authorityErr = readAuthority()
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		h.memory = int64(info.Totalram) * int64(info.Unit)
