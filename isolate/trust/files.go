@@ -97,7 +97,7 @@ func hostBundle(v view) []byte {
 
 // A root is a root file system to which files are to be added.
 type root interface {
-	// file returns the path at which the content of the file p, which is no directory, is to be replaced; false if there is none.
+	// file returns the path at which the content of the file p is to be replaced; false if there is none, or it is a directory.
 	file(p string) (at string, ok bool)
 	// dir is like file, for a directory. One that is missing is made.
 	dir(p string) (at string, ok bool)

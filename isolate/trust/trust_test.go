@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -59,7 +60,7 @@ func added(t *testing.T, f *Files, tree rootfs.Tree) map[string]string {
 			what = "java"
 		}
 		if e.Mode != 0o644 || got[e.Path] != "" {
-			t.Errorf("%s has mode %v, or is there twice", e.Path, e.Mode)
+			t.Errorf("%s has mode %v, or is a duplicate", e.Path, e.Mode)
 		}
 		got[e.Path] = what
 	}
@@ -309,6 +310,21 @@ func BenchmarkHost(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestDocumentedVariables: docs/explanation/isolation.md has the variables. On a failure, copy the rows that this test prints.
+func TestDocumentedVariables(t *testing.T) {
+	page, err := os.ReadFile("../../docs/explanation/isolation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, v := range Variables {
+		fmt.Fprintf(&want, "| `%s` | `%s` | %s |\n", v.Name, v.File, v.Reason)
+	}
+	if !strings.Contains(string(page), "|---|---|---|\n"+want.String()+"\n") {
+		t.Errorf("the page lacks\n%s", want.String())
 	}
 }
 

@@ -6,7 +6,7 @@ type Variable struct{ Name, File, Reason string }
 // Variables are what the jobs get unless they set it. A client belongs here only if it brings a store of its own, or looks at
 // places of its own: the bundle and the authority in the system's places suffice for all others.
 var Variables = []Variable{
-	{"SSL_CERT_FILE", BundleFile, "programs with an OpenSSL of their own, as conda's and pyenv's, which look at its place; uv, whose own store is compiled in"},
+	{"SSL_CERT_FILE", BundleFile, "programs with an OpenSSL of their own, such as conda's, which look at its place; uv, whose own store is compiled in"},
 	{"REQUESTS_CA_BUNDLE", BundleFile, "Python's requests, and pip, poetry and conda with it, which bring certifi's store"},
 	{"NODE_EXTRA_CA_CERTS", AuthorityFile, "Node, npm, pnpm, yarn and Bun, whose own store is compiled in; it is extended"},
 	{"DENO_CERT", AuthorityFile, "Deno, whose own store is compiled in; it is extended"},
