@@ -1,11 +1,8 @@
 package sessions
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,10 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
-	"corral/workspace/image/unpack"
 )
 
 // tool runs one of corral's own programs in a session.
@@ -69,67 +64,10 @@ func TestApplyTool(t *testing.T) {
 	f.Must(ss, "cat d/file")
 }
 
-// archiveOf returns an archive of a small root file system made from the host's shell.
-func archiveOf(t *testing.T) []byte {
-	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Program("ldd"))
-	out, err := exec.Command("ldd", "/bin/sh").Output()
-	if err != nil {
-		t.Skipf("ldd: %v", err)
-	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	var entries int64
-	made := map[string]bool{".": true}
-	write := func(h *tar.Header) {
-		entries++
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var parents func(dir string)
-	parents = func(dir string) {
-		if !made[dir] {
-			made[dir] = true
-			parents(filepath.Dir(dir))
-			write(&tar.Header{Name: dir + "/", Mode: 0o755, Typeflag: tar.TypeDir})
-		}
-	}
-	add := func(name string, mode int64, content []byte) {
-		parents(filepath.Dir(name))
-		write(&tar.Header{Name: name, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg})
-		if _, err := w.Write(content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files := []string{"/bin/sh"}
-	for _, word := range strings.Fields(string(out)) {
-		if strings.HasPrefix(word, "/") {
-			files = append(files, word)
-		}
-	}
-	for _, f := range files {
-		content, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		add(f[1:], 0o755, content)
-	}
-	add("etc/marker", 0o644, []byte("from the image\n"))
-	add("etc/secret", 0o600, []byte("of its root\n"))
-	if err := w.WriteHeader(unpack.End(entries)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 // TestImage: root imports a root file system, and sessions of every user can start with it.
 func TestImage(t *testing.T) {
 	f := newFront(t)
-	archive := archiveOf(t)
+	archive := fronttest.Archive(t, nil)
 	root := f.with(t, f.Connect(host.Peer{}), t.TempDir())
 	ctx := context.Background()
 	for _, keep := range []bool{false, true} {
