@@ -252,8 +252,11 @@ func serveCargo(mux *http.ServeMux) {
 }
 
 func serveAPT(mux *http.ServeMux) {
-	const packages = "Package: demo\nVersion: 1.0\nArchitecture: all\nDescription: of apt\nFilename: ./demo.deb\nSize: 1\n\n"
-	mux.HandleFunc("/apt/./Packages", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, packages) })
-	mux.HandleFunc("/apt/Packages", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, packages) })
+	mux.HandleFunc("/apt/./Packages", servePackages)
+	mux.HandleFunc("/apt/Packages", servePackages)
 	mux.HandleFunc("/apt/", http.NotFound)
+}
+
+func servePackages(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "Package: demo\nVersion: 1.0\nArchitecture: all\nDescription: of apt\nFilename: ./demo.deb\nSize: 1\n\n")
 }
