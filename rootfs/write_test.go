@@ -27,8 +27,10 @@ func openTarget(t testing.TB) (string, int) {
 func TestOverwrite(t *testing.T) {
 	p, fd := openTarget(t)
 	before := Tree{Entries: []Entry{
-		{Path: "/etc/a", Mode: 0o600, Data: []byte("old")}, {Path: "/etc/b", Mode: fs.ModeSymlink | 0o777, Link: "a"},
-		{Path: "/etc/dir/c", Mode: 0o644, Data: []byte("kept")}, {Path: "/etc/link", Mode: fs.ModeSymlink | 0o777, Link: "dir"},
+		{Path: "/etc/a", Mode: 0o600, Data: []byte("old")},
+		{Path: "/etc/b", Mode: fs.ModeSymlink | 0o777, Link: "a"},
+		{Path: "/etc/dir/c", Mode: 0o644, Data: []byte("kept")},
+		{Path: "/etc/link", Mode: fs.ModeSymlink | 0o777, Link: "dir"},
 	}}
 	after := Tree{Entries: []Entry{
 		{Path: "/etc/b", Mode: 0o644, Data: []byte("new")}, {Path: "/etc/new/d", Mode: 0o644}, {Path: "/etc/dir", Mode: fs.ModeDir | 0o755},

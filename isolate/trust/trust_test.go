@@ -91,17 +91,20 @@ func TestHost(t *testing.T) {
 		want  map[string]string // without the two files in DoorDir; # stands for the hash
 	}{
 		{
-			"nothing", map[string]string{"/etc/passwd": "x"},
+			"nothing",
+			map[string]string{"/etc/passwd": "x"},
 			map[string]string{"/etc/ssl/certs/ca-certificates.crt": "bundle", "/etc/ssl/certs/#.0": "authority"},
 		},
 		{
-			"Debian", map[string]string{
+			"Debian",
+			map[string]string{
 				"/etc/ssl/certs/ca-certificates.crt": "host", "/etc/ssl/certs/a.pem": "-> /usr/share/ca-certificates/a.crt", "/etc/ssl/certs/java/cacerts": "java",
 			},
 			map[string]string{"/etc/ssl/certs/ca-certificates.crt": "bundle", "/etc/ssl/certs/#.0": "authority", "/etc/ssl/certs/java/cacerts": "java"},
 		},
 		{
-			"Fedora", map[string]string{
+			"Fedora",
+			map[string]string{
 				"/etc/ssl/certs": "-> ../pki/tls/certs", "/etc/pki/tls/certs/ca-bundle.crt": "-> /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 				"/etc/pki/tls/cert.pem": "-> certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem": "host",
 				"/etc/pki/java/cacerts": "-> ../ca-trust/extracted/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts": "java",
@@ -112,18 +115,21 @@ func TestHost(t *testing.T) {
 			},
 		},
 		{
-			"Arch", map[string]string{
+			"Arch",
+			map[string]string{
 				"/etc/ssl/certs/ca-certificates.crt": "-> ../../ca-certificates/extracted/tls-ca-bundle.pem", "/etc/ssl/cert.pem": "-> ../ca-certificates/extracted/tls-ca-bundle.pem",
 				"/etc/ca-certificates/extracted/tls-ca-bundle.pem": "host",
 			},
 			map[string]string{"/etc/ca-certificates/extracted/tls-ca-bundle.pem": "bundle", "/etc/ssl/certs/#.0": "authority"},
 		},
 		{
-			"a directory of the host", map[string]string{"/etc/ssl/certs": "-> /usr/share/certs", "/etc/ssl/cert.pem": "-> cert.pem", "/etc/ssl/ca-bundle.pem": "-> /../../../etc/ssl/../x/y/z"},
+			"a directory of the host",
+			map[string]string{"/etc/ssl/certs": "-> /usr/share/certs", "/etc/ssl/cert.pem": "-> cert.pem", "/etc/ssl/ca-bundle.pem": "-> /../../../etc/ssl/../x/y/z"},
 			map[string]string{},
 		},
 		{
-			"its name is taken", map[string]string{"/etc/ssl/certs/#.0": "another", "/etc/ssl/certs/ca-certificates.crt": "host\n"},
+			"its name is taken",
+			map[string]string{"/etc/ssl/certs/#.0": "another", "/etc/ssl/certs/ca-certificates.crt": "host\n"},
 			map[string]string{"/etc/ssl/certs/ca-certificates.crt": "bundle", "/etc/ssl/certs/#.1": "authority"},
 		},
 	} {
