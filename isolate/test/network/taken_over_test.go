@@ -1,0 +1,194 @@
+package network
+
+import (
+	"net"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/sandboxtest"
+	"corral/isolate"
+)
+
+// canarySocket is an abstract socket of the machine's network namespace, which corral-egress shares.
+const canarySocket = "@corral-egress-canary"
+
+// A puppet is a thread of another process that makes the system calls of this test, as if an attacker had taken the process over.
+type puppet struct {
+	t    *testing.T
+	tid  int
+	regs unix.PtraceRegs // of the thread before a call, at its system call instruction
+	heap uintptr         // where texts are written: below its stack pointer
+}
+
+// takeOver stops a thread in a system call. The process is of no other use afterwards: it must be killed. The caller is locked to its
+// thread until then.
+func takeOver(t *testing.T, pid int) *puppet {
+	t.Helper()
+	runtime.LockOSThread()
+	p := &puppet{t: t, tid: pid}
+	var status unix.WaitStatus
+	err := unix.PtraceAttach(pid)
+	if err == nil {
+		_, err = unix.Wait4(pid, &status, unix.WALL, nil)
+	}
+	if err == nil {
+		err = unix.PtraceGetRegs(pid, &p.regs)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	instruction := make([]byte, 2)
+	p.regs.Rip -= 2
+	if _, err := unix.PtracePeekText(pid, uintptr(p.regs.Rip), instruction); err != nil || instruction[0] != 0x0f || instruction[1] != 0x05 {
+		t.Fatalf("the thread is not in a system call: % x, %v", instruction, err)
+	}
+	p.heap = uintptr(p.regs.Rsp)&^15 - 2048
+	return p
+}
+
+// call makes a system call. Arguments are numbers, or texts whose address is passed.
+func (p *puppet) call(number uintptr, args ...any) unix.Errno {
+	p.t.Helper()
+	r := p.regs
+	r.Rax, r.Orig_rax = uint64(number), ^uint64(0) // what it was in is not restarted
+	at := p.heap
+	for n, slot := range []*uint64{&r.Rdi, &r.Rsi, &r.Rdx, &r.R10, &r.R8, &r.R9} {
+		if *slot = 0; n >= len(args) {
+			continue
+		}
+		switch arg := args[n].(type) {
+		case int:
+			*slot = uint64(arg)
+		case string:
+			if _, err := unix.PtracePokeData(p.tid, at, append([]byte(arg), make([]byte, 8)...)); err != nil {
+				p.t.Fatal(err)
+			}
+			*slot = uint64(at)
+			at += uintptr(len(arg)+8+15) &^ 15
+		}
+	}
+	var status unix.WaitStatus
+	err := unix.PtraceSetRegs(p.tid, &r)
+	if err == nil {
+		err = unix.PtraceSingleStep(p.tid)
+	}
+	if err == nil {
+		_, err = unix.Wait4(p.tid, &status, unix.WALL, nil)
+	}
+	if err == nil && !status.Stopped() {
+		return unix.ESRCH // the filter ended the process
+	}
+	if err == nil {
+		err = unix.PtraceGetRegs(p.tid, &r)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if result := int64(r.Rax); result < 0 {
+		return unix.Errno(-result)
+	}
+	return 0
+}
+
+// A deed is a system call of an attacker.
+type deed struct {
+	name   string
+	number uintptr
+	args   []any
+}
+
+// deeds reach for files, processes, sockets, rights and rare parts of the kernel. Where one is not prevented, it does no harm.
+var deeds = []deed{
+	{"read a file", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/etc/passwd", unix.O_RDONLY}},
+	{"read a file, openat2", unix.SYS_OPENAT2, []any{unix.AT_FDCWD, "/etc/passwd", "\x00", 24}},
+	{"open its memory", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/proc/self/mem", unix.O_RDWR}},
+	{"read its environment", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/proc/self/environ", unix.O_RDONLY}},
+	{"open the root", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/", unix.O_PATH}},
+	{"open a device", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/dev/null", unix.O_RDWR}},
+	{"open cgroups", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/sys/fs/cgroup", unix.O_RDONLY}},
+	{"open the supervisor's directory", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/var/lib/corral", unix.O_PATH}},
+	{"make a file", unix.SYS_OPENAT, []any{unix.AT_FDCWD, "/tmp/corral-egress-canary", unix.O_CREAT | unix.O_WRONLY, 0o600}},
+	{"make a link", unix.SYS_SYMLINKAT, []any{"/", unix.AT_FDCWD, "/tmp/corral-egress-link"}},
+	{"make a directory", unix.SYS_MKDIRAT, []any{unix.AT_FDCWD, "/tmp/corral-egress-directory", 0o700}},
+	{"change a mode", unix.SYS_FCHMODAT, []any{unix.AT_FDCWD, "/tmp/corral-egress-none", 0o777}},
+	{"start a program", unix.SYS_EXECVE, []any{"/bin/true", 0, 0}},
+	{"start a program by descriptor", unix.SYS_EXECVEAT, []any{2, "", 0, 0, unix.AT_EMPTY_PATH}},
+	{"fork", unix.SYS_FORK, nil},
+	{"clone without threads", unix.SYS_CLONE, []any{int(unix.SIGCHLD), 0, 0, 0, 0}},
+	{"clone3", unix.SYS_CLONE3, []any{0, 0}},
+	{"become root", unix.SYS_SETRESUID, []any{0, 0, 0}},
+	{"become root's group", unix.SYS_SETRESGID, []any{0, 0, 0}},
+	{"have groups", unix.SYS_SETGROUPS, []any{0, 0}},
+	{"have a user namespace", unix.SYS_UNSHARE, []any{unix.CLONE_NEWUSER}},
+	{"have a network namespace", unix.SYS_UNSHARE, []any{unix.CLONE_NEWNET}},
+	{"enter a namespace", unix.SYS_SETNS, []any{2, 0}},
+	{"mount", unix.SYS_MOUNT, []any{"none", "/tmp", "tmpfs", 0, 0}},
+	{"mount, by the new calls", unix.SYS_FSOPEN, []any{"tmpfs", 0}},
+	{"change the root", unix.SYS_CHROOT, []any{"/"}},
+	{"trace", unix.SYS_PTRACE, []any{unix.PTRACE_SEIZE, 2, 0, 0}},
+	{"read another process's memory", unix.SYS_PROCESS_VM_READV, []any{2, 0, 0, 0, 0, 0}},
+	{"signal everybody, with none", unix.SYS_KILL, []any{-1, 0}},
+	{"refer to a process", unix.SYS_PIDFD_OPEN, []any{1, 0}},
+	{"take a descriptor", unix.SYS_PIDFD_GETFD, []any{3, 0, 0}},
+	{"be dumpable", unix.SYS_PRCTL, []any{unix.PR_SET_DUMPABLE, 1, 0, 0, 0}},
+	{"have another personality", unix.SYS_PERSONALITY, []any{0x0400000}},
+	{"io_uring", unix.SYS_IO_URING_SETUP, []any{1, "\x00"}},
+	{"bpf", unix.SYS_BPF, []any{0, "\x00", 8}},
+	{"userfaultfd", unix.SYS_USERFAULTFD, []any{1}},
+	{"perf events", unix.SYS_PERF_EVENT_OPEN, []any{"\x00", 0, -1, -1, 0}},
+	{"keyrings", unix.SYS_ADD_KEY, []any{"user", "corral", "x", 1, -2}},
+	{"a file in memory", unix.SYS_MEMFD_CREATE, []any{"x", 0}},
+	{"shared memory", unix.SYS_SHMGET, []any{0, 4096, 0o1600}},
+	{"a message queue", unix.SYS_MQ_OPEN, []any{"corral-egress", unix.O_CREAT, 0o600, 0}},
+	{"file handles", unix.SYS_NAME_TO_HANDLE_AT, []any{unix.AT_FDCWD, "/", "\x80", "\x00", 0}},
+	{"inotify", unix.SYS_INOTIFY_INIT1, []any{0}},
+	{"fanotify", unix.SYS_FANOTIFY_INIT, []any{0, 0}},
+	{"the kernel's log", unix.SYS_SYSLOG, []any{3, "\x00", 1}},
+	{"type into a terminal", unix.SYS_IOCTL, []any{2, unix.TIOCSTI, "x"}},
+	{"a unix socket", unix.SYS_SOCKET, []any{unix.AF_UNIX, unix.SOCK_STREAM, 0}},
+	{"a pair of unix sockets", unix.SYS_SOCKETPAIR, []any{unix.AF_UNIX, unix.SOCK_STREAM, 0, "\x00"}},
+	{"a packet socket", unix.SYS_SOCKET, []any{unix.AF_PACKET, unix.SOCK_RAW, 0}},
+	{"a raw socket", unix.SYS_SOCKET, []any{unix.AF_INET, unix.SOCK_RAW, 1}},
+	{"a ping socket", unix.SYS_SOCKET, []any{unix.AF_INET, unix.SOCK_DGRAM, 1}},
+	{"vsock", unix.SYS_SOCKET, []any{unix.AF_VSOCK, unix.SOCK_STREAM, 0}},
+	{"the kernel's cryptography", unix.SYS_SOCKET, []any{unix.AF_ALG, unix.SOCK_SEQPACKET, 0}},
+	{"an abstract socket, by its control socket", unix.SYS_CONNECT, []any{3, "\x01\x00\x00" + canarySocket[1:], 3 + len(canarySocket) - 1}},
+	{"send descriptors", unix.SYS_SENDMSG, []any{3, "\x00", 0}},
+	// Last: it ends the process.
+	{"a call by its number of x32", unix.SYS_GETPID | 0x40000000, nil},
+}
+
+// TestEgressTakenOver: an attacker with the process that connects a user's jobs to hosts reaches no file, process, socket or right of the
+// machine, and no other job.
+func TestEgressTakenOver(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("it writes registers of amd64")
+	}
+	sandboxtest.Require(t, sandboxtest.LandlockABI(1))
+	canary, err := net.Listen("unix", canarySocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer canary.Close()
+	w := newWorld(t, func(c *isolate.Config) { c.Log = nil }) // it logs the end of the process as an error
+	w.sh(fetch)
+	pids := egresses(t)
+	if len(pids) != 1 {
+		t.Fatalf("%d processes", len(pids))
+	}
+	p := takeOver(t, pids[0])
+	defer runtime.UnlockOSThread()
+	defer func() { _ = unix.Kill(pids[0], unix.SIGKILL) }()
+	if errno := p.call(unix.SYS_SCHED_YIELD); errno != 0 {
+		t.Fatalf("sched_yield: %v: the attacker can do nothing, so nothing is shown", errno)
+	}
+	for _, d := range deeds {
+		if errno := p.call(d.number, d.args...); errno == 0 {
+			t.Errorf("%s: it can", d.name)
+		} else {
+			t.Logf("%s: %v", d.name, errno)
+		}
+	}
+}
