@@ -105,7 +105,8 @@ func (l *loader) checkNetwork(set strict.Node, rules *network.Rules) {
 func decoded(item strict.Node, r network.Rule) bool {
 	for key, zero := range map[string]bool{
 		"preset": r.Preset == "", "host": r.Host == "", "protocol": r.Protocol == "", "ports": len(r.Ports) < len(item.At("ports").Items()),
-		"methods": len(r.Methods) < len(item.At("methods").Items()), "paths": len(r.Paths) < len(item.At("paths").Items()), "secret": r.Secret == "",
+		"methods": len(r.Methods) < len(item.At("methods").Items()), "paths": len(r.Paths) < len(item.At("paths").Items()),
+		"secret": r.Secret == "",
 	} {
 		if item.At(key).Present() && zero {
 			return false

@@ -40,7 +40,8 @@ func headerName(s string) bool {
 
 // secretFormat returns whether s is the value of a header with a place for the secret.
 func secretFormat(s string) bool {
-	return len(s) <= 256 && strings.Count(s, "{}") == 1 && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+	printable := !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+	return printable && len(s) <= 256 && strings.Count(s, "{}") == 1 && strings.TrimSpace(s) == s
 }
 
 // checkSecrets checks the secrets of a file: what the forms of their keys do not say.

@@ -19,7 +19,7 @@ const value = "t0ken-of-acme"
 func rootDir(t *testing.T) string {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
-	dir, err := os.MkdirTemp("/var/lib", "corral-secret-")
+	dir, err := os.MkdirTemp("/var/lib", "corral-secret-") //nolint:usetesting // anybody can write to /tmp
 	if err != nil {
 		t.Fatal(err)
 	}

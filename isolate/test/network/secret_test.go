@@ -34,7 +34,7 @@ const (
 
 const secretRules = `{"allow":[{"host":"web.example.org","methods":["GET","POST"],"secret":"acme"},{"host":"other.example.org","methods":["GET"]}],"private":["192.0.2.1/32"]}`
 
-// A vault is a supervisor whose jobs use a secret, and an Internet that wants it.
+// A vault is a supervisor whose jobs use a secret, and an Internet with a service that needs it.
 type vault struct {
 	*supervise.Front
 	git *http.ServeMux
@@ -66,7 +66,7 @@ func newVault(t *testing.T, change ...func(*isolate.Config)) *vault {
 	return v
 }
 
-// ServeHTTP answers as a service does that wants a credential: with a package for npm and pip, and a repository for git.
+// ServeHTTP answers as a service does that needs a credential: with a package for npm and pip, and a repository for git.
 func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	got := r.Header.Get("Authorization")
@@ -130,7 +130,7 @@ const stay = `; echo; echo ready; cat`
 func TestSecretUsed(t *testing.T) {
 	state := ""
 	logged := filepath.Join(t.TempDir(), "log")
-	log, err := os.Create(logged)
+	log, err := os.OpenFile(logged, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
