@@ -143,6 +143,7 @@ func (q *request) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		d.answer(w, http.StatusForbidden)
 		return
 	}
+	in.Header.Del("Upgrade") // it would have requests that nobody checks (h2c); a server may ignore this line, so may we
 	q.relay.forward(w, in, "http", nil, func(err error) { q.err = err })
 }
 
@@ -151,10 +152,11 @@ func (d *Denied) answer(w http.ResponseWriter, status int) {
 	http.Error(w, strings.TrimSuffix(forbidden(d), "\n"), status)
 }
 
-// forward passes a request on, and the response back. check, if set, may change a response, or fail.
+var errSwitched = errors.New("the server switches protocols without being asked")
+
+// forward passes a request on, and the response back. check, if set, may change a response, or fail. A request that has Upgrade may
+// become a connection of that protocol.
 func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, check func(*http.Response) error, failed func(error)) {
-	// An upgraded connection would have requests that nobody checks (h2c). A server may ignore these lines, so may we.
-	in.Header.Del("Upgrade")
 	in.Header.Del("Http2-Settings")
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -163,8 +165,8 @@ func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, 
 		},
 		Transport: r.transport, FlushInterval: -1, ErrorLog: nowhere(),
 		ModifyResponse: func(reply *http.Response) error {
-			if reply.StatusCode == http.StatusSwitchingProtocols {
-				return errors.New("the server switches protocols without being asked")
+			if reply.StatusCode == http.StatusSwitchingProtocols && in.Header.Get("Upgrade") == "" {
+				return errSwitched
 			}
 			if check != nil {
 				return check(reply)

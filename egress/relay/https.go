@@ -171,6 +171,10 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	used, d := r.inspect.check(in)
+	var open func() bool
+	if d == nil {
+		open, d = r.inspect.upgrades(in, used)
+	}
 	if d != nil {
 		r.inspect.Deny(d)
 		d.answer(w, http.StatusForbidden)
@@ -186,7 +190,13 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		i.err = err
 	}
 	// The environment of a job has no HTTP/3, which these lines would lead to.
-	check := func(reply *http.Response) error { reply.Header.Del("Alt-Svc"); return nil }
+	check := func(reply *http.Response) error {
+		reply.Header.Del("Alt-Svc")
+		if reply.StatusCode == http.StatusSwitchingProtocols {
+			return keepOpen(reply, open)
+		}
+		return nil
+	}
 	if used == nil {
 		r.forward(w, in, "https", check, failed)
 		return

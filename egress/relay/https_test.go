@@ -41,6 +41,7 @@ type secureWorld struct {
 	mu     sync.Mutex
 	denied []string
 	got    []string // requests at the server
+	shut   bool     // the rules allow nothing any more
 	served sync.WaitGroup
 }
 
@@ -100,6 +101,11 @@ func newSecure(t *testing.T, name string, secret *Secret, answer http.HandlerFun
 	w.relay = NewInspecting("example.org", 443, dial, Inspection{
 		Certificate: ours.Leaf, Roots: pool(t, internet), Placeholder: placeholder,
 		Allow: func(method, path string) (*Secret, string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.shut || method == http.MethodPost && strings.HasPrefix(path, "/open/read/") {
+				return nil, "no rule allows " + method + " " + path
+			}
 			if method != http.MethodGet && method != http.MethodPost || !strings.HasPrefix(path, "/open") {
 				return nil, "no rule allows " + method + " " + path
 			}

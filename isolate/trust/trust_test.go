@@ -217,6 +217,7 @@ func TestImage(t *testing.T) {
 			"Fedora", "mkdir -p etc/ssl etc/pki/tls/certs; ln -s ../pki/tls/certs etc/ssl/certs; ln -s /etc/none etc/pki/tls/certs/ca-bundle.crt; ln -s certs/ca-bundle.crt etc/pki/tls/cert.pem",
 			map[string]string{"/etc/pki/tls/certs/ca-bundle.crt": "bundle", "/etc/pki/tls/cert.pem": "bundle", "/etc/pki/tls/certs/" + f.hash + ".0": "authority"},
 		},
+		{"a link inside", "mkdir -p etc/real/certs; echo x >etc/real/certs/ca-certificates.crt; ln -s real etc/ssl", map[string]string{}},
 		{"links to outside", "ln -s /etc etc; mkdir opt; ln -s / opt/java", map[string]string{}},
 		{"files as directories", "mkdir etc; echo x >etc/ssl", map[string]string{}},
 		{"a directory as file", "mkdir -p etc/ssl/cert.pem etc/ssl/certs/" + f.hash + ".0", map[string]string{"/etc/ssl/certs/ca-certificates.crt": "bundle", hash + ".1": "authority"}},

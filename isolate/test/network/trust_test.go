@@ -49,7 +49,7 @@ java A.java $1`, "hello over HTTP/2.0"},
 }
 
 // unended are those in clients that use no TLS, or for which there is another in ended.
-var unended = []string{"git, push", "wget", "npm", "Java", "curl, without TLS", "apt-get", "Perl, TCP", "psql", "ssh", "WebSocket"}
+var unended = []string{"git, push", "wget", "npm", "Java", "curl, without TLS", "apt-get", "Perl, TCP", "psql", "ssh"}
 
 // someEnded are the clients that run in a session with a root of its own, too: one for each kind of store.
 var someEnded = []string{"curl", "git", "npm", "go", "Java", "Python, urllib", "Python, requests", "Node, fetch", "OpenSSL's directory", "a cleared environment"}
