@@ -35,7 +35,7 @@ var ended = []client{
 		apt-get -o Dir::Etc=$d/etc -o Dir::State=$d -o Dir::State::status=$d/status -o Dir::Cache=$d -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Acquire::Languages=none update && grep -h Description $d/lists/*Packages`, "of apt"},
 	{"wget", `wget -qO- https://web.$1/`, "hello over HTTP/1.1"},
 	{"npm", `cd "$(mktemp -d)" && echo '{}' >package.json && npm_config_registry=https://web.$1/npm/ npm install --no-audit --no-fund demo && node -p "require('demo')"`, "of npm"},
-	{"go", `export GOPATH=$PWD/go GOFLAGS=-modcacherw GOCACHE=$PWD/cache GOSUMDB=off GOPROXY=https://web.$1/go PATH=$PATH:/usr/local/go/bin && printf 'module x\nrequire example.org/demo v1.0.0\n' >go.mod &&
+	{"go", `export GOPATH=$PWD/go GOFLAGS=-modcacherw GOCACHE=$PWD/cache GOSUMDB=off GOTOOLCHAIN=local GOPROXY=https://web.$1/go PATH=$PATH:/usr/local/go/bin && printf 'module x\nrequire example.org/demo v1.0.0\n' >go.mod &&
 		go mod download example.org/demo && cat go/pkg/mod/example.org/demo@v1.0.0/demo.go`, "of go"},
 	{"Java", `cat >A.java <<'J'
 import java.net.*; import java.net.http.*; import java.net.http.HttpResponse.BodyHandlers;
