@@ -1,9 +1,13 @@
 package network
 
 import (
+	"fmt"
 	"net"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,25 +28,43 @@ type puppet struct {
 
 // takeOver stops a thread in a system call. The process is of no other use afterwards: it must be killed. The caller is locked to its
 // thread until then.
-func takeOver(t *testing.T, pid int) *puppet {
+func takeOver(t *testing.T, pid int) (p *puppet) {
 	t.Helper()
 	runtime.LockOSThread()
-	p := &puppet{t: t, tid: pid}
+	sandboxtest.Eventually(t, 20*time.Second, "a thread is in a system call", func() bool {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		for _, task := range tasks {
+			tid, _ := strconv.Atoi(filepath.Base(task))
+			if p = attach(t, tid); p != nil {
+				return true
+			}
+		}
+		return false
+	})
+	return p
+}
+
+// attach stops a thread, and returns nil if that is not in a system call.
+func attach(t *testing.T, tid int) *puppet {
+	t.Helper()
+	p := &puppet{t: t, tid: tid}
 	var status unix.WaitStatus
-	err := unix.PtraceAttach(pid)
+	err := unix.PtraceAttach(tid)
 	if err == nil {
-		_, err = unix.Wait4(pid, &status, unix.WALL, nil)
+		_, err = unix.Wait4(tid, &status, unix.WALL, nil)
 	}
 	if err == nil {
-		err = unix.PtraceGetRegs(pid, &p.regs)
+		err = unix.PtraceGetRegs(tid, &p.regs)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Log(err) // the thread has ended
+		return nil
 	}
 	instruction := make([]byte, 2)
 	p.regs.Rip -= 2
-	if _, err := unix.PtracePeekText(pid, uintptr(p.regs.Rip), instruction); err != nil || instruction[0] != 0x0f || instruction[1] != 0x05 {
-		t.Fatalf("the thread is not in a system call: % x, %v", instruction, err)
+	if _, err := unix.PtracePeekText(tid, uintptr(p.regs.Rip), instruction); err != nil || instruction[0] != 0x0f || instruction[1] != 0x05 {
+		_ = unix.PtraceDetach(tid)
+		return nil
 	}
 	p.heap = uintptr(p.regs.Rsp)&^15 - 2048
 	return p
