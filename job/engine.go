@@ -167,12 +167,6 @@ func (e *Engine) run(ctx context.Context, record *Record, out Output, h Hooks) e
 	return nil
 }
 
-// Exit codes of a job whose program could not be started, following the convention of shells.
-const (
-	exitNoExec  = 126
-	exitMissing = 127
-)
-
 // refused turns the supervisor's refusal into the record's outcome if the client can act on it; otherwise it returns
 // the refusal as corral's own failure. The supervisor has already written it to the audit log.
 func (r *Record) refused(refusal *Refusal) error {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -62,7 +61,7 @@ func dispatch(args []string) int {
 		if code != 0 && args[0] == "drain" {
 			return code
 		}
-		return errorCode(err)
+		return job.CodeOf(err)
 	}
 	return code
 }
@@ -90,19 +89,6 @@ func help(args []string) error {
 		return printText(usage.Corral)
 	}
 	return execFront([]string{args[0], "--help"})
-}
-
-// errorCode returns the exit code for an error: 127 or 126, as shells do, if the program is missing or cannot be
-// executed, and otherwise 125.
-func errorCode(err error) int {
-	var refusal *job.Refusal
-	if !errors.As(err, &refusal) || refusal.Step != "exec" {
-		return exitFailure
-	}
-	if errno := syscall.Errno(refusal.Errno); errno == unix.ENOENT || errno == unix.ENOTDIR {
-		return exitMissing
-	}
-	return exitNoExec
 }
 
 // commands lists every command, including those that corral-front implements.

@@ -12,21 +12,6 @@ import (
 	"corral/job"
 )
 
-// exitCode returns the job's exit code, or the code that shells and timeout(1) use for a job that has none.
-func exitCode(r job.Result) int {
-	switch {
-	case r.Status == job.Timeout:
-		return exitTimeout
-	case r.Status == job.Lost:
-		return exitFailure
-	case r.Signal != 0:
-		return 128 + r.Signal
-	case r.Status == job.Failure && r.ExitCode == 0:
-		return 128 + int(unix.SIGKILL) // its first process had exited when a limit killed the rest
-	}
-	return r.ExitCode
-}
-
 // printOutcome writes to standard error why the job ended, unless it simply exited, what it could not
 // reach, and what it changed.
 func printOutcome(r job.Result, o *runOptions, out *streams) {
@@ -36,7 +21,7 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if hint := o.interactive(r); hint != "" {
 		fmt.Fprintln(os.Stderr, "hint:", hint)
 	}
-	if r.ReadOnly && (o.workspaceSet || exitCode(r) != 0) {
+	if r.ReadOnly && (o.workspaceSet || r.Code() != 0) {
 		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs, by the operator's configuration or by its mount")
 	}
 	for _, line := range deniedLines(r.Network) {

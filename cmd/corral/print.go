@@ -9,13 +9,8 @@ import (
 	"corral/internal/text"
 )
 
-// Exit codes that corral sets itself; see also exitCode.
-const (
-	exitTimeout = 124
-	exitFailure = 125
-	exitNoExec  = 126
-	exitMissing = 127
-)
+// exitFailure is the exit code for errors of corral itself.
+const exitFailure = 125
 
 func printText(text string) error {
 	_, err := io.WriteString(os.Stdout, text)

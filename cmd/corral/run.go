@@ -36,11 +36,11 @@ func runCommand(args []string) (int, error) {
 	}
 	if err != nil {
 		if o.json {
-			return errorCode(err), printJSON(errorObject(err, out))
+			return job.CodeOf(err), printJSON(errorObject(err, out))
 		}
 		return 0, err
 	}
-	code := exitCode(result)
+	code := result.Code()
 	if o.keepErr != nil {
 		code = exitFailure
 	}
@@ -201,17 +201,5 @@ func explain(err error, o *runOptions) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	errno := syscall.Errno(refusal.Errno)
-	out := *refusal
-	switch {
-	case refusal.Step == "exec" && errorCode(err) == exitMissing:
-		out.Message = fmt.Sprintf("%s: no such program in the jail", o.spec.Args[0])
-	case refusal.Step == "exec":
-		out.Message = fmt.Sprintf("%s cannot be executed: %v", o.spec.Args[0], errno)
-	case refusal.Step == "cwd" && errno == unix.EXDEV:
-		out.Message = fmt.Sprintf("working directory %q escapes repository root", o.spec.Dir)
-	case refusal.Step == "cwd":
-		out.Message = fmt.Sprintf("working directory %q: %v", o.spec.Dir, errno)
-	}
-	return &out
+	return refusal.About(&o.spec)
 }

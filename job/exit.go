@@ -1,0 +1,62 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// Exit codes of commands that run one job, where it has none of its own. Those for a program that could not be started follow the
+// convention of shells.
+const (
+	exitTimeout = 124 // as timeout(1)
+	exitFailure = 125
+	exitNoExec  = 126
+	exitMissing = 127
+)
+
+// Code returns the exit code of a command that ran the job: the job's own, or the one that shells and timeout(1) use for a job that
+// has none.
+func (r *Result) Code() int {
+	switch {
+	case r.Status == Timeout:
+		return exitTimeout
+	case r.Status == Lost:
+		return exitFailure
+	case r.Signal != 0:
+		return 128 + r.Signal
+	case r.Status == Failure && r.ExitCode == 0:
+		return 128 + int(syscall.SIGKILL) // its first process had exited when a limit killed the rest
+	}
+	return r.ExitCode
+}
+
+// CodeOf returns the exit code of a command that could not run a job: 127 or 126 if the program is missing or cannot be executed, and
+// otherwise 125.
+func CodeOf(err error) int {
+	var r *Refusal
+	if !errors.As(err, &r) || r.Step != "exec" {
+		return exitFailure
+	}
+	if errno := syscall.Errno(r.Errno); errno == syscall.ENOENT || errno == syscall.ENOTDIR {
+		return exitMissing
+	}
+	return exitNoExec
+}
+
+// About returns r with the program and the working directory of spec in its message, which the supervisor does not name.
+func (r *Refusal) About(spec *Spec) *Refusal {
+	errno := syscall.Errno(r.Errno)
+	out := *r
+	switch {
+	case r.Step == "exec" && CodeOf(r) == exitMissing:
+		out.Message = fmt.Sprintf("%s: no such program in the jail", spec.Args[0])
+	case r.Step == "exec":
+		out.Message = fmt.Sprintf("%s cannot be executed: %v", spec.Args[0], errno)
+	case r.Step == "cwd" && errno == syscall.EXDEV:
+		out.Message = fmt.Sprintf("working directory %q escapes repository root", spec.Dir)
+	case r.Step == "cwd":
+		out.Message = fmt.Sprintf("working directory %q: %v", spec.Dir, errno)
+	}
+	return &out
+}

@@ -1,0 +1,58 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+)
+
+// TestCode: a job without an exit code has that of shells and timeout(1).
+func TestExitCode(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    Result
+		want int
+	}{
+		{"success", Result{Status: Success}, 0},
+		{"failure", Result{Status: Failure, ExitCode: 3}, 3},
+		{"signal", Result{Status: Failure, ExitCode: -1, Signal: 15}, 143},
+		{"timeout", Result{Status: Timeout, ExitCode: -1, Signal: 9}, 124},
+		{"lost", Result{Status: Lost, ExitCode: -1, Signal: 9}, 125},
+		{"ended on request", Result{Status: Cancelled, ExitCode: -1, Signal: 9}, 137},
+		{"a limit met after the first process", Result{Status: Failure, ExitCode: 0, Limit: LimitMemory}, 137},
+	} {
+		if got := tt.r.Code(); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestRefusalOfJob: what a command says of a job that was not started, and its exit code.
+func TestRefusalOfJob(t *testing.T) {
+	spec := &Spec{Args: []string{"prog"}, Dir: "sub"}
+	for _, tt := range []struct {
+		step  string
+		errno syscall.Errno
+		want  string
+		code  int
+	}{
+		{"exec", syscall.ENOENT, "prog: no such program in the jail", 127},
+		{"exec", syscall.ENOTDIR, "prog: no such program in the jail", 127},
+		{"exec", syscall.EACCES, "prog cannot be executed: permission denied", 126},
+		{"cwd", syscall.EXDEV, `working directory "sub" escapes repository root`, 125},
+		{"cwd", syscall.ENOENT, `working directory "sub": no such file or directory`, 125},
+		{"limits", 0, "as it is", 125},
+	} {
+		r := &Refusal{Step: tt.step, Errno: int(tt.errno), Message: "as it is"}
+		if got := r.About(spec); got.Message != tt.want || r.Message != "as it is" {
+			t.Errorf("%s, %v: %q", tt.step, tt.errno, got.Message)
+		}
+		if got := CodeOf(fmt.Errorf("wrapped: %w", r)); got != tt.code {
+			t.Errorf("%s, %v: %d", tt.step, tt.errno, got)
+		}
+	}
+	if got := CodeOf(errors.New("x")); got != 125 {
+		t.Error(got)
+	}
+}
