@@ -90,23 +90,24 @@ func answerOf(err error) wire.Answer {
 	return wire.Answer{Error: err.Error()}
 }
 
-// stateFor opens a user's state directory for a client: that of its own user, or, for an embedded front-end, that of
-// the user it becomes.
+// stateFor opens a user's state directory for a client: that of its own user, or, for a front-end of root, that of the user it
+// becomes.
 func (c *client) stateFor(uid uint32) (*os.File, error) {
+	becomes := c.peer.Embedded || c.peer.UID == 0 && uid != 0
 	switch {
 	case uid == unchangedUID || c.peer.Embedded && uid == 0:
 		return nil, &job.Refusal{Message: fmt.Sprintf("user %d has no state directory", uid)}
-	case !c.peer.Embedded && uid != c.peer.UID:
+	case !becomes && uid != c.peer.UID:
 		return nil, &job.Refusal{Message: fmt.Sprintf("the state directory of user %d is not yours (you are user %d)", uid, c.peer.UID)}
 	case c.peer.Holder != 0: // each of 65,536 ids would have a directory, which no one removes
 		return nil, &job.Refusal{
 			Message: fmt.Sprintf("user %d is a subordinate id of user %d (subuid(5)) and has no state directory", uid, c.peer.Holder),
 			Hint:    "run the front-end as that user, outside the user namespace",
 		}
-	case c.peer.Embedded && c.frontUID != 0 && uid != c.frontUID:
+	case becomes && c.frontUID != 0 && uid != c.frontUID:
 		return nil, &job.Refusal{Message: fmt.Sprintf("this front-end has already become user %d", c.frontUID)}
 	}
-	if c.peer.Embedded {
+	if becomes {
 		c.frontUID = uid
 	}
 	return c.s.State.UserDir(uid)
