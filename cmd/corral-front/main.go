@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
+	"corral/front/cli/background"
 	"corral/front/cli/ci"
 	"corral/front/cli/edit"
 	"corral/front/cli/forward"
@@ -64,6 +65,7 @@ func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
 		edit.Editor: edit.Command, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
 		ci.Relay: ci.RelayCommand, forward.Name: forward.Command,
+		background.Name: background.Command, background.KeeperName: background.Keep,
 	}
 }
 

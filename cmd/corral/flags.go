@@ -28,6 +28,7 @@ type runOptions struct {
 	noStdin      bool
 	tty          bool
 	json         bool
+	background   bool
 	limit        int64 // of each output stream, -1 none
 	set          []string
 	pass         []string
@@ -50,6 +51,7 @@ func parseRun(args []string) (*runOptions, error) {
 	f.BoolVar(&o.noStdin, "no-stdin", false, "")
 	f.BoolVar(&o.tty, "tty", false, "")
 	f.BoolVar(&o.json, "json", false, "")
+	f.BoolVar(&o.background, "background", false, "")
 	f.Func("workspace", "", func(s string) (err error) {
 		o.workspaceSet = true
 		if s == job.NoRepo.String() {
@@ -145,6 +147,11 @@ func (o *runOptions) complete() error {
 	case o.limit != -2 && o.tty:
 		return errors.New("--output-limit and --tty cannot be combined: a terminal's output cannot be cut")
 	}
+	if o.background {
+		if err := o.unattended(); err != nil {
+			return err
+		}
+	}
 	if o.limit == -2 {
 		o.limit = -1
 		if o.json {
@@ -160,6 +167,21 @@ func (o *runOptions) complete() error {
 	var err error
 	o.spec.Env, err = environment(o.set, o.pass, o.tty)
 	return err
+}
+
+// unattended refuses what a job in the background cannot have.
+func (o *runOptions) unattended() error {
+	switch {
+	case o.spec.Session == "":
+		return errors.New("--background is for jobs of a session, which it ends with\nhint: corral session exec --background ID -- PROGRAM [ARG]")
+	case o.tty, o.stdin:
+		return errors.New("--background cannot be combined with --tty or --stdin: nobody can type to the job, and its input is empty")
+	case o.json:
+		return errors.New("--background and --json cannot be combined: the output is stored\nhint: corral ps --json lists the job, corral session list --json its session's ports")
+	case o.limit != -2:
+		return errors.New("--background and --output-limit cannot be combined: output.keep of the configuration is the maximum that is stored")
+	}
+	return nil
 }
 
 // directories makes the repository's name absolute and the working directory relative to the repository. It only

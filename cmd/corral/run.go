@@ -26,6 +26,8 @@ func runCommand(args []string) (int, error) {
 		return 0, printText(usage.Run)
 	case err != nil && o == nil:
 		return 0, err
+	case err == nil && o.background:
+		return 0, o.keep()
 	}
 	out := &streams{}
 	var result job.Result

@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/internal/usage"
 	"corral/isolate/client"
+	"corral/isolate/client/handoff"
 	"corral/job"
 )
 
@@ -113,15 +117,44 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 	})
 }
 
-// sessionExec is "corral run --session ID" with the id as first argument.
+// sessionExec is "corral run --session ID" with the id as first argument, or as second after --background.
 func sessionExec(args []string) (int, error) {
+	var first []string
+	if len(args) > 0 && args[0] == "--background" {
+		first, args = args[:1:1], args[1:]
+	}
 	switch {
 	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
 		return 0, printText(usage.Run)
 	case len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "":
-		return 0, errors.New("no session given\nhint: corral session exec ID -- PROGRAM [ARG]")
+		return 0, errors.New("no session given\nhint: corral session exec [--background] ID -- PROGRAM [ARG]")
 	}
-	return runCommand(append([]string{"--session", args[0]}, args[1:]...))
+	return runCommand(slices.Concat(first, []string{"--session", args[0]}, args[1:]))
+}
+
+// keep passes the job to corral-front, which takes the place of this process: it starts the job in the background, prints its id and
+// leaves it to a process of its own.
+func (o *runOptions) keep() error {
+	c, err := dialService(o.supervisor)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(o.join(c), c.Close()); err != nil {
+		return err
+	}
+	f, err := handoff.Write(o.spec)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Dup3(int(f.Fd()), 0, 0); err != nil {
+		return fmt.Errorf("dup: %w", err)
+	}
+	args := []string{"session-background"}
+	if o.supervisor != "" {
+		args = append(args, "--supervisor", o.supervisor)
+	}
+	return execProgram("corral-front", args)
 }
 
 func sessionClose(args []string) error {

@@ -32,6 +32,12 @@ func NewArtifacts(c config.Config, log *slog.Logger, state func() (*os.File, err
 	}}}
 }
 
+// Open opens the store, for programs that run no job whose output is not stored.
+func (o *Artifacts) Open() error {
+	_, err := o.store.get()
+	return err
+}
+
 // Begin implements run.Outputs. Without a store the job runs, and its reply says that its output is not stored.
 func (o *Artifacts) Begin(b artifact.BeginOptions) *artifact.Output {
 	b.Plain = o.plain

@@ -15,6 +15,7 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
   --network HOST,...    reach no more of the hosts that the operator allows than these: a preset (go, npm, pypi, cargo,
                         debian, github-read), HOST, *.HOST or HOST:PORT; none: no host; repeatable (default all of them)
   --session ID          run in this session, with its repository and workspace; see corral session
+  --background          of a session: return when it runs and print its id; see corral session
 
   --timeout 30s         kill the job after this time (default none)
   --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
@@ -53,6 +54,8 @@ Usage:
   corral session open [--repo DIR] [OPTIONS]   open a session, and print its id
   corral session exec ID [OPTIONS] -- PROGRAM [ARG]...
                                                run a program in it, as corral run --session ID does
+  corral session exec --background ID [OPTIONS] -- PROGRAM [ARG]...
+                                               start a program that runs on, and print its job's id
   corral session list [--json]                 list open sessions, and the kept changes of closed ones
   corral session forward ID PORT[:HOSTPORT]... let programs of this host connect to servers that its jobs run
   corral session close ID... [--discard]       end a session, and every job in it
@@ -73,6 +76,10 @@ Usage:
 A session outlives the command that opened it, so it needs a supervisor that runs as a service. Changes behind an
 overlay are kept when the session ends; close then prints the id for corral changes.
 
+A program in the background runs until it ends, corral kill JOB ends it, or its session ends: a session with such a job is not
+idle. exec says on standard error where the session's jobs listen, if that is within a second. corral logs JOB shows what it writes,
+corral output what it wrote. If it ends within that second, the exit code is its own.
+
 forward listens at 127.0.0.1 and ::1 of this host, at HOSTPORT (default PORT or, if that is in use, a port that is free; 0 is
 any that is free), prints the address and connects to PORT of the session until Ctrl-C or until the session ends. Every user
 of this host can connect to it.
@@ -82,6 +89,6 @@ Examples:
   corral session exec $id -- make
   corral session close $id
   corral changes diff $id
-  corral session exec $id -- npm run dev &
+  corral session exec --background $id -- npm run dev
   corral session forward $id 5173
 `

@@ -29,8 +29,8 @@ Usage: corral logs JOB [--follow] [--supervisor SOCKET]
   --supervisor SOCKET   ask the supervisor on this socket (default: that of the service)
 
 JOB is an id that corral ps prints. It shows the last 64 KiB of standard output and standard error, with secrets redacted, of
-jobs whose output is stored: those of corral mcp and corral serve. A command of corral run or corral exec-server writes to the
-program that started it alone. When a job has ended, corral output shows its output. On a terminal, control characters are
+jobs whose output is stored: those of corral mcp, corral serve and corral session exec --background. Any other command of corral
+run or corral exec-server writes to the program that started it alone. When a job has ended, corral output shows its output. On a terminal, control characters are
 shown as \u001b and the like.
 
 Examples:
@@ -55,10 +55,11 @@ func Command(args []string) (int, error) {
 	if err != nil {
 		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
-	if err := become(entry.UID); err != nil {
+	owner, err := become(entry.UID)
+	if err != nil {
 		return cli.Failure, err
 	}
-	return 0, show(entry, *follow, os.Stdout)
+	return 0, show(entry, owner, *follow, os.Stdout)
 }
 
 // find returns the running job with an id, which the supervisor lists to its user and to root alone.
@@ -83,19 +84,24 @@ func running(c *client.Client, id string) (*wire.Entry, error) {
 	return &list[n], nil
 }
 
-// become drops root to the job's user, who could read the output as well. The output is untrusted.
-func become(uid uint32) error {
+// become drops root to the user whose process has the output: the job's user or, of a job of root, the user that root's front-ends
+// become. The output is untrusted.
+func become(uid uint32) (owner uint32, err error) {
 	switch {
 	case os.Geteuid() != 0:
-		return nil
+		return uid, nil
 	case uid == 0:
-		return errors.Join(errors.New("the job is root's, whose output is not stored"), privilege.Drop())
+		who, err := embed.Choose(privilege.Nobody())
+		if err != nil {
+			return 0, err
+		}
+		return uint32(who.UID), who.Become()
 	}
-	return embed.Identity{UID: int(uid), GID: privilege.Nobody().GID}.Become()
+	return uid, embed.Identity{UID: int(uid), GID: privilege.Nobody().GID}.Become()
 }
 
-// show writes the output of a job to w.
-func show(e *wire.Entry, follow bool, w *os.File) error {
+// show writes the output of a job, which a process of owner has, to w.
+func show(e *wire.Entry, owner uint32, follow bool, w *os.File) error {
 	if e.Artifact == "" {
 		return fmt.Errorf("the output of %s is not stored: it goes to the program that started it, as %s does", e.Job, text.Quote(orRun(e.Tool)))
 	}
@@ -105,7 +111,7 @@ func show(e *wire.Entry, follow bool, w *os.File) error {
 			cli.Note(fmt.Sprintf("%s before this are not shown", cli.FormatBytes(n)))
 		}
 	}
-	err := live.Follow(context.Background(), e.Artifact, e.UID, follow, flushed{out}, skipped)
+	err := live.Follow(context.Background(), e.Artifact, owner, follow, flushed{out}, skipped)
 	if errors.Is(err, live.ErrNone) {
 		return fmt.Errorf("%s shows no output: it may just have ended\nhint: corral output %s", e.Job, text.Quote(e.Artifact))
 	}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"corral/internal/test/sandboxtest"
+)
+
+// background starts a line of shell in the background of a session, and returns the job's id and what the command says.
+func (d *daemon) background(t *testing.T, id, line string, more ...string) (jobID, said string) {
+	t.Helper()
+	args := append([]string{"session", "exec", "--background", id, "--supervisor", d.Socket}, more...)
+	got := corral(t, append(args, "--", "sh", "-c", line)...)
+	jobID = strings.TrimSuffix(got.stdout, "\n")
+	if got.code != 0 || !regexp.MustCompile("^job-[0-9a-z]+$").MatchString(jobID) {
+		t.Fatalf("%+v", got)
+	}
+	return jobID, got.stderr
+}
+
+// keepers returns the processes that keep jobs of the daemon.
+func (d *daemon) keepers() []int { return marked("session-keeper\x00--supervisor\x00" + d.Socket) }
+
+// stored returns what corral output has of the jobs of root, once the keepers have ended.
+func (d *daemon) stored(t *testing.T, handle string) string {
+	t.Helper()
+	sandboxtest.Eventually(t, time.Minute, "no job is kept", func() bool { return len(d.keepers()) == 0 })
+	dirs, err := filepath.Glob(filepath.Join(d.State, "users", "*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%q, %v", dirs, err)
+	}
+	got := corral(t, "output", handle, "--state", dirs[0])
+	if got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	return got.stdout + got.stderr
+}
+
+// handle returns the handle of the output of a running job.
+func (d *daemon) handle(t *testing.T, jobID string) string {
+	t.Helper()
+	list := corral(t, "ps", "--json", "--supervisor", d.Socket).stdout
+	found := regexp.MustCompile(`"job":"` + jobID + `".*"tool":"session exec".*"artifact":"([^"]+)"`).FindStringSubmatch(list)
+	if found == nil {
+		t.Fatalf("%s: %s", jobID, list)
+	}
+	return found[1]
+}
+
+// TestBackground: a job in the background survives the end of the command's process group and terminal, keeps its session from
+// being idle, and ends with it. Its output is stored, however it ends.
+func TestBackground(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	sandboxtest.Leaks(t)
+	repo, d := repository(t), serve(t)
+	id := d.open(t, "--repo", repo, "--idle", "1s")
+	sleep := mark()
+	line := command(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "sh", "-c", "echo out; echo err >&2; exec sleep "+sleep)
+	shell := exec.Command("setsid", append([]string{"--wait", "sh", "-c", `"$0" "$@"; kill -HUP 0`, line.Path}, line.Args[1:]...)...)
+	shell.Env, shell.Dir = line.Env, "/"
+	got := start(t, shell).ends(t)
+	jobID := strings.TrimSpace(got.stdout)
+	kept := d.keepers()
+	if !strings.HasPrefix(jobID, "job-") || len(kept) != 1 || len(marked(sleep)) == 0 {
+		t.Fatalf("%+v, kept by %d", got, kept)
+	}
+	if sid, err := syscall.Getpgid(kept[0]); sid != kept[0] || err != nil {
+		t.Errorf("the keeper is in process group %d, %v", sid, err)
+	}
+	for fd := range 3 {
+		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", kept[0], fd)); to != os.DevNull {
+			t.Errorf("the keeper's descriptor %d is %s, %v", fd, to, err)
+		}
+	}
+	handle := d.handle(t, jobID)
+	if got := corral(t, "logs", jobID, "--supervisor", d.Socket); got.stdout != "out\nerr\n" && got.stdout != "err\nout\n" {
+		t.Errorf("%+v", got)
+	}
+	if s := d.listed(t)[id]; s.Jobs != 1 || s.Kept {
+		t.Errorf("%+v", s)
+	}
+	corral(t, "kill", jobID, "--supervisor", d.Socket).want(t, 0, "")
+	if got := d.stored(t, handle); got != "out\nerr\n" {
+		t.Errorf("%q", got)
+	}
+	// It asks the job to end when it is to end itself.
+	jobID, _ = d.background(t, id, `trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
+	handle = d.handle(t, jobID)
+	if err := syscall.Kill(d.keepers()[0], syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.stored(t, handle); !strings.HasPrefix(got, "asked\n") { // the shell may say that sleep was terminated
+		t.Errorf("%q", got)
+	}
+	jobID, _ = d.background(t, id, "echo until the end; sleep "+sleep)
+	handle = d.handle(t, jobID)
+	d.session(t, "close", id).want(t, 0, "")
+	if got := d.stored(t, handle); got != "until the end\n" {
+		t.Errorf("%q", got)
+	}
+	if left := marked(sleep); len(left) > 0 {
+		t.Errorf("processes %d are left", left)
+	}
+}
+
+// TestBackgroundKilled: a job ends with its keeper, however that ends, and with the supervisor.
+func TestBackgroundKilled(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	id, sleep := d.open(t, "--repo", repo), mark()
+	d.background(t, id, "exec sleep "+sleep)
+	if err := syscall.Kill(d.keepers()[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Eventually(t, time.Minute, "the job ends", func() bool { return d.listed(t)[id].Jobs == 0 && len(marked(sleep)) == 0 })
+	d.background(t, id, "exec sleep "+sleep)
+	d.Kill()
+	sandboxtest.Eventually(t, time.Minute, "the job and its keeper end", func() bool { return len(d.keepers())+len(marked(sleep)) == 0 })
+}
+
+// TestBackgroundMaximum: a user has a limited number of jobs in the background.
+func TestBackgroundMaximum(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	id, sleep := d.open(t, "--repo", repo), mark()
+	results := make(chan outcome)
+	for range 70 {
+		go func() {
+			results <- corral(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "sleep", sleep)
+		}()
+	}
+	for range 70 {
+		if got := <-results; got.code != 0 && !strings.Contains(got.stderr, "64 jobs in the background, the maximum\nhint: corral ps") {
+			t.Errorf("%+v", got)
+		}
+	}
+	got := corral(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "true")
+	if got.code != 125 || !strings.Contains(got.stderr, "jobs in the background, the maximum\nhint: corral ps") {
+		t.Errorf("%+v", got)
+	}
+	d.session(t, "close", id).want(t, 0, "")
+	sandboxtest.Eventually(t, time.Minute, "the keepers end", func() bool { return len(d.keepers()) == 0 })
+}
+
+// postgres is the need of a server of PostgreSQL, which Debian installs outside of PATH.
+func postgres() error {
+	if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) == 0 {
+		return errors.Join(errors.New("PostgreSQL is not installed"), err)
+	}
+	return nil
+}
+
+// postgresServer starts PostgreSQL on new files in the home directory of a session.
+const postgresServer = `bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+$bin/initdb -D ~/db -A trust -U ada --no-sync >/dev/null
+exec $bin/postgres -D ~/db -p 5432 -c listen_addresses=127.0.0.1 -c unix_socket_directories=`
+
+// TestBackgroundPostgres: PostgreSQL that one command of a session starts is used by the next ones, and ends with the session.
+func TestBackgroundPostgres(t *testing.T) {
+	sandboxtest.RequireJails(t, postgres)
+	sandboxtest.Leaks(t)
+	repo, d := repository(t), serve(t)
+	id := d.open(t, "--repo", repo)
+	d.background(t, id, postgresServer)
+	sandboxtest.Eventually(t, 2*time.Minute, "the server listens", func() bool {
+		s := d.listed(t)[id]
+		if s.Jobs == 0 {
+			t.Fatal("the server has ended")
+		}
+		return len(s.Ports) == 1 && s.Ports[0] == 5432
+	})
+	psql := `psql -h 127.0.0.1 -U ada -d postgres -qtAc `
+	sandboxtest.Eventually(t, time.Minute, "it answers", func() bool { return d.exec(t, id, psql+"'select 1'").stdout == "1\n" })
+	d.exec(t, id, psql+"'create table notes (text text)'").want(t, 0, "")
+	d.exec(t, id, psql+`"insert into notes values ('kept')"`).want(t, 0, "")
+	d.exec(t, id, psql+"'select text from notes'").want(t, 0, "kept\n")
+	other := d.open(t, "--repo", repo)
+	if got := d.exec(t, other, psql+"'select 1'"); got.code == 0 || !strings.Contains(got.stderr, "refused") {
+		t.Errorf("another session reaches it: %+v", got)
+	}
+	d.session(t, "close", id, other).want(t, 0, "")
+	sandboxtest.Eventually(t, time.Minute, "its keeper ends", func() bool { return len(d.keepers()) == 0 })
+}

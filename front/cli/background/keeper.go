@@ -1,0 +1,313 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/front/state"
+	"corral/front/store"
+	"corral/front/supervisor"
+	"corral/internal/config"
+	"corral/isolate/client"
+	"corral/isolate/client/embed"
+	"corral/isolate/client/handoff"
+	"corral/job"
+	"corral/store/artifact"
+)
+
+// KeeperName is the name under which corral-front starts itself as the keeper of a job.
+const KeeperName = "session-keeper"
+
+const (
+	// tool is what the keeper says about its job in lists and in the audit log.
+	tool = "session exec"
+	// maxKept is the maximum number of jobs that a user has in the background. It prevents a loop from filling the machine with
+	// keepers by mistake; the supervisor bounds a user's jobs.
+	maxKept = 64
+	// gracePeriod is how long the job may take to end by itself when the keeper is to end.
+	gracePeriod = 2 * time.Second
+	// readyTime is how long the keeper waits for the job to listen before it says that it runs.
+	readyTime = time.Second
+	// pollInterval is the time between two questions whether it does.
+	pollInterval = 20 * time.Millisecond
+)
+
+// Keep is the cli.Command of the keeper. It is started with the privileges of the caller: root connects to the supervisor, and
+// becomes another user before it reads the job.
+func Keep(args []string) (int, error) {
+	cli.IgnorePipes()
+	signal.Ignore(unix.SIGHUP)
+	ctx, stop := cli.UntilTerminated()
+	defer stop()
+	f := flag.NewFlagSet(KeeperName, flag.ContinueOnError)
+	socket := f.String("supervisor", "", "")
+	if ended, code, err := cli.ParseFlags(f, args, "corral "+KeeperName+" is run by corral itself.\n"); ended {
+		return code, err
+	}
+	k, err := open(*socket)
+	if err == nil {
+		defer k.client.Close()
+		err = k.keep(ctx)
+	}
+	if err != nil {
+		return say(reply{Error: err.Error(), Code: job.CodeOf(err)})
+	}
+	return 0, nil
+}
+
+// say writes the reply, and gives up the streams of the command that waits for it.
+func say(r reply) (int, error) {
+	text, err := json.Marshal(r)
+	if err == nil {
+		_, err = os.Stdout.Write(text)
+	}
+	if err := errors.Join(err, release()); err != nil {
+		return cli.Failure, err
+	}
+	return 0, nil
+}
+
+// release replaces the standard streams, so that nobody waits for them until the job has ended.
+func release() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	for fd := range 3 {
+		if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {
+			return fmt.Errorf("dup: %w", err)
+		}
+	}
+	return nil
+}
+
+// A keeper runs one job and stores its output.
+type keeper struct {
+	client *client.Client
+	uid    uint32 // as which the supervisor knows it
+	store  *store.Artifacts
+	repo   string // id of the repository
+	spec   job.Spec
+	before []uint16 // ports at which the session's jobs listened before
+	pipes  relays   // of root
+}
+
+// open connects to the supervisor, drops root, reads the job and opens the store for its output.
+func open(socket string) (*keeper, error) {
+	k := &keeper{uid: uint32(os.Geteuid())}
+	var err error
+	if k.client, err = supervisor.Dial(socket); err != nil {
+		return nil, errors.Join(err, privilege.Drop())
+	}
+	dir, err := k.state()
+	if err == nil && k.uid == 0 {
+		k.pipes, err = newRelays()
+	}
+	if err := errors.Join(err, privilege.Drop()); err != nil {
+		return nil, errors.Join(err, k.client.Close())
+	}
+	c, _, err := settings.Load(settings.Sources(""))
+	if err == nil {
+		k.spec, err = handoff.Read(os.Stdin)
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close(), k.client.Close())
+	}
+	k.repo = repoID(c, k.spec.Repo)
+	k.store = store.NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return dir, nil })
+	if err := k.store.Open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the output cannot be stored: %w", err), k.client.Close())
+	}
+	return k, nil
+}
+
+// state opens the directory of the user's state: of root, which stores nothing, that of the user that this process becomes.
+func (k *keeper) state() (*os.File, error) {
+	if k.uid != 0 {
+		return state.OpenUser()
+	}
+	who, err := embed.Choose(privilege.Nobody())
+	if err != nil {
+		return nil, err
+	}
+	return k.client.State(uint32(who.UID))
+}
+
+// maxRepo is the maximum length of the id of a repository that the configuration does not list.
+const maxRepo = 64
+
+// repoID returns the id of the repository at path: that of the configuration, else its name.
+func repoID(c config.Config, path string) string {
+	for _, r := range c.Repos {
+		if r.Path == path {
+			return r.ID
+		}
+	}
+	name := filepath.Base(path)
+	return name[:min(len(name), maxRepo)]
+}
+
+// keep runs the job to its end. An error says that it was not started.
+func (k *keeper) keep(ctx context.Context) error {
+	defer k.store.Close()
+	if err := k.count(); err != nil {
+		return err
+	}
+	k.before, _, _ = k.client.Ports(ctx, k.spec.Session) // of a session without jobs there are none
+	out := k.store.Begin(artifact.BeginOptions{Repo: k.repo, Runtime: "command", Principal: settings.UserPrincipal(), Persist: true})
+	if out.Handle() == "" {
+		return errors.New("the output cannot be stored: " + out.Captured().Reason)
+	}
+	k.spec.Claim = job.Claim{Tool: tool, Principal: settings.UserPrincipal(), Repo: k.repo, Artifact: out.Handle()}
+	r := k.start(ctx, out)
+	said, err := k.describe(ctx, r, out.Handle())
+	if err == nil {
+		if _, err := say(said); err != nil {
+			r.cancel() // nobody knows of the job
+		}
+	}
+	<-r.ended
+	return err
+}
+
+// count returns an error if the user has the maximum of jobs in the background.
+func (k *keeper) count() error {
+	list, err := k.client.List()
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, e := range list {
+		if e.UID == k.uid && e.Tool == tool {
+			n++
+		}
+	}
+	if n >= maxKept {
+		return fmt.Errorf("you have %d jobs in the background, the maximum\nhint: corral ps lists them, corral kill JOB ends one", n)
+	}
+	return nil
+}
+
+// describe returns what is said of the job: that it runs, and where it listens, or how it has ended. It waits until the job listens
+// at a port at which no job of the session has listened before, for a second at most. The error says that it was not started.
+func (k *keeper) describe(ctx context.Context, r *running, handle string) (reply, error) {
+	said := reply{Artifact: handle}
+	for deadline := time.Now().Add(readyTime); ; {
+		select {
+		case <-r.ended:
+			if r.err != nil {
+				return said, r.err
+			}
+			said.Job, said.Ended, said.Code = r.record.Result.ID, endOf(&r.record.Result), r.record.Result.Code()
+			return said, nil
+		case <-time.After(pollInterval):
+		}
+		if said.Job == "" {
+			if said.Job = k.find(handle); said.Job == "" {
+				continue // it waits for a slot
+			}
+			deadline = time.Now().Add(readyTime)
+		}
+		if ports, more, err := k.client.Ports(ctx, k.spec.Session); err == nil {
+			said.Ports, said.More = ports, more
+		}
+		listens := slices.ContainsFunc(said.Ports, func(p uint16) bool { return !slices.Contains(k.before, p) })
+		if listens || time.Now().After(deadline) {
+			return said, nil
+		}
+	}
+}
+
+// find returns the id of the running job with this output, or "".
+func (k *keeper) find(handle string) string {
+	list, err := k.client.List()
+	if err != nil {
+		return ""
+	}
+	for _, e := range list {
+		if e.UID == k.uid && e.Artifact == handle {
+			return e.Job
+		}
+	}
+	return ""
+}
+
+// endOf says how a job ended.
+func endOf(r *job.Result) string {
+	switch {
+	case r.Status == job.Success, r.Status == job.Failure && r.Signal == 0 && r.Limit == "":
+		return fmt.Sprintf("exit code %d", r.ExitCode)
+	case r.Limit != "":
+		return r.Limit + " limit reached"
+	case r.Signal != 0 && r.Status == job.Failure:
+		return "signal " + unix.SignalName(unix.Signal(r.Signal))
+	}
+	return string(r.Status)
+}
+
+// A running is a job that was asked for.
+type running struct {
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the fields below are set
+	record job.Record
+	err    error // the job was not started
+}
+
+// start runs the job. When ctx ends, the job is asked to end, and killed if it does not.
+func (k *keeper) start(ctx context.Context, out *artifact.Output) *running {
+	life, cancel := context.WithCancel(context.Background())
+	r := &running{cancel: cancel, ended: make(chan struct{})}
+	r.record = job.Record{Created: time.Now(), Request: &job.Request{Tool: tool, Dir: k.spec.Dir}, Decision: job.Decision{Spec: k.spec}}
+	go func() {
+		defer close(r.ended)
+		defer cancel()
+		defer out.Discard() // does nothing after Finish
+		r.err = k.run(ctx, life, cancel, &r.record, out)
+	}()
+	return r
+}
+
+func (k *keeper) run(ctx, life context.Context, cancel func(), record *job.Record, out *artifact.Output) error {
+	stdout, stderr, err := out.Streams()
+	if err != nil {
+		return err
+	}
+	if k.pipes != nil {
+		stdout, stderr = k.pipes.to(stdout, stderr)
+	}
+	stop := func() bool { return true }
+	stdio := job.Stdio{Stdout: stdout, Stderr: stderr, Started: func(s job.Signaler) {
+		stop = context.AfterFunc(ctx, func() {
+			_ = s.Signal(int(unix.SIGTERM), true)
+			time.AfterFunc(gracePeriod, cancel)
+		})
+	}}
+	record.Result, err = k.client.Run(life, k.spec, stdio)
+	stop()
+	k.pipes.wait()
+	var refusal *job.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.About(&k.spec)
+	case err != nil && record.Result.Status != job.Lost:
+		return err
+	}
+	record.Status, record.Duration = record.Result.Status, time.Since(record.Created)
+	out.Finish(record)
+	return nil
+}
