@@ -66,7 +66,7 @@ type Repo struct {
 	Ceilings job.Limits // maximum of each limit; a zero field bounds nothing
 	// RootWall replaces Ceilings.Wall for a request with a root file system of its own; 0 keeps Ceilings.Wall.
 	RootWall time.Duration
-	// BackgroundWall does the same for a background request.
+	// BackgroundWall does the same for a background request, with either root file system.
 	BackgroundWall time.Duration
 	// StarlarkWall replaces Ceilings.Wall for a Starlark program and includes job.StarlarkGrace; 0 allows no such
 	// program.

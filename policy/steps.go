@@ -46,10 +46,10 @@ func (p *Policy) chain(r *job.Request) *chain {
 		c.workspace = c.repo.rootWorkspace()
 	}
 	switch {
-	case r.Root && c.repo.RootWall != 0:
-		c.repo.Ceilings.Wall = c.repo.RootWall
 	case r.Background && c.repo.BackgroundWall != 0:
 		c.repo.Ceilings.Wall = c.repo.BackgroundWall
+	case r.Root && c.repo.RootWall != 0:
+		c.repo.Ceilings.Wall = c.repo.RootWall
 	}
 	if c.isStarlark() {
 		c.asStarlark()

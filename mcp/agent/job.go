@@ -95,7 +95,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 
 // effect says how a job ended that ends soon after a signal, and is "" for others.
 func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
-	if !await(ctx, p, backgroundTime, 0) {
+	if !run.Await(ctx, p, backgroundTime, 0) {
 		return ""
 	}
 	s, err := p.Snapshot()
@@ -109,7 +109,7 @@ func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
 func (t *Job) wait(ctx context.Context, p *ctxtools.Process, a *jobArgs) ([]string, error) {
 	r := &Run{t.Suite}
 	limit, notes := r.wait(&runArgs{Timeout: a.Timeout, TimeoutMs: a.TimeoutMs})
-	if !await(ctx, p, limit, 0) && ctx.Err() != nil {
+	if !run.Await(ctx, p, limit, 0) && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return notes, nil

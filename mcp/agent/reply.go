@@ -58,7 +58,7 @@ func denied(r *job.Record) error {
 }
 
 // ending returns the parts of the footer about a process that has ended; none if there is nothing to say.
-func (v *view) ending(s *ctxtools.Snapshot, shown shown) []string {
+func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	r := s.Record
 	parts := append(v.changes(r, s.Repo), v.notes...)
 	if limit := r.Result.Limit; limit == job.LimitPIDs {
@@ -114,7 +114,7 @@ func ended(r *job.Record) string {
 type shown struct{ text, handle string }
 
 // output returns both streams. Up to maxWhole bytes are shown as they are.
-func (v *view) output(ctx context.Context, s *ctxtools.Snapshot) shown {
+func (v *view) output(ctx context.Context, s *run.Snapshot) shown {
 	both := [2]stream{v.stream(ctx, s, artifact.Stdout), v.stream(ctx, s, artifact.Stderr)}
 	room := [2]int{maxWhole, maxWhole}
 	cut := both[0].size()+both[1].size() > maxWhole
@@ -148,7 +148,7 @@ func (v *view) output(ctx context.Context, s *ctxtools.Snapshot) shown {
 }
 
 // stream returns one stream of a process.
-func (v *view) stream(ctx context.Context, s *ctxtools.Snapshot, name string) stream {
+func (v *view) stream(ctx context.Context, s *run.Snapshot, name string) stream {
 	c := s.Output.Stdout
 	if name == artifact.Stderr {
 		c = s.Output.Stderr

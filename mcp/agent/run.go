@@ -164,7 +164,7 @@ func (x *Suite) runtimes() []string {
 // finish waits for a process, and replies. A process that does not end in time becomes a background job or, if the caller has its
 // maximum of those, is ended.
 func (t *Run) finish(ctx context.Context, v *view, p *ctxtools.Process, wait time.Duration, background bool) (tool.Result, error) {
-	switch ended := await(ctx, p, wait, t.queueTime()); {
+	switch ended := run.Await(ctx, p, wait, t.queueTime()); {
 	case ctx.Err() != nil:
 		p.Cancel()
 		return failed(ctx.Err())
@@ -189,23 +189,3 @@ func (t *Run) finish(ctx context.Context, v *view, p *ctxtools.Process, wait tim
 }
 
 func (x *Suite) queueTime() time.Duration { return cmp.Or(x.queue, queueTime) }
-
-// await waits until p has ended, for at most wait from its start, which is after queue at the latest. It reports whether p has ended.
-func await(ctx context.Context, p *ctxtools.Process, wait, queue time.Duration) bool {
-	started := p.Started()
-	timer := time.NewTimer(queue + wait)
-	defer timer.Stop()
-	for {
-		select {
-		case <-p.Done():
-			return true
-		case <-started:
-			started = nil
-			timer.Reset(wait)
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-}

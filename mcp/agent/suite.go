@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -42,27 +41,15 @@ type Settings struct {
 	// Review returns what the jobs of the caller's session changed in a repository, at and below paths (none: all). With diff, it
 	// writes a patch there instead of listing. nil: there are no sessions to review.
 	Review func(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*Review, error)
-	// Ports returns the TCP ports at which jobs of the caller's session in a repository listen, as its other jobs reach them. nil:
-	// they are not known.
-	Ports func(ctx context.Context, c tool.Caller, repo string) []uint16
+	// Ports returns where jobs of the caller's session listen; nil: it is not known.
+	Ports run.Ports
 }
 
 // listening returns the part of a footer that names the ports at which jobs of a session listen; nil if there are none.
 func (x *Suite) listening(ctx context.Context, c tool.Caller, repo string) []string {
-	if x.Ports == nil {
+	list := x.Ports.Addresses(ctx, c, repo)
+	if len(list) == 0 {
 		return nil
-	}
-	ports := x.Ports(ctx, c, repo)
-	if len(ports) == 0 {
-		return nil
-	}
-	const most = 8
-	var list []string
-	for _, p := range ports[:min(len(ports), most)] {
-		list = append(list, fmt.Sprintf("127.0.0.1:%d", p))
-	}
-	if len(ports) > most {
-		list = append(list, "…")
 	}
 	return []string{"jobs listen at " + strings.Join(list, " ")}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,7 +80,7 @@ func (x *Suite) background(ctx context.Context, run *scriptRun, wait time.Durati
 		x.jobs.forget(b)
 		return tool.Result{}, ctx.Err()
 	case !ended:
-		return b.backgrounded(wait), nil
+		return x.backgrounded(ctx, b, wait), nil
 	case err != nil:
 		x.jobs.forget(b)
 		return failed(err)
@@ -89,11 +90,14 @@ func (x *Suite) background(ctx context.Context, run *scriptRun, wait time.Durati
 }
 
 // backgrounded returns the reply about a job that continues in the background.
-func (b *background) backgrounded(wait time.Duration) tool.Result {
-	status := b.status()
+func (x *Suite) backgrounded(ctx context.Context, b *background, wait time.Duration) tool.Result {
+	status := x.statusOf(ctx, b)
 	out, _ := b.live(artifact.Stdout)
 	status.Text = fmt.Sprintf("_(process backgrounded after %dms — still running)_\n\nJob: %s. Follow it with ctx_job(id: %q, action: \"status\" | \"output\" | \"signal\").",
 		wait.Milliseconds(), b.id, b.id)
+	if len(status.Listening) > 0 {
+		status.Text += " Jobs of the session listen at " + strings.Join(status.Listening, " ") + "."
+	}
 	if size(&out) > 0 {
 		status.Text = middleOut(&out, rawOutput) + "\n\n" + status.Text
 	}
@@ -120,14 +124,15 @@ func (x *Suite) launch(ctx context.Context, script *scriptRun) *background {
 
 // prepare returns a job, and the function that starts it.
 func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, begin func()) {
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b = &background{
 		scriptRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
 		out: x.output(script, backgroundMargins),
 	}
 	request := script.request()
 	request.Background = true
-	request.Usual = job.Limits{Wall: cmp.Or(x.BackgroundLife, DefaultBackgroundLife)}
+	life := cmp.Or(x.BackgroundLife, DefaultBackgroundLife)
+	request.Usual = job.Limits{Wall: min(cmp.Or(request.Usual.Wall, life), life)}
 	return b, func() {
 		stop := context.AfterFunc(x.life, cancel)
 		x.running.Go(func() {
@@ -135,8 +140,8 @@ func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, 
 			defer stop()
 			hooks := run.Progress(script.caller)
 			hooks.Started = b.jobStarted
-			record, err := x.Engine.Run(life, request, b.out, hooks)
-			x.ended(life, b, record, err)
+			record, err := x.Engine.Run(running, request, b.out, hooks)
+			x.ended(running, b, record, err)
 		})
 	}
 }

@@ -371,3 +371,39 @@ func TestUnstoredOutputKeepsMargins(t *testing.T) {
 		t.Errorf("%q … %q", r.Text[:50], r.Text[len(r.Text)-100:])
 	}
 }
+
+// TestLaunchRequest: the request of another tool runs as it is, for the time that it asks for or the maximum, as a job that ctx_job
+// follows.
+func TestLaunchRequest(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second, time.Hour: time.Minute} {
+		f := newControlledRunner()
+		x, _ := f.ctx(t)
+		x.Engine = &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f}
+		x.BackgroundLife = time.Minute
+		x.Ports = func(context.Context, tool.Caller, string) []uint16 { return []uint16{80} }
+		c := tool.CallerOf(mcptest.AsUser(t.Context()))
+		r := &job.Request{Tool: "sandbox_exec", Principal: c.Principal, Repo: "app", Root: true, Command: []string{"serve"}, Dir: "/tmp", Usual: job.Limits{Wall: asked}}
+		p := x.LaunchRequest(t.Context(), c, r, "sandbox_exec")
+		f.act(t, 0)
+		if ended, err := p.Detach(); ended || err != nil {
+			t.Fatal(ended, err)
+		}
+		if q := f.Request; q.Usual.Wall != want || !q.Background || !q.Root || q.Dir != "/tmp" || q.Command[0] != "serve" || r.Background {
+			t.Errorf("asked for %v: %+v", asked, q)
+		}
+		s, err := p.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Job{x}, fmt.Sprintf(`{"id":%q,"action":"status"}`, s.ID))
+		text, _ := got["text"].(string)
+		if fmt.Sprint(got["listening"]) != "[127.0.0.1:80]" || !strings.Contains(text, "sandbox_exec; stdout 0 bytes, stderr 0 bytes; jobs of the session listen at 127.0.0.1:80") {
+			t.Errorf("%v", got)
+		}
+		p.Cancel()
+		got, _ = mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Job{x}, fmt.Sprintf(`{"id":%q,"action":"status"}`, s.ID))
+		if got["status"] != "cancelled" || got["listening"] != nil {
+			t.Errorf("%v", got)
+		}
+	}
+}

@@ -79,7 +79,7 @@ func (t *Job) Name() string { return "ctx_job" }
 func (t *Job) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Follow a job in the background",
-		Description: "Follow a job that ctx_execute left in the background: its status, its output (in parts of at most 100 KB), or a signal to it (TERM ends it). " +
+		Description: "Follow a job in the background: its status, its output (in parts of at most 100 KB), or a signal to it (TERM ends it). " +
 			"When it has ended, its output is indexed for ctx_search.",
 		Input: tool.InputSchema(jobArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[jobReply](), TextOnly: true, Destructive: true,
 	}
@@ -107,7 +107,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.Signal, b.id)
 		return tool.TextResult(reply, reply.Text, false), nil
 	}
-	reply := b.status()
+	reply := t.statusOf(ctx, b)
 	reply.Text = reply.words()
 	return tool.TextResult(reply, reply.Text, false), nil
 }

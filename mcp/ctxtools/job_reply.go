@@ -1,6 +1,7 @@
 package ctxtools
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type jobReply struct {
 	Message        string     `json:"message,omitempty"` // why it was not run, or what went wrong
 	StdoutBytes    int64      `json:"stdoutBytes"`       // what it has written
 	StderrBytes    int64      `json:"stderrBytes"`
+	Listening      []string   `json:"listening,omitempty"`      // where jobs of its session listen, while it runs
 	ArtifactHandle *string    `json:"artifactHandle,omitempty"` // for runtime_query_output, when it has ended
 	IndexReason    string     `json:"indexReason,omitempty"`    // why its output is not indexed
 	Stream         string     `json:"stream,omitempty"`         // action output: stream of the text
@@ -66,6 +68,15 @@ func (b *background) status() *jobReply {
 	return r
 }
 
+// statusOf returns the reply without text, with the ports at which jobs of the session listen.
+func (x *Suite) statusOf(ctx context.Context, b *background) *jobReply {
+	r := b.status()
+	if r.Status == statusRunning {
+		r.Listening = x.Ports.Addresses(ctx, b.caller, b.repo)
+	}
+	return r
+}
+
 // live returns the margins of a stream of a running job; ok is false if the job has ended.
 func (b *background) live(stream string) (artifact.StreamCapture, bool) {
 	b.mu.Lock()
@@ -101,6 +112,9 @@ func (r *jobReply) words() string {
 		ran = " for"
 	}
 	fmt.Fprintf(&b, "%s %s; %s; stdout %d bytes, stderr %d bytes", ran, time.Duration(r.DurationMs)*time.Millisecond, r.Source, r.StdoutBytes, r.StderrBytes)
+	if len(r.Listening) > 0 {
+		b.WriteString("; jobs of the session listen at " + strings.Join(r.Listening, " "))
+	}
 	if r.Message != "" {
 		b.WriteString("; " + r.Message)
 	}

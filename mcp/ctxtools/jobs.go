@@ -38,7 +38,7 @@ func (t *Jobs) Call(ctx context.Context, arguments json.RawMessage) (tool.Result
 	reply := &jobsReply{Jobs: []*jobReply{}}
 	var lines []string
 	for _, b := range t.jobs.of(ownerOf(tool.CallerOf(ctx))) {
-		one := b.status()
+		one := t.statusOf(ctx, b)
 		reply.Jobs = append(reply.Jobs, one)
 		lines = append(lines, one.words())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"corral/job"
 	"corral/mcp/ctxtools/language"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -29,24 +30,11 @@ type Script struct {
 	QueueWait time.Duration
 }
 
-// A Process is a Script that was started. It ends with its caller's session at the latest if it was detached, and otherwise
+// A Process is a Script that was started, see run.Process. It ends with its caller's session at the latest if it was detached, and otherwise
 // when Cancel is called. Its methods may be called by several goroutines at once.
 type Process struct {
 	x *Suite
 	b *background
-}
-
-// A Snapshot is the state of a Process.
-type Snapshot struct {
-	ID      string
-	Label   string // under which the output is indexed: "execute:shell"
-	Repo    string
-	Running bool
-	// Elapsed is how long the process has run or ran, with its time in the queue.
-	Elapsed time.Duration
-	// Record and Output describe a process that has ended. While it runs, Record is nil and Output has the margins so far.
-	Record *job.Record
-	Output artifact.Captured
 }
 
 // Launch starts a script in the session that its caller's scripts share, see job.Request.Share. The script runs until it ends,
@@ -56,6 +44,14 @@ func (x *Suite) Launch(ctx context.Context, s Script) *Process {
 	return &Process{x, x.launch(ctx, &scriptRun{
 		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir, network: s.Network,
 		label: language.Label(l.Runtime), background: true, share: true, queueWait: s.QueueWait,
+	})}
+}
+
+// LaunchRequest is Launch for the request of another tool, which runs unchanged, for the time that it asks for: x.BackgroundLife is
+// the maximum. label is the name of its output in the index.
+func (x *Suite) LaunchRequest(ctx context.Context, c tool.Caller, r *job.Request, label string) run.Process {
+	return &Process{x, x.launch(ctx, &scriptRun{
+		tool: r.Tool, caller: c, repo: r.Repo, runtime: "shell", label: label, background: true, fixed: r,
 	})}
 }
 
@@ -93,11 +89,11 @@ func (p *Process) Signal(name string) error {
 }
 
 // Snapshot returns the current state. The error is corral's own failure to run the process, as an *Error where it is known.
-func (p *Process) Snapshot() (Snapshot, error) {
+func (p *Process) Snapshot() (run.Snapshot, error) {
 	b := p.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Snapshot{ID: b.id, Label: b.label, Repo: b.repo, Running: b.out != nil}
+	s := run.Snapshot{ID: b.id, Label: b.label, Repo: b.repo, Running: b.out != nil}
 	if s.Running {
 		s.Elapsed = time.Since(b.begun)
 		s.Output.Stdout, s.Output.Stderr = b.out.Margins(artifact.Stdout), b.out.Margins(artifact.Stderr)

@@ -34,6 +34,7 @@ type scriptRun struct {
 	// share and queueWait are Share and QueueWait of the request, see job.Request.
 	share     bool
 	queueWait time.Duration
+	fixed     *job.Request // the request, if another tool made it; nil: it follows from the other fields
 }
 
 // A finishedRun is a finished run.
@@ -59,6 +60,10 @@ func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
 }
 
 func (r *scriptRun) request() *job.Request {
+	if r.fixed != nil {
+		q := *r.fixed
+		return &q
+	}
 	return &job.Request{
 		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
 		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Network: r.network, Usual: job.Limits{Wall: r.timeout},

@@ -46,6 +46,8 @@ type Settings struct {
 	MaxBackground int
 	// MaxBackgroundAll is the maximum number of background jobs of all principals together; 0 is unlimited.
 	MaxBackgroundAll int
+	// Ports returns where jobs of the caller's sessions listen; nil: it is not known.
+	Ports run.Ports
 	// Plain makes ctx_index store text without redacting secrets. Redaction of job output is configured in Outputs.
 	Plain bool
 	Log   *slog.Logger // diagnostic log; nil discards

@@ -32,9 +32,10 @@ type runReply struct {
 // anyReply describes a runReply, and the jobReply that is sent in its place for a job that continues in the background.
 type anyReply struct {
 	runReply
-	JobID     string `json:"jobId"`     // id of a job in the background, for ctx_job
-	Runtime   string `json:"runtime"`   // runtime of that job
-	StartedAt string `json:"startedAt"` // when that job started
+	JobID     string   `json:"jobId"`     // id of a job in the background, for ctx_job
+	Runtime   string   `json:"runtime"`   // runtime of that job
+	StartedAt string   `json:"startedAt"` // when that job started
+	Listening []string `json:"listening"` // where jobs of its session listen
 }
 
 // statusRunning is the status of a running background job.
