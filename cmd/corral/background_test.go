@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,16 +14,15 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// background starts a line of shell in the background of a session, and returns the job's id and what the command says.
-func (d *daemon) background(t *testing.T, id, line string, more ...string) (jobID, said string) {
+// background starts a line of shell in the background of a session, and returns the job's id.
+func (d *daemon) background(t *testing.T, id, line string) (jobID string) {
 	t.Helper()
-	args := append([]string{"session", "exec", "--background", id, "--supervisor", d.Socket}, more...)
-	got := corral(t, append(args, "--", "sh", "-c", line)...)
+	got := corral(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "sh", "-c", line)
 	jobID = strings.TrimSuffix(got.stdout, "\n")
 	if got.code != 0 || !regexp.MustCompile("^job-[0-9a-z]+$").MatchString(jobID) {
 		t.Fatalf("%+v", got)
 	}
-	return jobID, got.stderr
+	return jobID
 }
 
 // keepers returns the processes that keep jobs of the daemon.
@@ -93,7 +91,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	// It asks the job to end when it is to end itself.
-	jobID, _ = d.background(t, id, `trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
+	jobID = d.background(t, id, `trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
 	handle = d.handle(t, jobID)
 	if err := syscall.Kill(d.keepers()[0], syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -101,7 +99,7 @@ func TestBackground(t *testing.T) {
 	if got := d.stored(t, handle); !strings.HasPrefix(got, "asked\n") { // the shell may say that sleep was terminated
 		t.Errorf("%q", got)
 	}
-	jobID, _ = d.background(t, id, "echo until the end; sleep "+sleep)
+	jobID = d.background(t, id, "echo until the end; sleep "+sleep)
 	handle = d.handle(t, jobID)
 	d.session(t, "close", id).want(t, 0, "")
 	if got := d.stored(t, handle); got != "until the end\n" {
@@ -151,26 +149,13 @@ func TestBackgroundMaximum(t *testing.T) {
 	sandboxtest.Eventually(t, time.Minute, "the keepers end", func() bool { return len(d.keepers()) == 0 })
 }
 
-// postgres is the need of a server of PostgreSQL, which Debian installs outside of PATH.
-func postgres() error {
-	if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) == 0 {
-		return errors.Join(errors.New("PostgreSQL is not installed"), err)
-	}
-	return nil
-}
-
-// postgresServer starts PostgreSQL on new files in the home directory of a session.
-const postgresServer = `bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
-$bin/initdb -D ~/db -A trust -U ada --no-sync >/dev/null
-exec $bin/postgres -D ~/db -p 5432 -c listen_addresses=127.0.0.1 -c unix_socket_directories=`
-
 // TestBackgroundPostgres: PostgreSQL that one command of a session starts is used by the next ones, and ends with the session.
 func TestBackgroundPostgres(t *testing.T) {
-	sandboxtest.RequireJails(t, postgres)
+	sandboxtest.RequireJails(t, sandboxtest.Postgres)
 	sandboxtest.Leaks(t)
 	repo, d := repository(t), serve(t)
 	id := d.open(t, "--repo", repo)
-	d.background(t, id, postgresServer)
+	d.background(t, id, sandboxtest.PostgresServer)
 	sandboxtest.Eventually(t, 2*time.Minute, "the server listens", func() bool {
 		s := d.listed(t)[id]
 		if s.Jobs == 0 {

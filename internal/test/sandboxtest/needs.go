@@ -256,6 +256,23 @@ func Program(name string) Need {
 	}
 }
 
+// Postgres requires a server of PostgreSQL, which Debian installs outside of PATH.
+func Postgres() error {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	switch {
+	case err != nil || len(found) > 0:
+		return err
+	case slices.Contains(strings.Fields(os.Getenv("CORRAL_LACKS")), "postgres"):
+		return otherMachine("this machine has no PostgreSQL")
+	}
+	return errors.New("PostgreSQL is not installed")
+}
+
+// PostgresServer is a line of shell that starts PostgreSQL on new files in the home directory of a job, at port 5432.
+const PostgresServer = `bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+$bin/initdb -D ~/db -A trust -U ada --no-sync >/dev/null
+exec $bin/postgres -D ~/db -p 5432 -c listen_addresses=127.0.0.1 -c unix_socket_directories=`
+
 // A mount is one line of proc_pid_mountinfo(5).
 type mount struct {
 	id, point, fsType, options string
