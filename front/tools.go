@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"corral/mcp/agent"
 	"corral/mcp/ctxtools"
 	"corral/mcp/execute"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/policy"
 	"corral/workspace/session"
@@ -43,6 +45,7 @@ func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *too
 	t.knowledge = store.NewKnowledge(c, o.Log, o.Supervisor.State, t.artifacts)
 	// Tools that search the knowledge base share this, runtime_query_output among them.
 	t.ctx = ctxtools.New(ctxtools.Settings{Engine: t.engine, Outputs: t.artifacts, Plain: !c.Output.Redact, Log: o.Log})
+	t.ctx.Ports = t.portsIn(c)
 	if t.knowledge != nil { // a nil pointer in an interface is not nil
 		t.ctx.Knowledge = t.knowledge
 	}
@@ -67,17 +70,22 @@ func (t *toolset) ports(ctx context.Context, c tool.Caller, path string) []uint1
 	return slices.Compact(all)
 }
 
-// govern sets what the tools of package agent take from a configuration.
-func (t *toolset) govern(x *agent.Settings, c config.Config) {
-	look := &reviewer{c, t.sessions, t.options.Supervisor}
-	x.Review, x.Scripts, x.MaxTimeout = look.review, t.ctx, c.Runtime.MaxDuration
-	x.Ports = func(ctx context.Context, who tool.Caller, repo string) []uint16 {
+// portsIn returns the function by which tools find out where jobs listen, in the repositories of a configuration.
+func (t *toolset) portsIn(c config.Config) run.Ports {
+	return func(ctx context.Context, who tool.Caller, repo string) []uint16 {
 		r, ok := c.Repo(repo)
 		if !ok {
 			return nil
 		}
 		return t.ports(ctx, who, r.Path)
 	}
+}
+
+// govern sets what the tools of package agent take from a configuration.
+func (t *toolset) govern(x *agent.Settings, c config.Config) {
+	look := &reviewer{c, t.sessions, t.options.Supervisor}
+	x.Review, x.Scripts, x.MaxTimeout = look.review, t.ctx, c.Runtime.MaxDuration
+	x.Ports = t.portsIn(c)
 	x.Reset = func(principal, client, repo string) {
 		if r, ok := c.Repo(repo); ok {
 			t.sessions.Reset(principal, client, r.Path)
@@ -93,7 +101,7 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 	e.Policy = rules
 	n.engine, n.options.Config = e, c
 	n.ctx = t.ctx.Renew(func(x *ctxtools.Settings) {
-		x.Engine, x.Repos, x.Paths, x.Secrets, x.Runtimes = e, nil, nil, nil, nil
+		x.Engine, x.Repos, x.Paths, x.Secrets, x.Runtimes, x.Ports = e, nil, nil, nil, nil, n.portsIn(c)
 	})
 	n.agent = t.agent.Renew(func(x *agent.Settings) { n.govern(x, c) })
 	return &n
@@ -102,6 +110,7 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 // list returns all tools that the configuration enables.
 func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 	c, ids := o.Config, settings.RepoIDs(o.Config)
+	var sandbox *execute.Sandbox
 	tools := []tool.Tool{
 		&execute.Execute{
 			Engine: t.engine, Outputs: t.artifacts, Secrets: rules.Secrets(), Repos: ids, Timeouts: settings.Timeouts(c),
@@ -115,8 +124,23 @@ func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 			s.Learn = t.ctx.Learn
 		}
 		tools = append(tools, s)
+		sandbox = s
 	}
-	return slices.Concat(tools, ctxTools(c, t.ctx, rules), starlarkTool(c, t.engine))
+	ctx := ctxTools(c, t.ctx, rules)
+	if sandbox != nil && t.ctx.Repos != nil {
+		sandbox.Launch, sandbox.Ports, sandbox.Follow = t.ctx.LaunchRequest, t.ctx.Ports, follow(len(ctx) > 0)
+	}
+	return slices.Concat(tools, ctx, starlarkTool(c, t.engine))
+}
+
+// follow returns the call by which clients follow a command in the background: of ctx_job, if the configuration enables it.
+func follow(ctx bool) func(id string) string {
+	return func(id string) string {
+		if ctx {
+			return fmt.Sprintf(`ctx_job(id: %q, action: "status" | "output" | "signal")`, id)
+		}
+		return fmt.Sprintf(`job(id: %q, action: "wait" | "tail" | "signal")`, id)
+	}
 }
 
 // agentTools returns the tools of package agent, for the repositories in which a shell may run, or no tool if there are none. It is

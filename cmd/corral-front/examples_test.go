@@ -20,7 +20,7 @@ import (
 
 // varies are the keys of replies whose values differ between runs, and patterns of other text that does.
 var varies = []string{
-	"artifactHandle", "auditHash", "changesHandle", "durationMs", "exec_duration_ms", "jobId", "patchArtifact", "diskBytes",
+	"artifactHandle", "auditHash", "changesHandle", "durationMs", "exec_duration_ms", "jobId", "job_id", "patchArtifact", "diskBytes",
 	"wallMs", "cpuMs", "userMs", "systemMs", "peakMemoryBytes", "peakPids", "readBytes", "writeBytes", "queuedMs",
 }
 

@@ -30,7 +30,13 @@ type Sandbox struct {
 	// Named says that the description may name all repositories and their paths: all callers may use them.
 	Named bool
 	// Learn indexes the stored output of a command whose reply does not have it; nil indexes nothing.
-	Learn   func(ctx context.Context, c tool.Caller, tool, repo, label string, out artifact.Captured)
+	Learn func(ctx context.Context, c tool.Caller, tool, repo, label string, out artifact.Captured)
+	// Launch starts a command that may outlive its call, see ctxtools.Suite; nil: there is no background.
+	Launch func(ctx context.Context, c tool.Caller, r *job.Request, label string) run.Process
+	// Follow returns the call by which the caller follows the command in the background with this id.
+	Follow func(id string) string
+	// Ports returns where the commands of the caller's session listen; nil: it is not known.
+	Ports   run.Ports
 	Secrets []string      // values redacted from replies
 	Timeout time.Duration // default timeout of a command; 0 is DefaultSandboxTimeout
 	// MaxTimeout is the longest timeout that the policy allows in any of the repositories, for the schema; 0 publishes none.
@@ -67,6 +73,8 @@ type sandboxArgs struct {
 	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds"`
 	TimeoutMs *int     `arg:"timeoutMs,hidden,min=1,max=2147483647"`
 	Repo      string   `arg:"repoId,hidden,max=128"`
+	// Background lets the command run on. The contract's schema does not have it; the description names it.
+	Background bool `arg:"background,hidden"`
 	run.HiddenNetworkArg
 }
 
@@ -75,12 +83,15 @@ func (t *Sandbox) Name() string { return "sandbox_exec" }
 
 // Definition implements Tool.
 func (t *Sandbox) Definition() tool.Definition {
-	usual, found := int(t.timeout()/time.Second), ""
+	usual, found, lasting := int(t.timeout()/time.Second), "", ""
 	if t.Learn != nil {
 		found = foundLater
 	}
+	if t.Launch != nil {
+		lasting = runsOn
+	}
 	return tool.Definition{
-		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, found, t.repoDescription()),
+		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, lasting, found, t.repoDescription()),
 		Input: tool.InputSchema(sandboxArgs{}, tool.Unchecked, func(s *tool.Schema) {
 			p := s.Property("timeout")
 			if p.Default = usual; t.MaxTimeout > 0 {
@@ -109,11 +120,11 @@ func (t *Sandbox) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err := a.check(); err != nil {
 		return tool.ErrorResult(err), nil
 	}
-	reply, err := t.exec(ctx, a)
+	text, err := t.exec(ctx, a)
 	if err != nil {
 		return tool.ErrorResult(err), nil
 	}
-	return tool.Result{Text: reply.text(), Whole: true}, nil
+	return tool.Result{Text: text, Whole: true}, nil
 }
 
 // check validates the arguments, in the order and with the messages of the contract.
@@ -156,17 +167,30 @@ func invalidSandbox(format string, values ...any) error {
 	return &tool.Error{Code: tool.CodeInvalid, Message: fmt.Sprintf(format, values...)}
 }
 
-// exec runs the command in the caller's session.
-func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, error) {
+// exec runs the command in the caller's session, and returns the text of the reply.
+func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (string, error) {
 	caller := tool.CallerOf(ctx)
 	repo, err := t.repo(a, caller)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	request, err := t.request(a, repo, caller)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
+	if a.Background {
+		return t.background(ctx, a, request)
+	}
+	reply, err := t.run(ctx, a, request)
+	if err != nil {
+		return "", err
+	}
+	return reply.text(), nil
+}
+
+// run runs the command to its end.
+func (t *Sandbox) run(ctx context.Context, a *sandboxArgs, request *job.Request) (*sandboxReply, error) {
+	caller := tool.CallerOf(ctx)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	out := t.begin(request, stop)
@@ -179,7 +203,7 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, erro
 		return nil, ctx.Err()
 	}
 	if t.Learn != nil && (captured.Over || record.Status == job.Timeout) {
-		t.Learn(ctx, caller, t.Name(), repo, t.Name(), captured)
+		t.Learn(ctx, caller, t.Name(), request.Repo, t.Name(), captured)
 	}
 	return t.reply(record, &captured, a.limit())
 }

@@ -9,13 +9,16 @@ import (
 	safe "corral/internal/text"
 )
 
-const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Files written anywhere, /etc too, last for the session; variables, the working directory and processes do not.
+const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Files written anywhere, /etc too, last for the session; variables, the working directory and processes do not%s.
 
 Give command (for bash) or args (without a shell). The result is JSON: stdout, stderr, exit_code (124: timeout, 128+n: signal n), exec_duration_ms.
 
-There is no network, no root and no apt. A command that times out or writes over 2 MiB returns no output%s: use head, tail or grep. Secrets in output become [REDACTED:...].
+No network, no root, no apt. A command that times out or writes over 2 MiB returns no output%s: use head, tail or grep. Secrets in output become [REDACTED:...].
 
 %s`
+
+// runsOn is the part of the description about commands in the background.
+const runsOn = `, but a server does with background: true`
 
 // foundLater is the part of the description about output that is not returned.
 const foundLater = " (ctx_search finds what it wrote)"

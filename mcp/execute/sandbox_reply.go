@@ -125,10 +125,17 @@ func appendLine(text, line string) string {
 // text encodes the reply in at most the maximum size of a message. If characters need long escapes in JSON, the ends of the
 // streams are cut, and marked.
 func (reply *sandboxReply) text() string {
-	for n := max(len(reply.Stdout), len(reply.Stderr)); ; n /= 2 {
+	return fitting(reply.Stdout, reply.Stderr, func(stdout, stderr string) any {
 		cut := *reply
-		cut.Stdout, cut.Stderr = tool.CutText(reply.Stdout, n), tool.CutText(reply.Stderr, n)
-		text := string(strictjson.Encode(cut))
+		cut.Stdout, cut.Stderr = stdout, stderr
+		return cut
+	})
+}
+
+// fitting encodes the reply that with returns for two streams, which are cut as far as a message requires.
+func fitting(stdout, stderr string, with func(stdout, stderr string) any) string {
+	for n := max(len(stdout), len(stderr)); ; n /= 2 {
+		text := string(strictjson.Encode(with(tool.CutText(stdout, n), tool.CutText(stderr, n))))
 		if len(strictjson.Encode(text)) <= tool.MaxMessage-maxEnvelope {
 			return text
 		}
