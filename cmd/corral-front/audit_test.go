@@ -47,6 +47,59 @@ func newAudit(t testing.TB, state string) *audit.Log {
 	return l
 }
 
+// newNetworkAudit creates an audit log of jobs that reached hosts, were denied some, and had no network access.
+func newNetworkAudit(t testing.TB, state string) *audit.Log {
+	t.Helper()
+	l, err := audit.Open(filepath.Join(state, "audit"), audit.Options{Instance: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for n, reached := range []string{
+		"", `{"connections":3,"bytes_up":10,"bytes_down":2000}`,
+		`{"denied":6,"denials":[{"name":"example.org","port":443,"why":"no rule allows it","allow":"host: example.org","count":4},` +
+			`{"name":"\u202eevil\u001b","why":"no rule allows it","count":1}]}`,
+		`{"connections":3,"deni…`,
+	} {
+		who := record.Who{Instance: "main", Job: fmt.Sprintf("job-%d", n+1), Peer: uint32(1000 + n)}
+		d := &record.Decision{
+			Who: who, Repo: "/srv/a b", Profile: "default", Claim: job.Claim{Tool: "run", Principal: "\x1b[31muser=x\u202e", Repo: fmt.Sprint("r", n)},
+		}
+		of, err := l.Decided(d)
+		if err == nil {
+			err = l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: reached})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// TestNetworkLogFollow: corral network log -f prints jobs that end while it runs.
+func TestNetworkLogFollow(t *testing.T) {
+	state := t.TempDir()
+	l := newNetworkAudit(t, state)
+	who := record.Who{Instance: "main", Job: "job-late", Peer: 1000}
+	of, err := l.Decided(&record.Decision{Who: who, Repo: "/srv/late", Profile: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := sandboxtest.Start(t, exec.Command(sandboxtest.Bin(t, "corral-front"), "network", "log", "-f", "--state", state))
+	sandboxtest.Eventually(t, time.Minute, "the jobs before", func() bool { return strings.Contains(c.Out.String(), "main/job-4 ") })
+	if err := l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: `{"connections":9}`}); err != nil {
+		t.Fatal(err)
+	}
+	want := "main/job-late uid=1000 repo=/srv/late: 9 connections, 0 bytes up, 0 down, 0 denied\n"
+	sandboxtest.Eventually(t, time.Minute, "the job that ended", func() bool { return strings.HasSuffix(c.Out.String(), want) })
+	_ = c.Process.Kill()
+	<-c.Ended
+}
+
 func auditReport(t testing.TB, state string) *reader.Report {
 	t.Helper()
 	r, err := reader.Open(filepath.Join(state, "audit"))

@@ -32,6 +32,15 @@ func TestScripts(t *testing.T) {
 				newAudit(t, state)
 				return []string{"HASH=" + auditReport(t, state).Hash}
 			},
+			// network-log DIR creates a state directory whose audit log has jobs with and without network access.
+			"network-log": func(t testing.TB, dir string, args []string) []string {
+				state := filepath.Join(dir, args[0])
+				if err := os.Mkdir(state, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				newNetworkAudit(t, state)
+				return nil
+			},
 			// keep-output DIR FILE FILE stores both files as the output of one job in a state directory, under HANDLE.
 			"keep-output": func(t testing.TB, dir string, args []string) []string {
 				state := filepath.Join(dir, args[0])

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 
@@ -64,5 +65,30 @@ func TestNetworkInJSON(t *testing.T) {
 		if err := json.Unmarshal(b, &got); err != nil || string(got.Network) != want {
 			t.Errorf("%s, %v, want %s", got.Network, err, want)
 		}
+	}
+}
+
+// TestNetworkLog: corral network log has what a job was denied, with the rule that would allow it.
+func TestNetworkLog(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("getent"))
+	d := &daemon{sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Config: "network: {allow: [{host: allowed.example.org}]}\n"})}
+	repo := repository(t)
+	run := func(name string) {
+		t.Helper()
+		line := "getent hosts " + name + "; true"
+		if got := corral(t, "run", "--supervisor", d.Socket, "--repo", repo, "--", "sh", "-c", line); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	run("allowed.example.org")
+	run("denied.example.org")
+	got := corral(t, "network", "log", "--denied", "--state", d.State)
+	lines := strings.Split(got.stdout, "\n")
+	if got.code != 0 || len(lines) != 3 || !strings.Contains(lines[0], " uid=0 repo="+repo+" claimed.tool=run: 0 connections, 0 bytes up, 0 down, ") ||
+		!strings.Contains(lines[1], "denied.example.org denied") || !strings.Contains(lines[1], "to allow it: - host: denied.example.org") {
+		t.Errorf("%+v", got)
+	}
+	if got := corral(t, "network", "log", "--state", d.State); strings.Count(got.stdout, " uid=0 ") != 2 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -26,7 +26,7 @@ Usage:
   corral policy test REQUEST.json            how a request would be decided, and why
   corral repo add|list|remove                the repositories that are served
   corral config check|show|init|token        the configuration
-  corral network list|test|allow|deny        the hosts that jobs may reach
+  corral network list|test|allow|deny|log    the hosts that jobs may reach, and those they reached
   corral rootfs import|list|remove           root file systems for sessions
   corral token create|rotate|revoke|list     tokens of clients of corral serve
   corral ci gitlab ...                       run the jobs of GitLab pipelines in jails

@@ -304,6 +304,6 @@ func result(m wire.Result) (job.Result, error) {
 	if m.Sensitive != "" {
 		r.Sensitive = strings.Split(strings.TrimSuffix(m.Sensitive, "\x00"), "\x00")
 	}
-	r.Network = networkUse(m.Reached)
+	r.Network = NetworkUse(m.Reached)
 	return r, nil
 }

@@ -13,9 +13,9 @@ const (
 	maxAllow = 300
 )
 
-// networkUse decodes wire.Result.Reached, which anybody may have written whom a job made corral-egress obey. It returns nil for a
+// NetworkUse decodes wire.Result.Reached, which anybody may have written whom a job made corral-egress obey. It returns nil for a
 // text that corral-egress does not write: the result of the job does not depend on it.
-func networkUse(reached string) *job.NetworkUse {
+func NetworkUse(reached string) *job.NetworkUse {
 	if reached == "" {
 		return nil
 	}

@@ -53,7 +53,7 @@ func TestNetworkUse(t *testing.T) {
 // TestNetworkTexts: no text about a denial rewrites a terminal, begins a line of its own, changes the direction of text or is long.
 func TestNetworkTexts(t *testing.T) {
 	hostile := "a\x1b[2J\r\nb\u202e\u2028c\u200b\x00\u009b"
-	got := networkUse(summary(control.Summary{Denials: []control.Denial{{Name: hostile, Why: hostile, Allow: hostile}}}))
+	got := NetworkUse(summary(control.Summary{Denials: []control.Denial{{Name: hostile, Why: hostile, Allow: hostile}}}))
 	if got == nil {
 		t.Fatal("not decoded")
 	}
@@ -63,7 +63,7 @@ func TestNetworkTexts(t *testing.T) {
 		t.Errorf("%q, %q, %q, want %q", d.Name, d.Why, d.Allow, want)
 	}
 	long := strings.Repeat("x", 2000)
-	got = networkUse(summary(control.Summary{Denials: []control.Denial{{Name: long, Why: long, Allow: long}}}))
+	got = NetworkUse(summary(control.Summary{Denials: []control.Denial{{Name: long, Why: long, Allow: long}}}))
 	for text, limit := range map[*string]int{&got.Denials[0].Name: maxHost, &got.Denials[0].Why: maxWhy, &got.Denials[0].Allow: maxAllow} {
 		if *text != long[:limit]+"…" {
 			t.Errorf("%d bytes, want %d and an ellipsis", len(*text), limit)

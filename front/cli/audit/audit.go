@@ -77,17 +77,8 @@ func Command(args []string) (int, error) {
 	if do == nil || len(words) != want {
 		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
 	}
-	// Opened as root, and parsed as another user.
-	r, err := reader.Open(filepath.Join(o.state, "audit"))
-	if dropped := privilege.Drop(); dropped != nil {
-		return cli.Failure, dropped
-	}
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		return cli.Failure, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
-	case errors.Is(err, os.ErrNotExist):
-		return cli.Failure, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", o.state)
-	case err != nil:
+	r, err := open(o.state)
+	if err != nil {
 		return cli.Failure, err
 	}
 	defer r.Close()
@@ -95,6 +86,21 @@ func Command(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	return do(r, strings.Join(words, ""))
+}
+
+// open opens the log in a state directory as root, and drops root: another user parses it.
+func open(state string) (*reader.Reader, error) {
+	r, err := reader.Open(filepath.Join(state, "audit"))
+	if dropped := privilege.Drop(); dropped != nil {
+		return nil, dropped
+	}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", state)
+	}
+	return r, err
 }
 
 // flags returns the options of one command.
@@ -121,8 +127,8 @@ func (o *options) flags(verb string) *flag.FlagSet {
 	return f
 }
 
-// parseTime parses a time, a date, or a duration before now.
-func parseTime(s string, now time.Time) (time.Time, error) {
+// ParseTime parses a time, a date, or a duration before now.
+func ParseTime(s string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
 			return t, nil

@@ -62,7 +62,7 @@ func (f *filter) flags(set *flag.FlagSet) {
 	})
 	for name, t := range map[string]*time.Time{"since": &f.since, "until": &f.until} {
 		set.Func(name, "", func(s string) (err error) {
-			*t, err = parseTime(s, time.Now())
+			*t, err = ParseTime(s, time.Now())
 			return err
 		})
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"strings"
 	"testing"
 
 	"corral/internal/text/texttest"
@@ -13,6 +14,10 @@ func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		{Name: "audit record", Lines: 1, Shows: func(s string) string {
 			return formatRecord(&record.Record{Event: record.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
+		}},
+		{Name: "network log", Lines: 1, Shows: func(s string) string {
+			first := &record.Record{Repo: s, Claimed: map[string]string{"principal": s, "tool": s}}
+			return strings.TrimSuffix(networkLines(first, &record.Record{Instance: "main", Job: "job-1", Reached: s}, nil), "\n")
 		}},
 	})
 }

@@ -35,12 +35,19 @@ Usage:
   corral network authority show|rotate [--state DIR] [--supervisor SOCKET]
                                                        print the certificate that jobs trust where rules are about
                                                        requests, or replace it with its key; as root
+  corral network log [--follow] [--repo ID] [--user USER] [--denied] [--since T] [--json] [--state DIR]
+                                                       print what jobs reached and were denied, when they have ended
 
   --repo ID             of this repository; if it has no rules of its own, it gets a copy of the file's
   --all                 of all repositories without rules of their own
   --protocol tls|http|tcp
                         what is spoken: TLS for the host's name, plain HTTP likewise, anything (default: what is usual at
                         the port)
+  --follow              also -f: print also jobs that end from now on
+  --user USER           jobs of this user, a name or a number, also through sudo
+  --denied              jobs that were denied a host
+  --since T             jobs that ended from this time on: 2026-11-21, 2026-11-21T10:00:00Z or 36h, which is 36 hours ago
+  --json                one JSON object for each job, on a line of its own
   --config FILE         read or change this file instead of the operator's
   --method GET          method of the request (default GET)
   --state DIR           the supervisor's state directory (default ` + defaultState + `)
@@ -48,6 +55,10 @@ Usage:
                         unless --config names a file)
 
 HOST can be *.HOST, for all names below it. The operator's file is changed with sudo; the rest of it stays as it is written.
+
+The log is read from the audit log, for which it needs sudo: for each job with network access, how many connections were allowed, and
+the first hosts that were denied. --repo of log is also the path of a directory. corral-egress writes a line for each connection, with
+the host and the rule, to the supervisor's diagnostic log (journalctl -u corrald).
 
 Exit code of test: 0 allowed; 1 denied in a repository that is listed; 125 the host or the configuration is invalid.
 `
@@ -60,6 +71,9 @@ type options struct {
 
 // Command is the cli.Command.
 func Command(args []string) (int, error) {
+	if len(args) > 0 && args[0] == "log" {
+		return log(args[1:])
+	}
 	var o options
 	f := flag.NewFlagSet("network", flag.ContinueOnError)
 	f.StringVar(&o.repo, "repo", "", "")
@@ -86,7 +100,7 @@ func Command(args []string) (int, error) {
 	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
 		return o.change(verb, words[1:])
 	}
-	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be list, test HOST[:PORT], allow NAME..., deny HOST... or authority show|rotate\nhint: corral network --help"))
+	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be list, test HOST[:PORT], allow NAME..., deny HOST..., log or authority show|rotate\nhint: corral network --help"))
 }
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
