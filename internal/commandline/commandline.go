@@ -60,7 +60,7 @@ var placeholders = map[string]Kind{
 	"ADDRESS": Free, "HOST:PORT": Free, "HOST,...": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
 	"JOB|SEQ": Free,
 	// Examples in place of a name.
-	"30s": Free, "30m": Free, "1GiB": Free, "1.5": Free, "256": Free,
+	"GET": Free, "30s": Free, "30m": Free, "1GiB": Free, "1.5": Free, "256": Free,
 }
 
 // words are the words that an option accepts, by command and option. The values of others are not fixed.
