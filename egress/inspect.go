@@ -47,7 +47,7 @@ func (s *site) newRelay() *relay.Relay {
 		return relay.New(s.host.name, s.port, s.protocol, s.dial)
 	}
 	return relay.NewInspecting(s.host.name, s.port, s.dial, relay.Inspection{
-		Roots: s.door.server.roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest,
+		Roots: s.door.server.roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest, Secrets: s.secrets,
 		Deny: func(d *relay.Denied) { s.door.deny(control.Denial{Name: s.host.name, Port: s.port, Why: d.Why}, false) },
 	})
 }
@@ -68,4 +68,16 @@ func (s *site) allowRequest(method, path string) (*relay.Secret, string) {
 		return nil, decision.Why
 	}
 	return rules.secrets[decision.Secret], ""
+}
+
+// secrets returns those that requests to the site are given under the rules in force.
+func (s *site) secrets() []*relay.Secret {
+	rules := s.door.rules.Load()
+	var list []*relay.Secret
+	for _, name := range rules.set.Secrets(s.host.name, s.port) {
+		if secret := rules.secrets[name]; secret != nil {
+			list = append(list, secret)
+		}
+	}
+	return list
 }

@@ -55,17 +55,23 @@ func encoded(t *testing.T, a *authority.Authority) *control.Authority {
 // website serves HTTPS at alpha, and answers with the request's Authorization unless that is the secret.
 func (w *world) website() {
 	w.t.Helper()
-	leaf, err := w.authority.Leaf("alpha.example.org")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer "+secretValue {
 			_, _ = io.WriteString(rw, "welcome")
 			return
 		}
 		_, _ = io.WriteString(rw, r.Header.Get("Authorization"))
-	}))
+	})
+}
+
+// serve serves HTTPS at alpha.
+func (w *world) serve(answer http.HandlerFunc) {
+	w.t.Helper()
+	leaf, err := w.authority.Leaf("alpha.example.org")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(answer)
 	server.Listener.Close()
 	server.Listener = w.internet.Listen(netip.AddrPortFrom(alpha, 443))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{*leaf}}
@@ -73,22 +79,27 @@ func (w *world) website() {
 	w.t.Cleanup(server.Close)
 }
 
-// get makes a request of the job.
-func (d *jobDoor) get(trusted *x509.CertPool, method, path, authorization string) (string, error) {
+// ask makes a request of the job. The caller closes the body.
+func (d *jobDoor) ask(trusted *x509.CertPool, method, path, authorization string) (*http.Response, error) {
 	d.w.t.Helper()
 	tr := &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return d.space.Dial(netip.AddrPortFrom(d.mustFind("alpha.example.org"), 443))
 		},
-		TLSClientConfig: &tls.Config{RootCAs: trusted},
+		TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true,
 	}
-	defer tr.CloseIdleConnections()
 	r, err := http.NewRequest(method, "https://alpha.example.org"+path, nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	r.Header.Set("Authorization", authorization)
-	reply, err := tr.RoundTrip(r)
+	return tr.RoundTrip(r)
+}
+
+// get returns the response to a request of the job.
+func (d *jobDoor) get(trusted *x509.CertPool, method, path, authorization string) (string, error) {
+	d.w.t.Helper()
+	reply, err := d.ask(trusted, method, path, authorization)
 	if err != nil {
 		return "", err
 	}

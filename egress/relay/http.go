@@ -144,7 +144,7 @@ func (q *request) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	in.Header.Del("Upgrade") // it would have requests that nobody checks (h2c); a server may ignore this line, so may we
-	q.relay.forward(w, in, "http", nil, func(err error) { q.err = err })
+	q.relay.forward(w, in, "http", nil, func(err error) error { q.err = err; return err })
 }
 
 // answer answers a request that is not passed on.
@@ -154,9 +154,9 @@ func (d *Denied) answer(w http.ResponseWriter, status int) {
 
 var errSwitched = errors.New("the server switches protocols without being asked")
 
-// forward passes a request on, and the response back. check, if set, may change a response, or fail. A request that has Upgrade may
-// become a connection of that protocol.
-func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, check func(*http.Response) error, failed func(error)) {
+// forward passes a request on, and the response back. check, if set, may change a response, or fail. failed returns what the job is
+// told of an error. A request that has Upgrade may become a connection of that protocol.
+func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, check func(*http.Response) error, failed func(error) error) {
 	in.Header.Del("Http2-Settings")
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -174,8 +174,7 @@ func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, 
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			failed(err)
-			http.Error(w, "corral: "+text.Line(err.Error(), 1000), http.StatusBadGateway)
+			http.Error(w, "corral: "+text.Line(failed(err).Error(), 1000), http.StatusBadGateway)
 		},
 	}
 	proxy.ServeHTTP(w, in)

@@ -30,6 +30,8 @@ type Inspection struct {
 	Allow func(method, path string) (secret *Secret, why string)
 	// Deny is called for each request that is denied.
 	Deny func(*Denied)
+	// Secrets returns those that requests to the host are given at present: no response tells one. nil: those of Allow alone.
+	Secrets func() []*Secret
 	// Placeholder stands for secrets, in all that the job knows; "" if it knows none.
 	Placeholder string
 }
@@ -170,67 +172,68 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		d.answer(w, http.StatusMisdirectedRequest)
 		return
 	}
-	used, d := r.inspect.check(in)
+	in, g, end, d := r.begin(in)
+	defer end()
 	var open func() bool
 	if d == nil {
-		open, d = r.inspect.upgrades(in, used)
+		open, d = r.inspect.upgrades(in, g)
 	}
 	if d != nil {
 		r.inspect.Deny(d)
 		d.answer(w, http.StatusForbidden)
 		return
 	}
-	failed := func(err error) {
+	failed := func(err error) error {
+		err = g.hide(err)
 		if d := (*Denied)(nil); errors.As(err, &d) {
 			r.inspect.Deny(d)
-			return
+			return err
 		}
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.err = err
+		return err
 	}
-	// The environment of a job has no HTTP/3, which these lines would lead to.
 	check := func(reply *http.Response) error {
-		reply.Header.Del("Alt-Svc")
 		if reply.StatusCode == http.StatusSwitchingProtocols {
 			return keepOpen(reply, open)
 		}
-		return nil
+		return g.reply(reply)
 	}
-	if used == nil {
+	if len(g) == 0 {
 		r.forward(w, in, "https", check, failed)
 		return
 	}
-	g := &guarded{ResponseWriter: w, secret: used}
-	r.forward(g, in, "https", used.guard, failed)
-	g.check() // trailers
+	to := &guarded{w, g}
+	r.forward(to, in, "https", check, failed)
+	to.check() // trailers
 }
 
-// check checks a request, and puts the secret into it, which it then returns.
-func (i *Inspection) check(in *http.Request) (used *Secret, d *Denied) {
+// begin checks a request, and puts the secret into it. It returns the request to be passed on, which Recheck can end until end is
+// called, and the guard of its response.
+func (r *Relay) begin(in *http.Request) (out *http.Request, g guard, end func(), d *Denied) {
 	// TRACE sends the request back, with the secret.
 	if in.Method == http.MethodConnect || in.Method == http.MethodTrace {
-		return nil, denied("the method %s", in.Method)
+		return nil, nil, func() {}, denied("the method %s", in.Method)
 	}
 	paths, d := readings(in.URL)
 	if d != nil {
-		return nil, d
+		return nil, nil, func() {}, d
 	}
-	var secret *Secret
-	for n, p := range paths {
-		found, why := i.Allow(in.Method, p)
-		if why != "" {
-			return nil, &Denied{why}
-		}
-		if n == 0 || found != nil && secret != nil && *found == *secret {
-			secret = found
-		} else {
-			secret = nil // it is another one's if the server reads the path so
-		}
+	ctx, cancel := context.WithCancel(in.Context())
+	u := &underway{method: in.Method, paths: paths, cancel: cancel}
+	end = func() { r.forget(u) }
+	if d = r.decide(u); d != nil {
+		return nil, nil, end, d
 	}
 	in.Trailer = nil // nobody checks it
 	in.Header.Del("Trailer")
-	return i.exchange(in, secret)
+	if d = r.inspect.exchange(in, u.secret); d != nil {
+		return nil, nil, end, d
+	}
+	g = r.inspect.guard(u.secret)
+	g.ask(in)
+	return in.WithContext(ctx), g, end, nil
 }
 
 // readings returns the ways in which a server may read the path of a URL: with %2F as a character of a name, and as a slash. A path

@@ -8,8 +8,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +20,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -445,6 +448,101 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// TestEchoForms: the secret is found in the forms in which programs write what they were sent, wherever it is in them.
+func TestEchoForms(t *testing.T) {
+	s := &Secret{Value: `a/b+c"d\e<f g`}
+	for before := range 4 {
+		for after := range 4 {
+			text := strings.Repeat("x", before) + s.Value + strings.Repeat("y", after)
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, form := range map[string]string{
+				"as it is": text, "JSON of Go": string(quoted), "JSON": strconv.Quote(text), "JSON of PHP": strings.ReplaceAll(strconv.Quote(text), "/", `\/`),
+				"HTML": html.EscapeString(text), "a query": url.QueryEscape(text), "a path": url.PathEscape(text), "a query in lower case": strings.ToLower(url.QueryEscape(text)),
+				"base64": base64.StdEncoding.EncodeToString([]byte(text)), "base64 of URLs": base64.RawURLEncoding.EncodeToString([]byte(text)),
+			} {
+				body := io.NopCloser(strings.NewReader("<" + form + ">"))
+				if got, err := io.ReadAll(&watched{ReadCloser: body, texts: (&Inspection{}).guard(s), err: errEcho}); !errors.Is(err, errEcho) {
+					t.Errorf("%s: %q passes as %q", name, text, got)
+				}
+			}
+		}
+	}
+}
+
+// TestGuard: what a host tells a job besides the body of the response has no secret: errors that quote the host, and parts of a
+// response. A response to another request than the one with the secret has none either.
+func TestGuard(t *testing.T) {
+	secret := &Secret{Header: "Authorization", Format: "Bearer {}", Value: value}
+	hijack := func(w http.ResponseWriter, answer string) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, answer)
+		conn.Close()
+	}
+	for name, tt := range map[string]struct {
+		change func(*http.Request)
+		answer http.HandlerFunc
+		status int
+	}{
+		"a password": {
+			func(r *http.Request) { r.SetBasicAuth("x", placeholder) },
+			func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Echo", r.Header.Get("Authorization")) }, 502,
+		},
+		"an error": {nil, func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "HTTP/1.1 200 OK\r\n"+r.Header.Get("Authorization")+"\r\n\r\n")
+		}, 502},
+		"compressed again": {nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Encoding"] = []string{"identity", "gzip"}
+		}, 502},
+		"a range": {
+			func(r *http.Request) {
+				r.Header["Range"], r.Header["If-Range"] = []string{"bytes=0-12"}, []string{`"x"`}
+			},
+			func(w http.ResponseWriter, r *http.Request) {
+				if len(r.Header["Range"])+len(r.Header["If-Range"]) > 0 {
+					t.Errorf("the server was asked for a part: %v", r.Header)
+				}
+			}, 200,
+		},
+		"another request": {
+			func(r *http.Request) { r.Header.Del("Authorization") },
+			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Kept", value) }, 502,
+		},
+		"a request without": {
+			func(r *http.Request) { r.URL.Path = "/open/without/x"; r.Header.Del("Authorization") },
+			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Kept", value) }, 502,
+		},
+	} {
+		w := newSecure(t, "example.org", secret, tt.answer)
+		w.relay.inspect.Secrets = func() []*Secret { return []*Secret{secret} }
+		w.relay.transport.ForceAttemptHTTP2 = false
+		in, err := http.NewRequest(http.MethodGet, "https://example.org/open", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Header.Set("Authorization", "Bearer "+placeholder)
+		if tt.change != nil {
+			tt.change(in)
+		}
+		reply, err := w.client(false).Do(in)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		got, denied := w.take()
+		if told := fmt.Sprint(reply.Header, string(body), denied); err != nil || reply.StatusCode != tt.status || strings.Contains(told, value) || len(got) != 1 {
+			t.Errorf("%s: %s, %s, %v; the server got %q", name, reply.Status, told, err, got)
+		}
+	}
+}
+
 // TestWatched: a body without the text passes unchanged, and one with it does not pass beyond its beginning, however it is read.
 func TestWatched(t *testing.T) {
 	const text = "aabaac"
@@ -454,7 +552,7 @@ func TestWatched(t *testing.T) {
 		for name, read := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "with the end": iotest.DataErrReader, "half": iotest.HalfReader,
 		} {
-			got, err := io.ReadAll(&watched{ReadCloser: io.NopCloser(read(strings.NewReader(body))), text: []byte(text), err: errEcho})
+			got, err := io.ReadAll(&watched{ReadCloser: io.NopCloser(read(strings.NewReader(body))), texts: guard{[]byte(text)}, err: errEcho})
 			if found != errors.Is(err, errEcho) || !found && (err != nil || string(got) != body) {
 				t.Errorf("%s of %q: %q, %v", name, body, got, err)
 			}

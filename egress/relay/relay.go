@@ -51,6 +51,9 @@ type Relay struct {
 	head      time.Duration // timeouts, shorter in tests
 	idle      time.Duration
 	inspect   *Inspection // of HTTPS
+
+	mu       sync.Mutex
+	underway map[*underway]bool // guarded by mu: the requests that are checked
 }
 
 // New returns a Relay to a name, in lower case without the final dot. dial connects to that port of the name.

@@ -3,10 +3,14 @@ package relay
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,20 +26,20 @@ const minSecret = 8
 
 var (
 	errPlaceholder = denied("the body of the request has the placeholder of a secret, which stands for it only in a header")
-	errEcho        = errors.New("the response has the secret in it that the request was given")
+	errEcho        = denied("the response has a secret in it that requests to this host are given")
 )
 
-// exchange puts the secret in the placeholder's place, and returns it if it did. A placeholder in any other place is denied.
-func (i *Inspection) exchange(in *http.Request, secret *Secret) (used *Secret, d *Denied) {
+// exchange puts the secret in the placeholder's place. A placeholder in any other place is denied.
+func (i *Inspection) exchange(in *http.Request, secret *Secret) *Denied {
 	if i.Placeholder == "" {
-		return nil, nil
+		return nil
 	}
 	if has(in.URL.String(), i.Placeholder) || has(in.RequestURI, i.Placeholder) {
-		return nil, denied("the address of the request has the placeholder of a secret, which stands for it only in a header")
+		return denied("the address of the request has the placeholder of a secret, which stands for it only in a header")
 	}
 	for name, values := range in.Header {
 		if has(strings.ToLower(name), strings.ToLower(i.Placeholder)) {
-			return nil, denied("the name of a header has the placeholder of a secret")
+			return denied("the name of a header has the placeholder of a secret")
 		}
 		for n, value := range values {
 			login, basic := readBasic(value)
@@ -43,20 +47,15 @@ func (i *Inspection) exchange(in *http.Request, secret *Secret) (used *Secret, d
 				continue
 			}
 			if secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(secret.Header) {
-				return nil, denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
+				return denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
 			}
-			used = secret
-			values[n] = used.inPlaceOf(i.Placeholder, login, basic)
+			values[n] = secret.inPlaceOf(i.Placeholder, login, basic)
 		}
 	}
 	if in.Body != nil && in.Body != http.NoBody {
-		in.Body = &watched{ReadCloser: in.Body, text: []byte(i.Placeholder), err: errPlaceholder}
+		in.Body = &watched{ReadCloser: in.Body, texts: guard{[]byte(i.Placeholder)}, err: errPlaceholder}
 	}
-	if used != nil {
-		// What the host sends back must be readable for guard.
-		in.Header.Set("Accept-Encoding", "identity")
-	}
-	return used, nil
+	return nil
 }
 
 // has reports whether a text has the placeholder in it, also escaped as in a URL.
@@ -89,37 +88,100 @@ func (s *Secret) inPlaceOf(placeholder, login string, basic bool) string {
 	return strings.ReplaceAll(s.Format, "{}", s.Value)
 }
 
-// guard makes a response one that does not tell the job the secret, as a service does that sends requests back.
-func (s *Secret) guard(reply *http.Response) error {
-	reply.Header.Del("Alt-Svc")
-	if encoding := reply.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return errors.New("the response is compressed, although that was not accepted: nobody can look for the secret in it")
-	}
-	if s.isIn(reply.Header) {
-		return errEcho
-	}
-	for _, text := range s.forms() {
-		reply.Body = &watched{ReadCloser: reply.Body, text: text, err: errEcho}
-	}
-	return nil
-}
-
-// forms returns the texts that tell the secret.
-func (s *Secret) forms() [][]byte {
+// forms returns the texts that tell the secret: as programs write a text that they were sent. One that is base64 tells it wherever
+// in the encoded text it begins.
+func (s *Secret) forms() []string {
 	if len(s.Value) < minSecret {
 		return nil
 	}
-	list := [][]byte{[]byte(s.Value)}
-	if escaped := url.QueryEscape(s.Value); escaped != s.Value {
-		list = append(list, []byte(escaped))
+	quoted := strconv.Quote(s.Value) // as JSON has printable ASCII
+	escaped, _ := json.Marshal(s.Value)
+	list := []string{s.Value, html.EscapeString(s.Value), url.PathEscape(s.Value), url.QueryEscape(s.Value)}
+	list = append(list, lowerEscapes(list[2]), lowerEscapes(list[3]))
+	for _, text := range []string{quoted, string(escaped)} {
+		text = text[1 : len(text)-1]
+		list = append(list, text, strings.ReplaceAll(text, "/", `\/`))
 	}
-	return list
+	for before := range 3 {
+		text := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), s.Value...))
+		if (before+len(s.Value))%3 != 0 {
+			text = text[:len(text)-1] // has bits of what follows
+		}
+		if before > 0 {
+			text = text[before+1:] // had bits of what is before
+		}
+		list = append(list, text, strings.NewReplacer("+", "-", "/", "_").Replace(text))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
-func (s *Secret) isIn(header http.Header) bool {
-	for _, form := range s.forms() {
+// lowerEscapes writes the digits of a URL's escapes in lower case.
+func lowerEscapes(s string) string {
+	parts := strings.Split(s, "%")
+	for n, part := range parts[1:] {
+		parts[n+1] = strings.ToLower(part[:2]) + part[2:]
+	}
+	return strings.Join(parts, "%")
+}
+
+// A guard keeps secrets out of what a host tells the job, as a service does that sends requests back. It has the texts that tell
+// them; an empty one is none.
+type guard [][]byte
+
+// guard returns the guard of the response to a request that may have a secret, which can be nil. A host that keeps what it is sent
+// could tell it in response to another request than the one that had it.
+func (i *Inspection) guard(secret *Secret) guard {
+	var secrets []*Secret
+	if i.Secrets != nil {
+		secrets = i.Secrets()
+	}
+	if secret != nil && !slices.Contains(secrets, secret) {
+		secrets = append(secrets, secret)
+	}
+	var g guard
+	for _, s := range secrets {
+		for _, text := range s.forms() {
+			g = append(g, []byte(text))
+		}
+	}
+	return g
+}
+
+// ask makes a request one whose response can be read by the guard: whole, and not compressed.
+func (g guard) ask(in *http.Request) {
+	if len(g) == 0 {
+		return
+	}
+	in.Header.Set("Accept-Encoding", "identity")
+	for _, name := range []string{"Range", "If-Range"} { // the secret would come in parts
+		in.Header.Del(name)
+	}
+}
+
+// reply makes a response one that does not tell the job a secret.
+func (g guard) reply(reply *http.Response) error {
+	reply.Header.Del("Alt-Svc") // the environment of a job has no HTTP/3, which these lines would lead to
+	if len(g) == 0 {
+		return nil
+	}
+	for _, encoding := range reply.Header.Values("Content-Encoding") {
+		if !strings.EqualFold(encoding, "identity") {
+			return errors.New("the response is compressed, although that was not accepted: nobody can look for a secret in it")
+		}
+	}
+	if g.in(reply.Header) {
+		return errEcho
+	}
+	reply.Body = &watched{ReadCloser: reply.Body, texts: g, err: errEcho}
+	return nil
+}
+
+// in reports whether a header tells a secret.
+func (g guard) in(header http.Header) bool {
+	for _, text := range g {
 		for _, values := range header {
-			if strings.Contains(strings.Join(values, "\n"), string(form)) {
+			if strings.Contains(strings.Join(values, "\n"), string(text)) {
 				return true
 			}
 		}
@@ -127,11 +189,21 @@ func (s *Secret) isIn(header http.Header) bool {
 	return false
 }
 
-// A guarded writer sends no header that tells the secret: those of a response, and trailers. It drops informational responses, which
+// hide returns err, unless that tells a secret: package net/http quotes what it cannot read.
+func (g guard) hide(err error) error {
+	for _, text := range g {
+		if strings.Contains(err.Error(), string(text)) {
+			return errEcho
+		}
+	}
+	return err
+}
+
+// A guarded writer sends no header that tells a secret: those of a response, and trailers. It drops informational responses, which
 // httputil.ReverseProxy passes on from a goroutine of the transport.
 type guarded struct {
 	http.ResponseWriter
-	secret *Secret
+	guard guard
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -143,9 +215,9 @@ func (g *guarded) WriteHeader(status int) {
 	g.ResponseWriter.WriteHeader(status)
 }
 
-// check ends the response if a header tells the secret.
+// check ends the response if a header tells a secret.
 func (g *guarded) check() {
-	if g.secret.isIn(g.Header()) {
+	if g.guard.in(g.Header()) {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -153,17 +225,17 @@ func (g *guarded) check() {
 // Unwrap is for http.ResponseController.
 func (g *guarded) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
-// A watched body fails before it passes a text on.
+// A watched body fails before it passes one of some texts on.
 type watched struct {
 	io.ReadCloser
-	text   []byte
+	texts  guard
 	err    error
 	buffer []byte // read, and not passed on yet
 	end    error  // after buffer
 	found  bool
 }
 
-// Read implements io.Reader. It holds back what may be the beginning of the text.
+// Read implements io.Reader. It holds back what may be the beginning of a text.
 func (w *watched) Read(p []byte) (int, error) {
 	for {
 		if w.found {
@@ -184,18 +256,22 @@ func (w *watched) Read(p []byte) (int, error) {
 	}
 }
 
-// ready returns how many bytes cannot be part of the text.
+// ready returns how many bytes cannot be part of a text.
 func (w *watched) ready() int {
+	ready := len(w.buffer)
 	if w.end != nil {
-		return len(w.buffer)
+		return ready
 	}
-	// The longest end of the buffer that begins the text.
-	for n := min(len(w.buffer), len(w.text)-1); n > 0; n-- {
-		if bytes.Equal(w.buffer[len(w.buffer)-n:], w.text[:n]) {
-			return len(w.buffer) - n
+	for _, text := range w.texts {
+		// The longest end of the buffer that begins the text.
+		for n := min(len(w.buffer), len(text)-1); n > len(w.buffer)-ready; n-- {
+			if bytes.Equal(w.buffer[len(w.buffer)-n:], text[:n]) {
+				ready = len(w.buffer) - n
+				break
+			}
 		}
 	}
-	return len(w.buffer)
+	return ready
 }
 
 // fill reads more, at most n bytes.
@@ -204,5 +280,5 @@ func (w *watched) fill(n int) {
 	n, err := w.ReadCloser.Read(part)
 	w.buffer = append(w.buffer, part[:n]...)
 	w.end = err
-	w.found = bytes.Contains(w.buffer, w.text)
+	w.found = slices.ContainsFunc(w.texts, func(text []byte) bool { return bytes.Contains(w.buffer, text) })
 }

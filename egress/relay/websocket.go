@@ -8,15 +8,12 @@ import (
 )
 
 // upgrades decides about a request for another protocol: without an answer of it, the request is passed on without that wish. A
-// WebSocket (RFC 6455) carries data both ways that nobody reads. So rules must allow a POST at its path, too, and it cannot have a
-// secret, which the host could send back. open reports whether the rules in force still allow it; nil: it is not one.
-func (i *Inspection) upgrades(in *http.Request, used *Secret) (open func() bool, d *Denied) {
+// WebSocket (RFC 6455) carries data both ways that nobody reads. So rules must allow a POST at its path, too, and its host can have no
+// secret, which it could send back. open reports whether the rules in force still allow it; nil: it is not one.
+func (i *Inspection) upgrades(in *http.Request, g guard) (open func() bool, d *Denied) {
 	if !isWebSocket(in) {
 		in.Header.Del("Upgrade")
 		return nil, nil
-	}
-	if used != nil {
-		return nil, denied("a WebSocket with a secret, for which nobody looks in what the host sends")
 	}
 	paths, d := readings(in.URL)
 	if d != nil {
@@ -26,6 +23,9 @@ func (i *Inspection) upgrades(in *http.Request, used *Secret) (open func() bool,
 		if _, why := i.Allow(http.MethodPost, p); why != "" {
 			return nil, denied("a WebSocket, which sends data: %s", why)
 		}
+	}
+	if len(g) > 0 {
+		return nil, denied("a WebSocket at a host with a secret, for which nobody looks in what the host sends")
 	}
 	return func() bool {
 		for _, p := range paths {

@@ -75,7 +75,8 @@ func TestNoWebSocket(t *testing.T) {
 	}{
 		"only GET":            {"GET /open/read/socket" + asksWebSocket, "a WebSocket, which sends data: no rule allows POST /open/read/socket", 403},
 		"no path":             {"GET /other" + asksWebSocket, "no rule allows GET /other", 403},
-		"a secret":            {"GET /open/socket" + asksWebSocket + "Authorization: Bearer " + placeholder + "\r\n", "a WebSocket with a secret", 403},
+		"a secret":            {"GET /open/socket" + asksWebSocket + "Authorization: Bearer " + placeholder + "\r\n", "a WebSocket at a host with a secret", 403},
+		"another's secret":    {"GET /open/socket" + asksWebSocket, "a WebSocket at a host with a secret", 403},
 		"h2c":                 {"GET /open/socket HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n", "", 502},
 		"two protocols":       {"GET /open/socket" + asksWebSocket + "Upgrade: h2c\r\n", "", 502},
 		"a list":              {"GET /open/socket HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n", "", 502},
@@ -84,7 +85,11 @@ func TestNoWebSocket(t *testing.T) {
 		"without being asked": {"GET /open/socket HTTP/1.1\r\nHost: example.org\r\n", "", 502},
 		"no Connection":       {"GET /open/socket HTTP/1.1\r\nHost: example.org\r\nUpgrade: websocket\r\n", "", 502},
 	} {
-		w := newSecure(t, "example.org", secret, echoes)
+		of := secret
+		if tt.status == http.StatusBadGateway {
+			of = nil // the denial would be that of a WebSocket
+		}
+		w := newSecure(t, "example.org", of, echoes)
 		w.relay.transport.ForceAttemptHTTP2 = false // otherwise the server cannot switch
 		body := ""
 		if name == "a body" {

@@ -120,6 +120,17 @@ func (s *Set) Request(name string, port uint16, method, path string) RequestDeci
 	return RequestDecision{Why: fmt.Sprintf("no rule allows %.20s of %.200q at %s", method, path, name)}
 }
 
+// Secrets returns the names of the secrets that some request to a port of a name is given, in the order of the rules.
+func (s *Set) Secrets(name string, port uint16) []string {
+	var names []string
+	for _, a := range s.allow {
+		if a.one.Secret != "" && a.hosts.has(pattern{name: name}) && a.opens(port) && !slices.Contains(names, a.one.Secret) {
+			names = append(names, a.one.Secret)
+		}
+	}
+	return names
+}
+
 func (r Rule) hasRequest(method, path string) bool {
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, method) {
 		return false
