@@ -172,6 +172,55 @@ func TestInspectingEnds(t *testing.T) {
 	}
 }
 
+// TestRequestsEnd: a request that is being served ends when newer rules do not allow it, or not with a secret. One that is allowed
+// goes on.
+func TestRequestsEnd(t *testing.T) {
+	w := newWorld(t, plenty)
+	trusted := w.authorize()
+	more, gone := make(chan struct{}), make(chan struct{})
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(rw, "begin ")
+		_ = http.NewResponseController(rw).Flush()
+		select {
+		case <-more:
+			_, _ = io.WriteString(rw, "end")
+		case <-r.Context().Done():
+			gone <- struct{}{}
+			panic(http.ErrAbortHandler) // otherwise the response would end well
+		}
+	})
+	for name, tt := range map[string]struct{ from, to string }{
+		"allowed":    {`"methods":["GET"]`, `"methods":["GET","POST"]`},
+		"the path":   {"/open/**", "/other"},
+		"the method": {`"GET"`, `"POST"`},
+		"the secret": {`,"secret":"acme"`, ""},
+	} {
+		d := w.open(inspecting, "")
+		reply, err := d.ask(trusted, "GET", "/open/a", "Bearer "+placeholder)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := io.ReadFull(reply.Body, make([]byte, len("begin "))); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		d.update(strings.Replace(inspecting, tt.from, tt.to, 1))
+		s := d.report() // after the update
+		if len(s.Denials) > 0 {
+			<-gone
+		} else {
+			more <- struct{}{}
+		}
+		rest, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		if allowed := name == "allowed"; (err == nil) != allowed || (string(rest) == "end") != allowed {
+			t.Errorf("%s: %q, %v", name, rest, err)
+		}
+		if (len(s.Denials) > 0) != (name != "allowed") {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
 // TestNoAuthority: without an authority, a rule about requests allows nothing.
 func TestNoAuthority(t *testing.T) {
 	w := newWorld(t, plenty)

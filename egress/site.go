@@ -133,8 +133,9 @@ func (s *site) ended() string {
 	return s.closed
 }
 
-// recheck closes the connections to addresses that the rules in force do not allow.
+// recheck closes the connections to addresses that the rules in force do not allow, and ends such requests.
 func (s *site) recheck() {
+	s.relay.Recheck()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.servers {

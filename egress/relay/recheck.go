@@ -10,6 +10,23 @@ type underway struct {
 	secret *Secret // of the rule that allowed it; guarded by Relay.mu
 }
 
+// Recheck ends requests that are not allowed any more, or not with a secret. It is to be called after Inspection.Allow decides in
+// another way.
+func (r *Relay) Recheck() {
+	r.mu.Lock() // there are none where no request is checked
+	defer r.mu.Unlock()
+	for u := range r.underway {
+		secret, why := r.inspect.decide(u.method, u.paths)
+		if why == "" && u.secret != nil && secret == nil {
+			why = "the rules have changed: the request may have no secret any more"
+		}
+		if why != "" {
+			r.inspect.Deny(&Denied{why})
+			u.cancel()
+		}
+	}
+}
+
 // decide decides about a request, and has Recheck decide again, until forget is called.
 func (r *Relay) decide(u *underway) *Denied {
 	r.mu.Lock() // otherwise the rules could change before Recheck finds the request
