@@ -217,6 +217,9 @@ func (r *Relay) begin(in *http.Request) (out *http.Request, g guard, end func(),
 		return nil, nil, func() {}, denied("the method %s", in.Method)
 	}
 	paths, d := readings(in.URL)
+	if d == nil {
+		d = overrides(in.Header)
+	}
 	if d != nil {
 		return nil, nil, func() {}, d
 	}
@@ -234,6 +237,19 @@ func (r *Relay) begin(in *http.Request) (out *http.Request, g guard, end func(),
 	g = r.inspect.guard(u.secret)
 	g.ask(in)
 	return in.WithContext(ctx), g, end, nil
+}
+
+// overrides returns why a request is denied that has a server take another method or path than those that were checked.
+func overrides(header http.Header) *Denied {
+	for name := range header {
+		// Many servers read an underscore as a hyphen.
+		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
+		case "x-http-method-override", "x-http-method", "x-method-override",
+			"x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-prefix":
+			return denied("the header %.100q, for which servers take another method or path than those that rules are about", name)
+		}
+	}
+	return nil
 }
 
 // readings returns the ways in which a server may read the path of a URL: with %2F as a character of a name, and as a slash. A path

@@ -543,6 +543,26 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestOverrides: no header has a server take another method or path than those that were checked.
+func TestOverrides(t *testing.T) {
+	for _, name := range []string{"X-HTTP-Method-Override", "x-http-method", "X_HTTP_Method_Override", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"} {
+		w := newSecure(t, "example.org", nil, nil)
+		in, err := http.NewRequest(http.MethodGet, "https://example.org/open", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Header[name] = []string{"DELETE"}
+		reply, err := w.client(false).Do(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.Body.Close()
+		if got, denied := w.take(); reply.StatusCode != http.StatusForbidden || len(got) > 0 || len(denied) != 1 || !strings.Contains(denied[0], "another method or path") {
+			t.Errorf("%s: %s, the server got %q, denied %q", name, reply.Status, got, denied)
+		}
+	}
+}
+
 // TestWatched: a body without the text passes unchanged, and one with it does not pass beyond its beginning, however it is read.
 func TestWatched(t *testing.T) {
 	const text = "aabaac"
