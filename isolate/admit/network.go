@@ -51,6 +51,9 @@ func (r *Entry) access() Access { return Access{r.Network, r.Requests} }
 // If some of several entries for a directory are for peer, these decide. A job in a worktree also reads the git directory, which
 // another entry can be for. What that entry's jobs read must not leave by the rules of another, and rules cannot be combined without
 // reading them: if they differ, there are none.
+//
+// The owner of a directory may have jobs there although its entries are for others. Their hosts and limits apply, but the secrets are
+// not the owner's.
 func (s *Served) Access(peer host.Peer, at Paths) Access {
 	var own, all []Access
 	for _, r := range s.Entries {
@@ -61,6 +64,7 @@ func (s *Served) Access(peer host.Peer, at Paths) Access {
 			}
 		}
 	}
+	others := len(own) == 0 && len(all) > 0
 	switch {
 	case len(own) > 0:
 		all = own
@@ -75,6 +79,9 @@ func (s *Served) Access(peer host.Peer, at Paths) Access {
 	first := all[0]
 	if bytes.Equal(first.Rules, noRules) || slices.ContainsFunc(all, func(other Access) bool { return !reflect.DeepEqual(other, first) }) {
 		return Access{}
+	}
+	if others && first.Requests != nil {
+		first.Requests = new(Requests)
 	}
 	return first
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"reflect"
 	"testing"
 
 	"corral/egress/control"
@@ -75,6 +76,32 @@ func TestAccess(t *testing.T) {
 	} {
 		if got := s.Access(tt.peer, Paths{Repo: tt.path}); string(got.Rules) != tt.want {
 			t.Errorf("%s for user %d: %q, want %q", tt.path, tt.peer.UID, got.Rules, tt.want)
+		}
+	}
+}
+
+// TestAccessToSecrets: the owner of a directory whose entry is for others may reach the entry's hosts, without its secrets.
+func TestAccessToSecrets(t *testing.T) {
+	npm := json.RawMessage("npm")
+	requests := &Requests{Secrets: []control.Secret{{Name: "a", Value: "x"}}, Variables: []string{"A"}}
+	entry := Entry{Path: "/repo", Network: npm, Requests: requests, UIDs: []uint32{1000}}
+	for name, tt := range map[string]struct {
+		served Config
+		peer   host.Peer
+		common string
+		want   *Requests
+	}{
+		"listed":                 {Config{Entries: []Entry{entry}}, host.Peer{UID: 1000}, "", requests},
+		"embedded":               {Config{Entries: []Entry{entry}}, host.Peer{UID: 1001, Embedded: true}, "", requests},
+		"not listed":             {Config{Entries: []Entry{entry}}, host.Peer{UID: 1001}, "", new(Requests)},
+		"not listed, same twice": {Config{Entries: []Entry{entry, entry}}, host.Peer{UID: 1001}, "", new(Requests)},
+		"not listed, a worktree": {Config{Entries: []Entry{entry}}, host.Peer{UID: 1001}, "/repo/.git", new(Requests)},
+		"any directory":          {Config{Network: npm, Requests: requests}, host.Peer{UID: 1001}, "", requests},
+	} {
+		s := Served{Config: tt.served}
+		got := s.Access(tt.peer, Paths{"/repo", tt.common})
+		if string(got.Rules) != "npm" || !reflect.DeepEqual(got.Requests, tt.want) {
+			t.Errorf("%s: %s with %+v, want %+v", name, got.Rules, got.Requests, tt.want)
 		}
 	}
 }
