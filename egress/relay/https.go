@@ -19,6 +19,14 @@ import (
 // maxStreams is how many requests of HTTP/2 are served at once on a connection, and how many connections to the host there are.
 const maxStreams = 32
 
+// What HTTP/2 has sent and nobody has read, in bytes. The defaults of net/http are 1 MiB for each of a job's connections, and 4 MiB for
+// each request to a host: a job that reads nothing could fill the memory of all jobs of its user.
+const (
+	maxUnreadUp     = 128 << 10 // of a job's connection
+	maxUnreadDown   = 2 << 20   // of a connection to a host
+	maxUnreadAnswer = 1 << 20   // of a request in it
+)
+
 // An Inspection says how requests in TLS are checked. All functions may be called concurrently.
 type Inspection struct {
 	// Certificate returns the certificate with which the job's TLS connection ends here.
@@ -44,6 +52,7 @@ func NewInspecting(name string, port uint16, dial func(context.Context) (net.Con
 	r.transport.TLSClientConfig = &tls.Config{ServerName: name, RootCAs: inspection.Roots, MinVersion: tls.VersionTLS12}
 	r.transport.TLSHandshakeTimeout = r.head
 	r.transport.ForceAttemptHTTP2 = true
+	r.transport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: maxUnreadDown, MaxReceiveBufferPerStream: maxUnreadAnswer}
 	r.transport.MaxConnsPerHost = maxStreams
 	if inspection.Roots == nil {
 		r.transport.TLSClientConfig.RootCAs = x509.NewCertPool() // nil would be those of files
@@ -116,7 +125,10 @@ func (r *Relay) serveHTTP2(ctx context.Context, secure *tls.Conn, under *prefixe
 	i := &inspected{relay: r}
 	server := r.newServer(ctx, i)
 	server.IdleTimeout = r.idle
-	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 1 << 14}
+	server.HTTP2 = &http.HTTP2Config{
+		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 1 << 14,
+		MaxReceiveBufferPerConnection: maxUnreadUp, MaxReceiveBufferPerStream: maxUnreadUp,
+	}
 	server.TLSConfig = &tls.Config{NextProtos: []string{"h2"}}
 	_ = server.Serve(&single{conn: secure, under: under})
 	return i.wait()

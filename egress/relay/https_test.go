@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -559,6 +560,75 @@ func TestOverrides(t *testing.T) {
 		reply.Body.Close()
 		if got, denied := w.take(); reply.StatusCode != http.StatusForbidden || len(got) > 0 || len(denied) != 1 || !strings.Contains(denied[0], "another method or path") {
 			t.Errorf("%s: %s, the server got %q, denied %q", name, reply.Status, got, denied)
+		}
+	}
+}
+
+// TestUnread: what is sent in HTTP/2 and not read is bounded, for a job as for a host.
+func TestUnread(t *testing.T) {
+	w := newSecure(t, "example.org", nil, nil)
+	job := tls.Client(w.connect(), &tls.Config{ServerName: "example.org", RootCAs: w.jobs, NextProtos: []string{"h2"}})
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	if _, err := io.WriteString(job, preface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	if of, all := windows(t, job); of > maxUnreadUp || all > maxUnreadUp+65535 {
+		t.Errorf("a job may send %d bytes of a request and %d in all, which nobody reads", of, all)
+	}
+	job.Close()
+
+	ends := newAuthority(t)
+	leaf, err := ends.Leaf("example.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.relay.transport.TLSClientConfig.RootCAs = pool(t, ends)
+	client, server := net.Pipe()
+	w.relay.dial = func(context.Context) (net.Conn, error) { return client, nil }
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		reply, err := w.client(true).Get("https://example.org/open")
+		if err == nil {
+			reply.Body.Close()
+		}
+	}()
+	host := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{*leaf}, NextProtos: []string{"h2"}})
+	if _, err := io.ReadFull(host, make([]byte, len(preface))); err != nil {
+		t.Fatal(err)
+	}
+	if of, all := windows(t, host); of > maxUnreadAnswer || all > maxUnreadDown+65535 {
+		t.Errorf("a host may send %d bytes of a response and %d in all, which nobody reads", of, all)
+	}
+	server.Close()
+	<-done
+}
+
+// windows returns how much an end of HTTP/2 receives unread, of a request and of all: what its SETTINGS say, and the WINDOW_UPDATE
+// after them (RFC 9113, section 6.9).
+func windows(t *testing.T, conn io.Reader) (of, all int) {
+	t.Helper()
+	of, all = 65535, 65535
+	for seen := false; ; {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(conn, body); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case head[3] == 8 && seen:
+			return of, all + int(binary.BigEndian.Uint32(body))
+		case head[3] == 4 && head[4]&1 == 0:
+			for seen = true; len(body) >= 6; body = body[6:] {
+				if body[1] == 4 {
+					of = int(binary.BigEndian.Uint32(body[2:]))
+				}
+			}
+		case seen && head[3] != 4:
+			return of, all
 		}
 	}
 }
