@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"corral/internal/text"
 )
@@ -264,6 +265,9 @@ func overrides(header http.Header) *Denied {
 	return nil
 }
 
+// maxDecodings is how often a path is decoded.
+const maxDecodings = 8
+
 // readings returns the ways in which a server may read the path of a URL: with %2F as a character of a name, and as a slash. A path
 // that servers resolve in different ways is denied.
 func readings(u *url.URL) ([]string, *Denied) {
@@ -271,15 +275,24 @@ func readings(u *url.URL) ([]string, *Denied) {
 	if literal == "*" || !strings.HasPrefix(literal, "/") || !strings.HasPrefix(decoded, "/") {
 		return nil, denied("the path is %.100q, must begin with a slash", literal)
 	}
-	// Decoded again, for servers behind a proxy that decodes.
-	twice, err := url.PathUnescape(decoded)
-	if err != nil {
-		twice = decoded
-	}
-	for _, p := range []string{decoded, twice} {
-		if why := ambiguous(p); why != "" {
+	list := []string{decoded}
+	// Decoded again, for servers behind proxies that decode.
+	for n, p := 0, decoded; ; n++ {
+		why := ambiguous(p)
+		if n == maxDecodings {
+			why = "more than 8 encodings of a character"
+		}
+		if why != "" {
 			return nil, denied("the path %.100q has %s", literal, why)
 		}
+		again, err := url.PathUnescape(p)
+		if err != nil || again == p {
+			break
+		}
+		if strings.Count(again, "/") != strings.Count(p, "/") {
+			list = append(list, again)
+		}
+		p = again
 	}
 	// The literal reading has the other characters decoded, as rules have them.
 	parts := strings.Split(literal, "/")
@@ -289,9 +302,9 @@ func readings(u *url.URL) ([]string, *Denied) {
 		}
 	}
 	if one := strings.Join(parts, "/"); one != decoded {
-		return []string{decoded, one}, nil
+		list = append(list, one)
 	}
-	return []string{decoded}, nil
+	return list, nil
 }
 
 // ambiguous returns what servers resolve in different ways in a path, "" if there is nothing.
@@ -299,6 +312,9 @@ func ambiguous(p string) string {
 	const dots = "a segment that is empty or only dots"
 	if strings.ContainsFunc(p, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }) {
 		return "a control character or a backslash"
+	}
+	if !utf8.ValidString(p) {
+		return "bytes that are not UTF-8" // of which some servers make dots and slashes
 	}
 	if clean := path.Clean(p); clean != p && clean+"/" != p || strings.Contains(p, "//") {
 		return dots
