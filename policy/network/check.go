@@ -22,6 +22,9 @@ func (r *Rules) Check() error {
 		if err := rule.Check(); err != nil {
 			return fmt.Errorf("entry %d of allow: %w", i+1, err)
 		}
+		if err := rule.checkAfter(r.Allow[:i]); err != nil {
+			return fmt.Errorf("entry %d of allow: %w", i+1, err)
+		}
 	}
 	for i, host := range r.Deny {
 		if err := CheckHost(host); err != nil {
@@ -63,6 +66,41 @@ func (r Rule) Check() error {
 		return err
 	}
 	return r.checkPorts()
+}
+
+// checkAfter returns an error if the rule is about requests that nobody sees, because one of those before it has them passed on
+// unread. All rules are right in themselves.
+func (r Rule) checkAfter(before []Rule) error {
+	if !r.inspects() {
+		return nil
+	}
+	own, err := r.scope()
+	if err != nil {
+		return err
+	}
+	for _, b := range before {
+		for _, one := range b.each() {
+			s, err := one.scope()
+			if err != nil || one.inspects() || !s.hosts.has(own.hosts) {
+				continue
+			}
+			for _, port := range own.ports {
+				if s.opens(port) {
+					return fmt.Errorf("%q: `methods`, `paths` and `secret` have no effect at port %d, which `%s` passes on unread: put this entry before it",
+						r.Host, port, b)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// each returns the rules of a preset, or the rule itself.
+func (r Rule) each() []Rule {
+	if preset, ok := presetNamed(r.Preset); ok {
+		return preset.Rules
+	}
+	return []Rule{r}
 }
 
 func (r Rule) checkPreset() error {

@@ -45,7 +45,8 @@ const (
 
 // Rules say what the jobs of a repository may reach. The zero Rules allow nothing.
 type Rules struct {
-	// Hosts that jobs may reach. If several entries have a port of a host, the first of them says the protocol.
+	// Hosts that jobs may reach. If several entries have a port of a host, the first of them says the protocol: an entry with
+	// `methods`, `paths` or `secret` comes before those that have its host without them. A request needs one entry that allows it.
 	Allow []Rule `json:"allow,omitempty" yaml:"allow" without:"none" example:"[{preset: npm}, {host: example.org}]"`
 	// Hosts that jobs may not reach, whatever `allow` has: `HOST`, or `*.HOST` for all names below it.
 	Deny []string `json:"deny,omitempty" yaml:"deny" form:"host-pattern" without:"none" example:"[telemetry.example.org]"`

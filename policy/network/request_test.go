@@ -15,7 +15,7 @@ func TestRequest(t *testing.T) {
 			{Host: "mixed.example.org"},
 			{Host: "denied.example.org", Methods: []string{"GET"}},
 			{Host: "db.example.org", Ports: []uint16{443}, Protocol: TCP},
-			{Host: "db.example.org", Secret: "acme-api"},
+			{Host: "*.example.org", Paths: []string{"/never"}, Secret: "acme-api"},
 		},
 		Deny: []string{"denied.example.org"},
 	})
@@ -111,6 +111,33 @@ func TestCheckRequests(t *testing.T) {
 	}
 	if got, want := good.String(), `{host: example.org, protocol: tls, methods: [GET], paths: ["/", "/a/", "/a/*/b", "/**", "/%2F"], secret: a-b_1}`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestCheckAfter: a rule about requests is an error behind one that has them passed on unread.
+func TestCheckAfter(t *testing.T) {
+	about := Rule{Host: "api.example.org", Methods: []string{"GET"}}
+	for name, tt := range map[string]struct {
+		rules []Rule
+		want  string
+	}{
+		"the same host":        {[]Rule{{Host: "api.example.org"}, about}, "entry 2 of allow"},
+		"a wildcard":           {[]Rule{about, {Host: "*.example.org"}, {Host: "*.example.org", Secret: "x"}}, "entry 3 of allow"},
+		"a host of it":         {[]Rule{{Host: "*.example.org"}, about}, "`host: \"*.example.org\"` passes on unread"},
+		"one of its ports":     {[]Rule{{Host: "api.example.org", Ports: []uint16{8443}, Protocol: TCP}, {Host: "api.example.org", Ports: []uint16{443, 8443}, Paths: []string{"/"}}}, "at port 8443"},
+		"a preset":             {[]Rule{{Preset: "npm"}, {Host: "registry.npmjs.org", Secret: "x"}}, "`preset: npm` passes on unread"},
+		"before":               {[]Rule{about, {Host: "api.example.org"}, {Host: "*.example.org"}}, ""},
+		"another port":         {[]Rule{{Host: "api.example.org", Ports: []uint16{8443}}, about}, ""},
+		"another host":         {[]Rule{{Host: "example.org"}, {Host: "*.api.example.org"}, about}, ""},
+		"a part of it":         {[]Rule{{Host: "api.example.org"}, {Host: "*.example.org", Methods: []string{"GET"}}}, ""},
+		"after one about them": {[]Rule{{Host: "*.example.org", Methods: []string{"GET"}}, about}, ""},
+		"a preset behind":      {[]Rule{{Host: "github.com"}, {Preset: "github-read"}}, ""},
+		"a preset about them":  {[]Rule{{Preset: "github-read"}, {Host: "github.com", Secret: "x"}}, ""},
+	} {
+		err := (&Rules{Allow: tt.rules}).Check()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
 	}
 }
 

@@ -60,11 +60,7 @@ func Compile(r *Rules) (*Set, error) {
 		return nil, err
 	}
 	for _, rule := range r.Allow {
-		rules := []Rule{rule}
-		if preset, ok := presetNamed(rule.Preset); ok {
-			rules = preset.Rules
-		}
-		for _, one := range rules {
+		for _, one := range rule.each() {
 			scope, err := one.scope()
 			if err != nil {
 				return nil, err
