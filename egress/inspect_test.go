@@ -221,6 +221,17 @@ func TestRequestsEnd(t *testing.T) {
 	}
 }
 
+// TestKept: a host that keeps a secret does not tell it in the response to a request that is given none.
+func TestKept(t *testing.T) {
+	w := newWorld(t, plenty)
+	trusted := w.authorize()
+	w.serve(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, secretValue) })
+	d := w.open(strings.Replace(inspecting, `"allow":[`, `"allow":[{"host":"alpha.example.org","paths":["/kept"]},`, 1), "")
+	if got, err := d.get(trusted, "GET", "/kept", ""); err == nil || strings.Contains(got, secretValue) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestNoAuthority: without an authority, a rule about requests allows nothing.
 func TestNoAuthority(t *testing.T) {
 	w := newWorld(t, plenty)

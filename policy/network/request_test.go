@@ -15,6 +15,8 @@ func TestRequest(t *testing.T) {
 			{Host: "mixed.example.org"},
 			{Host: "denied.example.org", Methods: []string{"GET"}},
 			{Host: "db.example.org", Ports: []uint16{443}, Protocol: TCP},
+			{Host: "both.example.org", Methods: []string{"GET"}},
+			{Host: "both.example.org", Ports: []uint16{443}, Protocol: TCP},
 			{Host: "*.example.org", Paths: []string{"/never"}, Secret: "acme-api"},
 		},
 		Deny: []string{"denied.example.org"},
@@ -43,6 +45,7 @@ func TestRequest(t *testing.T) {
 		{"get api.example.org /users/x", false, ""},
 		{"DELETE api.example.org /users/x", false, ""},
 		{"DELETE mixed.example.org /users/x", true, ""}, // by the second rule
+		{"DELETE both.example.org /users/x", false, ""}, // the second rule is about what is not read
 		{"GET denied.example.org /", false, ""},
 		{"GET other.example.org /", false, ""},
 	} {
