@@ -192,8 +192,9 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// gone answers a request for a session that has ended.
+// gone answers a request for a session that has ended. The browser removes what its pages have stored.
 func gone(w http.ResponseWriter) {
+	w.Header().Set("Clear-Site-Data", `"cache", "storage"`)
 	say(w, http.StatusGone, "The session has ended, and its servers with it.\nAsk for a new link when another one runs.")
 }
 
@@ -210,6 +211,7 @@ func say(w http.ResponseWriter, status int, text string) {
 // to other sites.
 func private(h http.Header) {
 	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strings"
 	"testing"
@@ -280,6 +282,58 @@ func TestResponsesCleaned(t *testing.T) {
 	}
 }
 
+// TestPagesConfined: a page loads from its own origin alone, and has no report sent elsewhere, whatever policy its server sends. What is
+// sent before a response, and scripts that outlast the session, do not arrive.
+func TestPagesConfined(t *testing.T) {
+	own := []string{
+		"img-src *", "default-src 'none'; report-uri http://evil.example/", " ;Report-To x;\tREPORT-URI\thttp://evil.example/ ;; font-src x , report-uri y,media-src z",
+		"report-uri http://evil.example/",
+	}
+	g := newStage(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "<http://evil.example/>; rel=preload; as=image")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		w.Header()["Content-Security-Policy"] = own
+		w.Header().Set("Content-Security-Policy-Report-Only", "img-src 'none'; report-uri http://evil.example/")
+		w.Header().Set("Cross-Origin-Opener-Policy", "unsafe-none")
+		w.WriteHeader(http.StatusAccepted)
+	})
+	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
+	hints := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error { hints++; return nil }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Cookie", cookie)
+	got, err := g.browser().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusAccepted || hints != 0 || got.Header.Get("Cross-Origin-Opener-Policy") != "same-origin" ||
+		got.Header.Get("Content-Security-Policy-Report-Only") != "" || got.Header.Get("Link") != "" {
+		t.Errorf("%s, %d informational, %q", got.Status, hints, got.Header)
+	}
+	policies := got.Header.Values("Content-Security-Policy")
+	if n := len(policies) - 1; n < 0 || !slices.Equal(policies[:n], []string{"img-src *", "default-src 'none'", "font-src x", "media-src z"}) ||
+		!strings.HasPrefix(policies[n], "default-src 'self' data: blob:") || !strings.Contains(policies[n], " ws://"+host+" ") {
+		t.Errorf("%q", policies)
+	}
+	g.requests()
+	for _, header := range []string{"Service-Worker: script", "Sec-Fetch-Dest: serviceworker"} {
+		if got := g.send("GET", host, "/sw.js", "", "Cookie: "+cookie, "Sec-Fetch-Site: same-origin", header); got.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s", header, got.Status)
+		}
+	}
+	if r := g.requests(); len(r) != 0 {
+		t.Errorf("the app got %d requests", len(r))
+	}
+	if got := g.send("GET", "localhost", "/", ""); !strings.HasPrefix(got.Header.Get("Content-Security-Policy"), "default-src 'none';") {
+		t.Errorf("a page of the preview's own: %q", got.Header)
+	}
+}
+
 // TestAfterwards: when the session has ended, when nobody listens, and when the cookie is old, a page says so.
 func TestAfterwards(t *testing.T) {
 	g := newStage(t, nil)
@@ -287,8 +341,12 @@ func TestAfterwards(t *testing.T) {
 	other := g.cookie(g.link("me", mine, 9000))
 	page := func(host, cookie string, status int, text string) {
 		t.Helper()
-		if got := g.send("GET", host, "/", "", "Cookie: "+cookie); got.StatusCode != status || !strings.Contains(got.body, text) {
+		got := g.send("GET", host, "/", "", "Cookie: "+cookie)
+		if got.StatusCode != status || !strings.Contains(got.body, text) {
 			t.Errorf("%s %q, want %d, %q", got.Status, got.body, status, text)
+		}
+		if forgets := got.Header.Get("Clear-Site-Data") != ""; forgets != (status == http.StatusGone) {
+			t.Errorf("%s: the browser keeps what pages have stored: %v", got.Status, !forgets)
 		}
 	}
 	page(host, cookie, 200, "app")

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 
 	"corral/internal/gate"
@@ -45,8 +46,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusServiceUnavailable, "Too many connections to previews are open.")
 	case !plainUpgrade(r):
 		say(w, http.StatusBadRequest, "A preview upgrades connections to WebSocket only.")
+	case serviceWorker(r):
+		say(w, http.StatusForbidden, "A preview has no service workers: they would outlast its session.")
 	default:
-		s.proxy.ServeHTTP(w, r)
+		s.proxy.ServeHTTP(final{w}, r)
 	}
 }
 
@@ -128,6 +131,12 @@ func plainUpgrade(r *http.Request) bool {
 	return len(up) == 1 && strings.EqualFold(up[0], "websocket") && r.Method == http.MethodGet && r.ContentLength == 0 && len(r.TransferEncoding) == 0
 }
 
+// serviceWorker reports whether a browser asks for the script of a service worker, as browsers say by Service-Worker (Service
+// Workers, "Update") and Sec-Fetch-Dest.
+func serviceWorker(r *http.Request) bool {
+	return r.Header.Values("Service-Worker") != nil || slices.Contains(r.Header.Values("Sec-Fetch-Dest"), "serviceworker")
+}
+
 // rewrite makes the request that the server in the session gets. It has the host name of the preview: the server compares that
 // with the origin that pages have.
 func (s *Server) rewrite(p *httputil.ProxyRequest) {
@@ -164,34 +173,4 @@ func hideCookies(h http.Header) {
 	if len(lines) > 0 {
 		h["Cookie"] = lines
 	}
-}
-
-// clean changes a response of a server in a session: its cookies are for its own host name, and never ours. What would apply to
-// more than this origin, or outlast the session, is removed.
-func clean(r *http.Response) error {
-	var cookies []string
-	for _, line := range r.Header.Values("Set-Cookie") {
-		parts := strings.Split(line, ";")
-		name, _, _ := strings.Cut(parts[0], "=")
-		if strings.EqualFold(strings.TrimSpace(name), cookieName) {
-			continue
-		}
-		kept := parts[:1]
-		for _, attribute := range parts[1:] {
-			if key, _, _ := strings.Cut(attribute, "="); !strings.EqualFold(strings.TrimSpace(key), "domain") {
-				kept = append(kept, attribute)
-			}
-		}
-		cookies = append(cookies, strings.Join(kept, ";"))
-	}
-	r.Header.Del("Set-Cookie")
-	if len(cookies) > 0 {
-		r.Header["Set-Cookie"] = cookies
-	}
-	for _, name := range []string{"Alt-Svc", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Report-To", "Reporting-Endpoints", "NEL"} {
-		r.Header.Del(name)
-	}
-	r.Header.Set("Cache-Control", "no-store")
-	r.Header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	return nil
 }
