@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"corral/internal/config"
-	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -64,21 +62,9 @@ func TestServePreview(t *testing.T) {
 	_, others, _ := w.post(other, "", hello)
 	w.call(other, others, "run", `{"code":"true"}`)
 	w.call(agent, session, "run", `{"code":"mkdir -p ~/www && echo hello from the jail >~/www/index.html && cd ~/www && exec python3 -m http.server --bind 127.0.0.1 8077","background":true}`)
-	links := func(token, query string) (urls []string) {
-		t.Helper()
-		code, text := mcptest.Fetch(t, http.MethodPost, strings.TrimSuffix(w.url, "/mcp")+"/previews"+query, token)
-		var l struct{ Previews []struct{ URL string } }
-		if err := json.Unmarshal([]byte(text), &l); err != nil || code != http.StatusOK {
-			t.Fatalf("%d %s %v", code, text, err)
-		}
-		for _, one := range l.Previews {
-			urls = append(urls, one.URL)
-		}
-		return urls
-	}
 	var found []string
 	sandboxtest.Eventually(t, time.Minute, "the server listens", func() bool {
-		found = links(agent, "")
+		found = w.links(agent, "")
 		return len(found) == 1
 	})
 	if !strings.HasPrefix(found[0], "http://p8077-") {
@@ -98,10 +84,10 @@ func TestServePreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := strings.TrimSuffix(strings.TrimPrefix(u.Hostname(), "p8077-"), ".localhost")
-	if got := links(other, "?port=8077&session="+id); got != nil {
+	if got := w.links(other, "?port=8077&session="+id); got != nil {
 		t.Errorf("another principal: %q", got)
 	}
-	if got := links(agent, "?port=8078&session="+id); len(got) != 1 {
+	if got := w.links(agent, "?port=8078&session="+id); len(got) != 1 {
 		t.Errorf("a port at which nobody listens yet: %q", got)
 	} else if code, text := see(got[0]); code != http.StatusBadGateway || !strings.Contains(text, "Nothing listens at port 8078") {
 		t.Errorf("%d %q", code, text)
@@ -111,7 +97,7 @@ func TestServePreview(t *testing.T) {
 		code, _ := see("http://" + u.Host + "/")
 		return code == http.StatusGone
 	})
-	if got := links(agent, "?port=8077"); got != nil {
+	if got := w.links(agent, "?port=8077"); got != nil {
 		t.Errorf("after its end: %q", got)
 	}
 }
