@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"corral/egress/control"
@@ -58,6 +59,9 @@ func (c *client) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// SyscallConn implements syscall.Conn.
+func (c *client) SyscallConn() (syscall.RawConn, error) { return c.tcp.SyscallConn() }
 
 // CloseWrite passes the end of the host's direction on.
 func (c *client) CloseWrite() error { return c.tcp.CloseWrite() }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"corral/egress/control"
@@ -205,6 +206,15 @@ func (c *server) Read(p []byte) (int, error) {
 		err = errClosed
 	}
 	return n, err
+}
+
+// SyscallConn implements syscall.Conn.
+func (c *server) SyscallConn() (syscall.RawConn, error) {
+	socket, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return socket.SyscallConn()
 }
 
 // allowed reports whether the rules in force allow its address.

@@ -113,28 +113,64 @@ func (r *Relay) copyBoth(client, server net.Conn) error {
 	return errors.Join(up, down)
 }
 
+// buffers are those that are in use or were lately: a connection without traffic has none. Ten thousand of two directions each would
+// take 640 MiB.
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
 // copyOne copies until the end of one direction, and passes the end on.
 func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
-	buffer := make([]byte, bufferSize)
+	await := waiter(from)
 	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			idle.Reset(r.idle)
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return err
-			}
-			idle.Reset(r.idle)
-		}
-		if errors.Is(err, io.EOF) {
-			if err := closeWrite(to); !errors.Is(err, syscall.ENOTCONN) { // it has ended
-				return err
-			}
-			return nil
-		}
+		await()
+		end, err := r.copySome(to, from, idle)
 		if err != nil {
 			return err
 		}
+		if end {
+			break
+		}
 	}
+	if err := closeWrite(to); !errors.Is(err, syscall.ENOTCONN) { // it has ended
+		return err
+	}
+	return nil
+}
+
+// copySome copies what one read returns. It reports whether that is the end.
+func (r *Relay) copySome(to, from net.Conn, idle *time.Timer) (end bool, err error) {
+	buffer := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
+	n, err := from.Read(buffer[:])
+	if n > 0 {
+		idle.Reset(r.idle)
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return false, err
+		}
+		idle.Reset(r.idle)
+	}
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
+}
+
+// waiter returns a function that waits until a read of the connection would not block, if the connection is a socket. How the wait
+// ended is what the read says.
+func waiter(from net.Conn) func() {
+	conn, ok := from.(syscall.Conn)
+	if !ok {
+		return func() {}
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return func() {}
+	}
+	peeked := make([]byte, 1)
+	ready := func(fd uintptr) bool {
+		_, _, err := syscall.Recvfrom(int(fd), peeked, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return !errors.Is(err, syscall.EAGAIN)
+	}
+	return func() { _ = raw.Read(ready) }
 }
 
 func closeWrite(conn net.Conn) error {

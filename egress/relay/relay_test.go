@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -289,6 +290,39 @@ func TestHalfClosed(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestIdle: connections without traffic keep no buffers.
+func TestIdle(t *testing.T) {
+	w := newWorld(t, TCP, 5432, listen(t, func(c net.Conn) { _, _ = io.Copy(c, c) }))
+	const connections = 200
+	before := heap()
+	var clients []*net.TCPConn
+	for range connections {
+		client, _ := w.connect()
+		clients = append(clients, client)
+		if _, err := client.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(client, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (heap() - before) / connections; each > bufferSize/2 {
+		t.Errorf("an idle connection keeps %d bytes", each)
+	}
+	for _, client := range clients {
+		client.Close()
+	}
+}
+
+// heap returns how many bytes are in use. What a sync.Pool has survives one collection.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestUnreachable: a client learns that the server cannot be reached.
