@@ -9,6 +9,7 @@ func corralMakers() []peerMaker {
 			r, done, err := apiRow(o)
 			return []*Row{r}, done, err
 		}},
+		{"corral, API in a session", standingRows},
 		{"corral run", one(commandRow)},
 		{"corral, MCP by stdio", stdioRows},
 		{"corral, MCP by HTTP", httpRows},

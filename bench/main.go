@@ -17,6 +17,8 @@
 //	-scale       many jobs in a row, many at once, many repositories
 //	-mcp         a script: bash alone, and an agent that calls runtime_execute
 //	-session     a call in an open session: sandbox_exec and command/exec, next to podman exec and Codex's command/exec
+//	-network     network access by rules: a slot with a door, the first byte, throughput and idle connections, next to none
+//	-versions    jobs of these programs next to those of -base: time and CPU time
 //	-starlark    a program in Starlark: its interpreter alone, and an agent that calls starlark_run
 //	-stream      throughput of output through command/exec, next to a pipe
 //	-index       how many planted lines the index finds, and what adding large texts costs; needs no root
@@ -40,6 +42,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 2 && os.Args[1] == clientWord {
+		if err := runClient(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: client:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := bench(ctx, os.Args[1:]); err != nil {
 		stop()
 		if !errors.Is(err, flag.ErrHelp) {
@@ -67,6 +76,8 @@ func modes() []mode {
 		{flag: "scale", usage: "many jobs, many at once, many repositories", bare: true, run: scaleMode},
 		{flag: "mcp", usage: "an agent's call beside the bare script", run: tableMode("mcp", "A script through runtime_execute", mcpRows)},
 		{flag: "session", usage: "a call in a standing session beside podman exec and Codex", run: tableMode("session", "A call in what stands already", sessionRows)},
+		{flag: "network", usage: "jobs with doors beside jobs without, and connections beside direct ones", bare: true, run: networkMode},
+		{flag: "versions", usage: "jobs of these programs beside those of -base", bare: true, run: versionsMode},
 		{flag: "starlark", usage: "a program in Starlark beside its bare interpreter", run: tableMode("starlark", "A program in Starlark", starlarkRows)},
 		{flag: "stream", usage: "a stream of output beside a pipe", run: stream},
 		{flag: "index", usage: "what the index finds, and what that takes", bare: true, run: indexRows(false)},

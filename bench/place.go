@@ -23,6 +23,7 @@ type options struct {
 	idle    time.Duration
 	limit   time.Duration
 	bin     string // absolute
+	base    string // absolute; "" is none
 	peers   string // absolute
 	results string // absolute
 	page    string // absolute
@@ -41,6 +42,7 @@ type options struct {
 	dir, repo, socket, state string
 	cold                     []string // repositories in which no job has run
 	slotless                 bool     // the supervisor prepares no slots ahead
+	settings                 string   // lines of the supervisor's configuration
 	supervisor               int      // process
 }
 
@@ -49,6 +51,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.idle, "idle", 0, "wait before each run")
 	f.DurationVar(&o.limit, "limit", 0, "no round begins after it; 0 is no bound")
 	f.StringVar(&o.bin, "bin", "bin", "directory of the programs")
+	f.StringVar(&o.base, "base", "", "of -versions, directory of the programs of another version")
 	f.StringVar(&o.peers, "peers-dir", ".cache/peers", "directory of bench/setup-peers")
 	f.StringVar(&o.results, "results", ".cache/bench", "directory of what is kept")
 	f.StringVar(&o.page, "page", "docs/explanation/performance.md", "what -write renders into")
@@ -66,8 +69,11 @@ func (o *options) complete() error {
 	if o.rounds < 1 || o.bytes < 1 || o.jobs < 1 || o.atOnce < 1 || o.repos < 1 || o.colds < 1 {
 		return errors.New("numbers are at least 1")
 	}
-	for _, dir := range []*string{&o.bin, &o.peers, &o.results, &o.page} {
+	for _, dir := range []*string{&o.bin, &o.base, &o.peers, &o.results, &o.page} {
 		var err error
+		if *dir == "" {
+			continue
+		}
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return err
 		}
@@ -119,9 +125,13 @@ func (o *options) supervise(repos []string) (func(), error) {
 	for _, repo := range repos {
 		args = append(args, "--repo", repo)
 	}
+	settings := o.settings
 	if o.slotless {
+		settings += "warm_slots: 0\n"
+	}
+	if settings != "" {
 		file := filepath.Join(o.dir, "config.yaml")
-		if err := os.WriteFile(file, []byte("version: 1\nwarm_slots: 0\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("version: 1\n"+settings), 0o600); err != nil {
 			return nil, err
 		}
 		args = append(args, "--config", file)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"corral/isolate/client"
+	"corral/job"
 )
 
 // Policies of command/exec, and their names in rows.
@@ -37,7 +41,7 @@ func sessionRows(o *options) (rows []*Row, finish func(), err error) {
 		rows = append(rows, more...)
 		closes = append(closes, done)
 	}
-	for _, own := range []func(*options) ([]*Row, func(), error){sandboxRows, execRows} {
+	for _, own := range []func(*options) ([]*Row, func(), error){standingRows, sandboxRows, execRows} {
 		more, done, err := own(o)
 		if err != nil {
 			return nil, nil, err
@@ -57,6 +61,24 @@ func sessionRows(o *options) (rows []*Row, finish func(), err error) {
 		add(more, done)
 	}
 	return rows, finish, nil
+}
+
+// standingRows measures jobs through the API in one session, whose jobs share their files and a network namespace.
+func standingRows(o *options) ([]*Row, func(), error) {
+	c, err := client.Dial(o.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := c.OpenSession(context.Background(), job.SessionSpec{Repo: o.repo, Workspace: job.Direct, Share: true})
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	spec := job.Spec{Repo: o.repo, Session: session.ID, Workspace: session.Workspace, Args: []string{program}}
+	return []*Row{{
+		Name: "corral, API in a session", Sets: "all namespaces except the network, cgroup, seccomp, Landlock; audit",
+		Run: func() error { return runJob(c, spec) },
+	}}, func() { c.Close() }, nil
 }
 
 // sandboxRows measures calls of sandbox_exec; the first one opens the session.
