@@ -113,10 +113,6 @@ func (r *Relay) copyBoth(client, server net.Conn) error {
 	return errors.Join(up, down)
 }
 
-// buffers are those that are in use or were lately: a connection without traffic has none. Ten thousand of two directions each would
-// take 640 MiB.
-var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
-
 // copyOne copies until the end of one direction, and passes the end on.
 func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 	await := waiter(from)
@@ -138,9 +134,9 @@ func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 
 // copySome copies what one read returns. It reports whether that is the end.
 func (r *Relay) copySome(to, from net.Conn, idle *time.Timer) (end bool, err error) {
-	buffer := buffers.Get().(*[bufferSize]byte)
-	defer buffers.Put(buffer)
-	n, err := from.Read(buffer[:])
+	buffer := buffers.take()
+	defer buffers.give(buffer)
+	n, err := from.Read(buffer)
 	if n > 0 {
 		idle.Reset(r.idle)
 		if _, err := to.Write(buffer[:n]); err != nil {

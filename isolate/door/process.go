@@ -15,7 +15,7 @@ import (
 	"corral/isolate/wire"
 )
 
-// Limits of a process of corral-egress. Its buffers for 256 connections of one job take 16 MiB.
+// Limits of a process of corral-egress. The buffers of all connections that it may have take 160 MiB.
 const (
 	maxMemory  = 512 << 20
 	maxThreads = 512
