@@ -126,7 +126,7 @@ func load(dir string) (*Authority, error) {
 		return nil, err
 	}
 	defer d.Close()
-	b, err := readFile(d, secretName)
+	b, err := readFile(d, secretName, 0o077)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func load(dir string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\nhint: make another: corral network authority rotate", filepath.Join(dir, secretName), err)
 	}
-	public, err := readFile(d, certificateName)
+	public, err := readFile(d, certificateName, 0)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(public, a.PEM) {
 		err = replace(d, certificateName, a.PEM, 0o644)
 	}
@@ -229,7 +229,8 @@ func openDir(dir string, create bool) (*os.File, error) {
 	return d, nil
 }
 
-func readFile(dir *os.File, name string) ([]byte, error) {
+// readFile reads a file of the caller's. None of the permissions in forbidden may be given to others.
+func readFile(dir *os.File, name string, forbidden uint32) ([]byte, error) {
 	path := filepath.Join(dir.Name(), name)
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -237,6 +238,14 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "fstat", Path: path, Err: err}
+	}
+	if st.Uid != uint32(os.Geteuid()) || st.Mode&forbidden != 0 {
+		return nil, fmt.Errorf("%s belongs to user %d and has mode %04o: other users than root have access\nhint: make another: corral network authority rotate",
+			path, st.Uid, st.Mode&0o7777)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)

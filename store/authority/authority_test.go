@@ -115,7 +115,13 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	if err := os.WriteFile(path, expired(t), 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(path, whole, 0o600), os.Chmod(path, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := New(dir).Current(); err == nil || !strings.Contains(err.Error(), "mode 0640") {
+		t.Errorf("a key that a group can read: %+v, %v", a, err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, expired(t), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	block, _ := pem.Decode(mustCurrent(t, New(dir)).PEM)
