@@ -275,6 +275,9 @@ func readings(u *url.URL) ([]string, *Denied) {
 	if literal == "*" || !strings.HasPrefix(literal, "/") || !strings.HasPrefix(decoded, "/") {
 		return nil, denied("the path is %.100q, must begin with a slash", literal)
 	}
+	if strings.ContainsFunc(u.RawQuery, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return nil, denied("the query has a blank or a control character, which ends the address in HTTP/1.1")
+	}
 	list := []string{decoded}
 	// Decoded again, for servers behind proxies that decode.
 	for n, p := 0, decoded; ; n++ {
