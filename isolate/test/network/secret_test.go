@@ -270,6 +270,8 @@ var misuses = []use{
 	{"another's placeholder", `curl -sS -H "Authorization: Bearer corral-AAAAAAAAAAAAAAAAAAAAAAAAAA" https://web.example.org/echo`, "you sent Bearer corral-AAAA"},
 	{"echoed", `curl -sS -H "Authorization: Bearer $ACME_TOKEN" https://web.example.org/echo`, ""},
 	{"echoed in JSON", `curl -sS -H "Authorization: Bearer $ACME_TOKEN" https://web.example.org/echo/escaped`, ""},
+	{"echoed as a password", `curl -sS -u "x:$ACME_TOKEN" https://web.example.org/echo`, ""},
+	{"with another method in a header", `curl -sS -H "X-HTTP-Method-Override: PUT" -H "Authorization: Bearer $ACME_TOKEN" https://web.example.org/echo`, "403"},
 	{"echoed from the middle on", `curl -sS -r 12- -H "Authorization: Bearer $ACME_TOKEN" https://web.example.org/echo`, ""},
 	{"to another Host", `curl -sS -H "Host: other.example.org" -H "Authorization: Bearer $ACME_TOKEN" https://web.example.org/echo`, ""},
 }
