@@ -211,13 +211,13 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		if reply.StatusCode == http.StatusSwitchingProtocols {
 			return keepOpen(reply, open)
 		}
-		return g.reply(reply)
+		return g.reply(reply, r.inspect.Deny)
 	}
 	if len(g) == 0 {
 		r.forward(w, in, "https", check, failed)
 		return
 	}
-	to := &guarded{w, g}
+	to := &guarded{w, g, r.inspect.Deny}
 	r.forward(to, in, "https", check, failed)
 	to.check() // trailers
 }

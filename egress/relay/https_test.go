@@ -440,6 +440,9 @@ func TestEcho(t *testing.T) {
 			}
 			body, err := io.ReadAll(reply.Body)
 			reply.Body.Close()
+			if _, denied := w.take(); strings.HasSuffix(name, "body") && !slices.Contains(denied, errEcho.Why) {
+				t.Errorf("%s, HTTP/2 %v: denied %q", name, http2, denied)
+			}
 			if seen := fmt.Sprint(reply.Header, string(body), reply.Trailer); strings.Contains(seen, value) || strings.Contains(seen, url.QueryEscape(value)) {
 				t.Errorf("%s, HTTP/2 %v: the job got %s", name, http2, seen)
 			}

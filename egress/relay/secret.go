@@ -159,8 +159,8 @@ func (g guard) ask(in *http.Request) {
 	}
 }
 
-// reply makes a response one that does not tell the job a secret.
-func (g guard) reply(reply *http.Response) error {
+// reply makes a response one that does not tell the job a secret. It calls deny if the body has one, of which forward does not tell.
+func (g guard) reply(reply *http.Response, deny func(*Denied)) error {
 	reply.Header.Del("Alt-Svc") // the environment of a job has no HTTP/3, which these lines would lead to
 	if len(g) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (g guard) reply(reply *http.Response) error {
 	if g.in(reply.Header) {
 		return errEcho
 	}
-	reply.Body = &watched{ReadCloser: reply.Body, texts: g, err: errEcho}
+	reply.Body = &watched{ReadCloser: reply.Body, texts: g, err: errEcho, tell: func() { deny(errEcho) }}
 	return nil
 }
 
@@ -204,6 +204,7 @@ func (g guard) hide(err error) error {
 type guarded struct {
 	http.ResponseWriter
 	guard guard
+	deny  func(*Denied)
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -218,6 +219,7 @@ func (g *guarded) WriteHeader(status int) {
 // check ends the response if a header tells a secret.
 func (g *guarded) check() {
 	if g.guard.in(g.Header()) {
+		g.deny(errEcho)
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -230,6 +232,7 @@ type watched struct {
 	io.ReadCloser
 	texts  guard
 	err    error
+	tell   func() // is called when one is found; may be nil
 	buffer []byte // read, and not passed on yet
 	end    error  // after buffer
 	found  bool
@@ -281,4 +284,7 @@ func (w *watched) fill(n int) {
 	w.buffer = append(w.buffer, part[:n]...)
 	w.end = err
 	w.found = slices.ContainsFunc(w.texts, func(text []byte) bool { return bytes.Contains(w.buffer, text) })
+	if w.found && w.tell != nil {
+		w.tell()
+	}
 }
