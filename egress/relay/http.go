@@ -156,7 +156,9 @@ var errSwitched = errors.New("the server switches protocols without being asked"
 
 // forward passes a request on, and the response back. check, if set, may change a response, or fail. failed returns what the job is
 // told of an error. A request that has Upgrade may become a connection of that protocol.
-func (r *Relay) forward(w http.ResponseWriter, in *http.Request, scheme string, check func(*http.Response) error, failed func(error) error) {
+func (r *Relay) forward(
+	w http.ResponseWriter, in *http.Request, scheme string, check func(*http.Response) error, failed func(error) error,
+) {
 	in.Header.Del("Http2-Settings")
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {

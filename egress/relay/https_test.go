@@ -627,15 +627,21 @@ func windows(t *testing.T, conn io.Reader) (of, all int) {
 		case head[3] == 8 && seen:
 			return of, all + int(binary.BigEndian.Uint32(body))
 		case head[3] == 4 && head[4]&1 == 0:
-			for seen = true; len(body) >= 6; body = body[6:] {
-				if body[1] == 4 {
-					of = int(binary.BigEndian.Uint32(body[2:]))
-				}
-			}
+			seen, of = true, initialWindow(body, of)
 		case seen && head[3] != 4:
 			return of, all
 		}
 	}
+}
+
+// initialWindow returns what SETTINGS say of a stream's window, or what it is without.
+func initialWindow(settings []byte, without int) int {
+	for ; len(settings) >= 6; settings = settings[6:] {
+		if binary.BigEndian.Uint16(settings) == 4 {
+			return int(binary.BigEndian.Uint32(settings[2:]))
+		}
+	}
+	return without
 }
 
 // TestWatched: a body without the text passes unchanged, and one with it does not pass beyond its beginning, however it is read.
