@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"corral/egress/control"
 	"corral/isolate/admit"
@@ -78,6 +79,61 @@ func (n *network) open(o door.Opening, trusted []byte) (cell.Door, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// A doorUse is a job's use of its door, which is opened and closed beside everything else that beginning and ending the job takes. A nil
+// doorUse is that of a job without a door.
+type doorUse struct {
+	opened chan struct{} // closed when the fields below are set
+	end    func() (reached string)
+	err    error
+
+	closing sync.Once
+	reached chan string
+}
+
+// useDoor begins to open a door. The caller must call report.
+func useDoor(open func() (end func() string, err error)) *doorUse {
+	u := &doorUse{opened: make(chan struct{}), reached: make(chan string, 1)}
+	go func() {
+		u.end, u.err = open()
+		close(u.opened)
+	}()
+	return u
+}
+
+// ready waits until the door is open. The job must not begin before: the rules may not allow what it asks for.
+func (u *doorUse) ready() error {
+	if u == nil {
+		return nil
+	}
+	<-u.opened
+	return u.err
+}
+
+// close begins to close the door.
+func (u *doorUse) close() {
+	if u == nil {
+		return
+	}
+	u.closing.Do(func() {
+		go func() {
+			reached := ""
+			if u.ready() == nil {
+				reached = u.end()
+			}
+			u.reached <- reached
+		}()
+	})
+}
+
+// report closes the door, and returns what the job reached. It must be called once.
+func (u *doorUse) report() string {
+	if u == nil {
+		return ""
+	}
+	u.close()
+	return <-u.reached
 }
 
 // reload applies the configuration and the authority that were read or replaced since.

@@ -50,7 +50,9 @@ type Job struct {
 	Repo    string // path of the repository
 	Limits  job.Limits
 	Protect job.Protection
-	Env     []string // variables, NAME=value, that the job gets unless its request sets them; at most inside.MaxEnv bytes with a NUL each
+	// Ready is called when everything else is done: the job is sent when it returns nil. nil: nothing is to be waited for.
+	Ready func() error
+	Env   []string // variables, NAME=value, that the job gets unless its request sets them; at most inside.MaxEnv bytes with a NUL each
 }
 
 // Start sends the job to the slot's stub. It returns when the job was sent: its wall time counts from then.
@@ -106,6 +108,11 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 			return sent, fmt.Errorf("fchown of a pipe: %w", err)
 		}
 		files = append(files, f)
+	}
+	if r.Ready != nil {
+		if err := r.Ready(); err != nil {
+			return sent, err
+		}
 	}
 	sent = time.Now()
 	return sent, sl.stub.send(&plan, kept, slices.Concat(files, extra.files, common))
