@@ -22,6 +22,7 @@ import (
 	"corral/front/store"
 	"corral/front/supervisor"
 	"corral/internal/config"
+	"corral/internal/flock"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/isolate/client/handoff"
@@ -40,6 +41,8 @@ const (
 	maxKept = 64
 	// gracePeriod is how long the job may take to end by itself when the keeper is to end.
 	gracePeriod = 2 * time.Second
+	// startTime is how long a keeper waits for others that start jobs.
+	startTime = 30 * time.Second
 	// readyTime is how long the keeper waits for the job to listen before it says that it runs.
 	readyTime = time.Second
 	// pollInterval is the time between two questions whether it does.
@@ -105,6 +108,8 @@ type keeper struct {
 	spec   job.Spec
 	before []uint16 // ports at which the session's jobs listened before
 	pipes  relays   // of root
+	// starting is locked by the keeper that counts the user's jobs and starts one more: jobs that start at once are counted, too.
+	starting *os.File
 }
 
 // open connects to the supervisor, drops root, reads the job and opens the store for its output.
@@ -123,6 +128,9 @@ func open(socket string) (*keeper, error) {
 	}
 	c, _, err := settings.Load(settings.Sources(""))
 	if err == nil {
+		k.starting, err = openLock(dir)
+	}
+	if err == nil {
 		k.spec, err = handoff.Read(os.Stdin)
 	}
 	if err != nil {
@@ -134,6 +142,16 @@ func open(socket string) (*keeper, error) {
 		return nil, errors.Join(fmt.Errorf("the output cannot be stored: %w", err), k.client.Close())
 	}
 	return k, nil
+}
+
+// openLock opens the file that keepers of the user lock while they start a job.
+func openLock(dir *os.File) (*os.File, error) {
+	const name = "background.lock"
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_CREAT|unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // state opens the directory of the user's state: of root, which stores nothing, that of the user that this process becomes.
@@ -165,6 +183,14 @@ func repoID(c config.Config, path string) string {
 // keep runs the job to its end. An error says that it was not started.
 func (k *keeper) keep(ctx context.Context) error {
 	defer k.store.Close()
+	defer k.starting.Close()
+	err := flock.Wait(ctx, int(k.starting.Fd()), unix.LOCK_EX, time.Now().Add(startTime))
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("other jobs in the background have been starting for %v: try again", startTime)
+	}
+	if err != nil {
+		return err
+	}
 	if err := k.count(); err != nil {
 		return err
 	}
@@ -221,6 +247,7 @@ func (k *keeper) describe(ctx context.Context, r *running, handle string) (reply
 			if said.Job = k.find(handle); said.Job == "" {
 				continue // it waits for a slot
 			}
+			k.starting.Close() // it counts from now on
 			deadline = time.Now().Add(readyTime)
 		}
 		if ports, more, err := k.client.Ports(ctx, k.spec.Session); err == nil {
