@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/cgi"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"corral/internal/test/fronttest"
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/test/supervise"
 	"corral/job"
@@ -50,6 +52,7 @@ var clients = []client{
 	{"git", `git clone -q https://web.$1/git/repo.git && cat repo/file`, "of the repository"},
 	{"git, push", `git clone -q https://web.$1/git/repo.git mine && cd mine && git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m second && git push -q origin HEAD:other && echo pushed`, "pushed"},
 	{"npm", `cd "$(mktemp -d)" && echo '{}' >package.json && npm_config_cafile=$ROOTS npm_config_registry=https://web.$1/npm/ npm install --no-audit --no-fund demo && node -p "require('demo')"`, "of npm"},
+	{"pnpm", `cd "$(mktemp -d)" && echo '{"dependencies":{"demo":"1.0.0"}}' >package.json && npm_config_cafile=$ROOTS npm_config_registry=https://web.$1/npm/ node PNPM install --store-dir=$PWD/store && node -p "require('demo')"`, "of npm"},
 	{"pip", `pip3 install -q --no-cache-dir --disable-pip-version-check --target /tmp/pip --index-url https://web.$1/pypi/simple/ demo && PYTHONPATH=/tmp/pip python3 -c 'import demo; print(demo.text)'`, "of pypi"},
 	{"cargo", `export HOME=/tmp/cargo RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_SPARSE_REGISTRY=true CARGO_REGISTRIES_TEST_INDEX=sparse+https://web.$1/cargo/ && mkdir -p $HOME/src && cd $HOME && touch src/lib.rs &&
 		printf '[package]\nname = "x"\nversion = "1.0.0"\n[dependencies]\ndemo = { version = "1", registry = "test" }\n' >Cargo.toml && cargo fetch -q 2>&1 && find $HOME/.cargo/registry/src -name lib.rs | xargs cat`, "of crates"},
@@ -95,14 +98,14 @@ func TestClients(t *testing.T) {
 	const failure = "SFATAL\x00C28000\x00Man answer of the database\x00\x00"
 	greet(in.Listen("192.0.2.1:22"), "SSH-2.0-test\r\n", "")
 	greet(in.Listen("192.0.2.1:5432"), "", string(binary.BigEndian.AppendUint32([]byte("E"), uint32(4+len(failure))))+failure)
-	f := supervise.New(t, func(c *isolate.Config) { c.Network = []byte(clientRules) })
+	f := supervise.New(t, func(c *isolate.Config) { c.Network, c.Toolchains = []byte(clientRules), []string{pnpm(t)} })
 	roots := filepath.Join(f.Repo, "roots.pem")
 	isolatetest.Put(t, roots, string(in.Roots), 0o644, isolatetest.Owner)
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			for domain, allowed := range map[string]bool{"example.org": true, "example.net": false} {
 				began := time.Now()
-				d := runClient(t, f, c.script, domain, roots)
+				d := runClient(t, f, c.scriptFor(t), domain, roots)
 				if got := strings.Contains(d.Out, c.want); got != allowed {
 					t.Errorf("%s, after %v: %s%s", domain, time.Since(began), d.Out, d.Err)
 				}
@@ -112,6 +115,24 @@ func TestClients(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pnpm returns the directory of pnpm, as scripts/setup-clients installs it.
+func pnpm(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(sandboxtest.ModuleRoot(t), ".cache/clients/node_modules/pnpm")
+	sandboxtest.Require(t, func() error {
+		if _, err := os.Stat(dir); err != nil {
+			return fmt.Errorf("%w; run: scripts/setup-clients", err)
+		}
+		return nil
+	})
+	return dir
+}
+
+// scriptFor returns the script for this machine.
+func (c client) scriptFor(t *testing.T) string {
+	return strings.ReplaceAll(c.script, "PNPM", pnpm(t)+"/bin/pnpm.cjs")
 }
 
 func runClient(t *testing.T, f *supervise.Front, script, domain, roots string) fronttest.Did {

@@ -35,6 +35,7 @@ var ended = []client{
 		apt-get -o Dir::Etc=$d/etc -o Dir::State=$d -o Dir::State::status=$d/status -o Dir::Cache=$d -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Acquire::Languages=none update && grep -h Description $d/lists/*Packages`, "of apt"},
 	{"wget", `wget -qO- https://web.$1/`, "hello over HTTP/1.1"},
 	{"npm", `cd "$(mktemp -d)" && echo '{}' >package.json && npm_config_registry=https://web.$1/npm/ npm install --no-audit --no-fund demo && node -p "require('demo')"`, "of npm"},
+	{"pnpm", `echo '{"dependencies":{"demo":"1.0.0"}}' >package.json && npm_config_registry=https://web.$1/npm/ node PNPM install --store-dir=$PWD/store && node -p "require('demo')"`, "of npm"},
 	{"go", `export GOPATH=$PWD/go GOFLAGS=-modcacherw GOCACHE=$PWD/cache GOSUMDB=off GOTOOLCHAIN=local GOPROXY=https://web.$1/go PATH=$PATH:/usr/local/go/bin && printf 'module x\nrequire example.org/demo v1.0.0\n' >go.mod &&
 		go mod download example.org/demo && cat go/pkg/mod/example.org/demo@v1.0.0/demo.go`, "of go"},
 	{"Java", `cat >A.java <<'J'
@@ -49,7 +50,7 @@ java A.java $1`, "hello over HTTP/2.0"},
 }
 
 // unended are those in clients that use no TLS, or for which there is another in ended.
-var unended = []string{"git, push", "wget", "npm", "Java", "curl, without TLS", "apt-get", "Perl, TCP", "psql", "ssh"}
+var unended = []string{"git, push", "wget", "npm", "pnpm", "Java", "curl, without TLS", "apt-get", "Perl, TCP", "psql", "ssh"}
 
 // someEnded are the clients that run in a session with a root of its own, too: one for each kind of store.
 var someEnded = []string{"curl", "git", "npm", "go", "Java", "Python, urllib", "Python, requests", "Node, fetch", "OpenSSL's directory", "a cleared environment"}
@@ -70,7 +71,7 @@ func endedClients() []client {
 func trusting(t *testing.T) (*supervise.Front, []byte) {
 	t.Helper()
 	f := supervise.New(t, func(c *isolate.Config) {
-		c.Network, c.Requests = []byte(endedRules), &admit.Requests{}
+		c.Network, c.Requests, c.Toolchains = []byte(endedRules), &admit.Requests{}, []string{pnpm(t)}
 		again := *c
 		c.Again = func() (isolate.Config, error) { return again, nil }
 	})
@@ -115,7 +116,7 @@ func TestEndedClients(t *testing.T) {
 				ways["root"] = rooted
 			}
 			for way, ss := range ways {
-				spec := f.Spec("sh", "-c", "cd $(mktemp -d) && "+c.script, "sh", "example.org")
+				spec := f.Spec("sh", "-c", "cd $(mktemp -d) && "+c.scriptFor(t), "sh", "example.org")
 				spec.Env = append(slices.Clone(spec.Env), "HOME=/home/job", "npm_config_fetch_retries=0")
 				spec.Session, spec.Workspace = ss.ID, ss.Workspace
 				spec.Limits = job.Limits{Wall: 2 * time.Minute, Memory: 4 << 30, PIDs: 512}
