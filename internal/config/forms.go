@@ -66,6 +66,7 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"header":         strict.Text("the name of a header such as Authorization", headerName),
 			"secret-format":  strict.Text("text with {} once, such as Bearer {}", secretFormat),
 			"netip.Prefix":   privateForm,
+			"age":            ageForm,
 			"job.Workspace":  wordForm("direct, readonly or overlay", job.ParseWorkspace),
 			"job.Recording":  wordForm("hash, argv or code", job.ParseRecording),
 			"job.Protection": wordForm("none, hooks or all", job.ParseProtection),

@@ -23,6 +23,7 @@ var formSchemas = map[string]string{
 	"size":           `{"$ref": "#/$defs/size"}`,
 	"time.Duration":  `{"$ref": "#/$defs/time"}`,
 	"wait":           `{"anyOf": [{"$ref": "#/$defs/time"}, {"const": "0"}]}`,
+	"age":            `{"anyOf": [{"$ref": "#/$defs/time"}, {"type": "string", "pattern": "^[0-9]+d$"}]}`,
 	"cpus":           `{"type": "number", "minimum": 0.01, "maximum": 1000}`,
 	"bool":           `{"type": "boolean"}`,
 	"version":        `{"const": 1}`,

@@ -3,6 +3,9 @@ package config
 import (
 	"errors"
 	"net/netip"
+	"strconv"
+	"strings"
+	"time"
 
 	"corral/internal/config/strict"
 	"corral/policy/ask"
@@ -79,6 +82,15 @@ var privateForm = strict.Form{
 	Write: func(v any) string { return strict.Quote(v.(netip.Prefix).String()) },
 }
 
+// ageForm is the form of how long ago a version was published.
+var ageForm = strict.Number("a time such as 7d", []string{"!!str"}, func(s string) (int64, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16) // 179 years
+		return int64(n) * int64(24*time.Hour), err
+	}
+	return parseTime(s)
+}, func(n int64) string { return network.FormatAge(time.Duration(n)) })
+
 // checkNetwork checks rules that were decoded from set: what their forms do not say.
 func (l *loader) checkNetwork(set strict.Node, rules *network.Rules) {
 	l.later = append(l.later, func() { l.checkSecretsOf(set, rules) })
@@ -106,7 +118,7 @@ func decoded(item strict.Node, r network.Rule) bool {
 	for key, zero := range map[string]bool{
 		"preset": r.Preset == "", "host": r.Host == "", "protocol": r.Protocol == "", "ports": len(r.Ports) < len(item.At("ports").Items()),
 		"methods": len(r.Methods) < len(item.At("methods").Items()), "paths": len(r.Paths) < len(item.At("paths").Items()),
-		"secret": r.Secret == "",
+		"secret": r.Secret == "", "registry": r.Registry == "", "min_age": r.MinAge == 0,
 	} {
 		if item.At(key).Present() && zero {
 			return false

@@ -49,6 +49,28 @@ repos:
 	}
 }
 
+// TestMinAge: an age is given in days or as another time, and is checked with its rule.
+func TestMinAge(t *testing.T) {
+	for entry, want := range map[string]string{
+		"{preset: npm, registry: npm, min_age: 7d}":            "",
+		"{host: a.example.org, registry: cargo, min_age: 36h}": "",
+		"{preset: npm, registry: npm, min_age: 7}":             "`min_age`",
+		"{preset: npm, registry: npm, min_age: 99999999d}":     "`min_age`",
+		"{preset: npm, registry: npm, min_age: 367d}":          "`min_age`",
+		"{preset: npm, min_age: 7d}":                           "needs `registry`",
+		"{preset: debian, registry: debian, min_age: 7d}":      "is not for debian",
+		"{preset: debian, registry: apt}":                      "unknown registry",
+	} {
+		c, err := parseOne("f", []byte("version: 1\nnetwork: {allow: ["+entry+"]}\n"), lookup)
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", entry, err, want)
+		case want == "" && (err != nil || "- "+c.Network.Allow[0].String() != strings.Replace("- "+entry, "36h", "36h0m0s", 1)):
+			t.Errorf("%s: %v, %v", entry, c.Network.Allow, err)
+		}
+	}
+}
+
 // TestPages: the examples of network access in the pages are valid, and allow something.
 func TestPages(t *testing.T) {
 	for _, page := range []string{"reference/configuration.md", "how-to/let-jobs-install-dependencies.md", "how-to/give-a-job-a-credential.md"} {

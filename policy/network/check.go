@@ -65,6 +65,9 @@ func (r Rule) Check() error {
 	if err := r.checkRequests(); err != nil {
 		return err
 	}
+	if err := r.checkRegistry(); err != nil {
+		return err
+	}
 	return r.checkPorts()
 }
 
@@ -74,43 +77,58 @@ func (r Rule) checkAfter(before []Rule) error {
 	if !r.inspects() {
 		return nil
 	}
-	own, err := r.scope()
-	if err != nil {
-		return err
-	}
-	for _, b := range before {
-		for _, one := range b.each() {
-			s, err := one.scope()
-			if err != nil || one.inspects() || !s.hosts.has(own.hosts) {
-				continue
-			}
-			for _, port := range own.ports {
-				if s.opens(port) {
-					return fmt.Errorf("%q: `methods`, `paths` and `secret` have no effect at port %d, which `%s` passes on unread: put this entry before it",
-						r.Host, port, b)
-				}
+	for _, own := range r.each() {
+		for _, b := range before {
+			if port := b.passesOn(own); port != 0 {
+				return fmt.Errorf("%q: `methods`, `paths`, `secret` and `registry` have no effect at port %d, which `%s` passes on unread: put this entry before it",
+					own.Host, port, b)
 			}
 		}
 	}
 	return nil
 }
 
-// each returns the rules of a preset, or the rule itself.
-func (r Rule) each() []Rule {
-	if preset, ok := presetNamed(r.Preset); ok {
-		return preset.Rules
+// passesOn returns a port at which the rule has the hosts of another one passed on unread, 0 if there is none.
+func (r Rule) passesOn(other Rule) uint16 {
+	own, err := other.scope()
+	if err != nil {
+		return 0 // it was checked
 	}
-	return []Rule{r}
+	for _, one := range r.each() {
+		s, err := one.scope()
+		if err != nil || one.inspects() || !s.hosts.has(own.hosts) {
+			continue
+		}
+		for _, port := range own.ports {
+			if s.opens(port) {
+				return port
+			}
+		}
+	}
+	return 0
+}
+
+// each returns the rules of a preset, with what the rule says about their registry, or the rule itself.
+func (r Rule) each() []Rule {
+	preset, ok := presetNamed(r.Preset)
+	if !ok {
+		return []Rule{r}
+	}
+	rules := slices.Clone(preset.Rules)
+	for i := range rules {
+		rules[i].Registry, rules[i].MinAge = r.Registry, r.MinAge
+	}
+	return rules
 }
 
 func (r Rule) checkPreset() error {
 	if _, known := presetNamed(r.Preset); !known {
 		return fmt.Errorf("unknown preset %s: must be one of %s", shown(r.Preset), strings.Join(presetNames(), ", "))
 	}
-	if r.Host != "" || r.Ports != nil || r.Protocol != "" || r.inspects() {
+	if r.Host != "" || r.Ports != nil || r.Protocol != "" || len(r.Methods) > 0 || len(r.Paths) > 0 || r.Secret != "" {
 		return fmt.Errorf("preset %q: it says host, ports and protocol itself; write another entry for them", r.Preset)
 	}
-	return nil
+	return r.checkRegistry()
 }
 
 func (r Rule) checkPorts() error {

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Bounds of Rules and of what a job asks for.
@@ -58,7 +59,7 @@ type Rules struct {
 
 // A Rule allows connections to a host, or to those of a preset.
 type Rule struct {
-	// Hosts that belong together: `go`, `npm`, `pypi`, `cargo`, `debian` or `github-read`. No other key can be beside it.
+	// Hosts that belong together: `go`, `npm`, `pypi`, `cargo`, `debian` or `github-read`. Only `registry` and `min_age` can be beside it.
 	Preset string `json:"preset,omitempty" yaml:"preset" form:"preset" without:"none" example:"npm"`
 	// `HOST`, or `*.HOST` for all names below it, but not `HOST` itself.
 	Host string `json:"host,omitempty" yaml:"host" form:"host-pattern" without:"required unless there is a preset" example:"example.org"`
@@ -67,13 +68,18 @@ type Rule struct {
 	// What is spoken there. `tls`: the name in the connection must be the host's; `http`: plain HTTP, likewise; `tcp`: anything.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol" words:"tls http tcp" implied:"tls"`
 
-	// Methods of the requests that are allowed. With `methods`, `paths` or `secret`, TLS of jobs ends in `corral-egress`, which sees
-	// their requests: jobs trust the [authority](#requests-and-secrets) of the installation there.
+	// Methods of the requests that are allowed. With `methods`, `paths`, `secret` or `registry`, TLS of jobs ends in
+	// `corral-egress`, which sees their requests: jobs trust the [authority](#requests-and-secrets) of the installation there.
 	Methods []string `json:"methods,omitempty" yaml:"methods" form:"method" list:"some" without:"all" example:"[GET, HEAD]"`
 	// Paths of the requests that are allowed. `*` is any segment, and `**` at the end one or more.
 	Paths []string `json:"paths,omitempty" yaml:"paths" form:"request-path" list:"some" without:"all" example:"[\"/repos/acme/**\"]"`
 	// Name in `secrets` of the secret that takes the place of its placeholder in these requests.
 	Secret string `json:"secret,omitempty" yaml:"secret" form:"secret" without:"none" example:"acme-api"`
+	// The host serves packages of this kind, `go`, `npm`, `pypi`, `cargo` or `debian`: only GET and HEAD are allowed, digests are
+	// verified, and files and indexes are kept for the next job of the same user. A preset has its own name here.
+	Registry string `json:"registry,omitempty" yaml:"registry" words:"go npm pypi cargo debian" without:"none" example:"npm"`
+	// With `registry`: versions that were published more recently are not there yet. Not for `debian`, which does not tell.
+	MinAge time.Duration `json:"min_age,omitempty" yaml:"min_age" form:"age" min:"1m" max:"366d" without:"none" example:"7d"`
 }
 
 // Bytes bound what a job or the jobs of a session may transfer. A zero field bounds nothing.

@@ -1,9 +1,11 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Bounds of the parts of a Rule that are about requests.
@@ -38,12 +40,53 @@ func (r *Rules) Secrets() []string {
 }
 
 // inspects reports whether a rule is about requests.
-func (r Rule) inspects() bool { return len(r.Methods) > 0 || len(r.Paths) > 0 || r.Secret != "" }
+func (r Rule) inspects() bool {
+	return len(r.Methods) > 0 || len(r.Paths) > 0 || r.Secret != "" || r.Registry != "" || r.MinAge != 0
+}
+
+// The kinds of registries. Each is also the name of the preset of its public hosts.
+const (
+	Go     = "go"
+	NPM    = "npm"
+	PyPI   = "pypi"
+	Cargo  = "cargo"
+	Debian = "debian"
+)
+
+// Bounds of MinAge.
+const (
+	minMinAge = time.Minute
+	maxMinAge = 366 * day
+)
+
+// checkRegistry returns the first mistake in what a rule says about a registry.
+func (r Rule) checkRegistry() error {
+	who := cmp.Or(r.Host, "preset "+r.Preset)
+	switch {
+	case r.Registry == "" && r.MinAge == 0:
+		return nil
+	case r.Registry == "":
+		return fmt.Errorf("%q: `min_age` needs `registry`, which says how the host tells when a version was published", who)
+	case !slices.Contains([]string{Go, NPM, PyPI, Cargo, Debian}, r.Registry):
+		return fmt.Errorf("%q: `registry` must be go, npm, pypi, cargo or debian, got %s", who, shown(r.Registry))
+	case r.Preset != "" && r.Registry != r.Preset:
+		return fmt.Errorf("%q: its `registry` must be %s, got %s", who, r.Preset, r.Registry)
+	case len(r.Methods) > 0:
+		return fmt.Errorf("%q: `registry` allows GET and HEAD alone: write another entry for other methods", who)
+	case r.Protocol == TCP, r.Protocol == HTTP && r.Registry != Debian:
+		return fmt.Errorf("%q: `registry: %s` needs `protocol: tls`, got %s", who, r.Registry, r.Protocol)
+	case r.MinAge != 0 && r.Registry == Debian:
+		return fmt.Errorf("%q: `min_age` is not for debian: its indexes do not say when a version was published", who)
+	case r.MinAge != 0 && (r.MinAge < minMinAge || r.MinAge > maxMinAge):
+		return fmt.Errorf("%q: `min_age` must be between %v and %s, got %v", who, minMinAge, FormatAge(maxMinAge), r.MinAge)
+	}
+	return nil
+}
 
 // checkRequests returns the first mistake in what a rule says about requests.
 func (r Rule) checkRequests() error {
 	switch {
-	case r.inspects() && r.protocol() != HTTPS:
+	case (len(r.Methods) > 0 || len(r.Paths) > 0 || r.Secret != "") && r.protocol() != HTTPS:
 		return fmt.Errorf("%q: `methods`, `paths` and `secret` need `protocol: tls`, got %s", r.Host, r.Protocol)
 	case len(r.Methods) > maxMethods || len(r.Paths) > maxPaths:
 		return fmt.Errorf("%q has %d methods and %d paths, the maximum is %d and %d", r.Host, len(r.Methods), len(r.Paths), maxMethods, maxPaths)
@@ -104,17 +147,24 @@ type RequestDecision struct {
 	Allowed bool
 	Secret  string // the name of the secret that the placeholder stands for; "" if it stands for none
 	Why     string // why it is not allowed
+	// Of a request to a registry: its kind, how old a version must be, and the rule, as it is written. "" if it is none.
+	Registry string
+	MinAge   time.Duration
+	Rule     string
 }
 
-// Request decides about a request on a connection with the protocol HTTPS. The path is decoded, without a query.
+// Request decides about a request on a connection with the protocol HTTPS or HTTP. The path is decoded, without a query.
 func (s *Set) Request(name string, port uint16, method, path string) RequestDecision {
-	if d := s.Decide(name, port); !d.Allowed {
+	d := s.Decide(name, port)
+	if !d.Allowed {
 		return RequestDecision{Why: d.Why}
 	}
 	hosts := pattern{name: name}
 	for _, a := range s.allow {
-		if a.hosts.has(hosts) && a.opens(port) && (a.protocol == TLS || a.protocol == HTTPS) && a.one.hasRequest(method, path) {
-			return RequestDecision{Allowed: true, Secret: a.one.Secret}
+		same := a.protocol != TCP && (a.protocol == HTTP) == (d.Protocol == HTTP)
+		if a.hosts.has(hosts) && a.opens(port) && same && a.one.hasRequest(method, path) {
+			one := a.one
+			return RequestDecision{Allowed: true, Secret: one.Secret, Registry: one.Registry, MinAge: one.MinAge, Rule: a.rule.String()}
 		}
 	}
 	return RequestDecision{Why: fmt.Sprintf("no rule allows %.20s of %.200q at %s", method, path, name)}
@@ -131,7 +181,15 @@ func (s *Set) Secrets(name string, port uint16) []string {
 	return names
 }
 
+// Registries reports whether r has a rule of a registry.
+func (r *Rules) Registries() bool {
+	return slices.ContainsFunc(r.Allow, func(rule Rule) bool { return rule.Registry != "" })
+}
+
 func (r Rule) hasRequest(method, path string) bool {
+	if r.Registry != "" && method != "GET" && method != "HEAD" {
+		return false
+	}
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, method) {
 		return false
 	}

@@ -3,6 +3,7 @@ package network
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // String returns the rule as an entry of `allow` is written, on one line: "host: example.org", or with braces if it has more
@@ -35,10 +36,24 @@ func (r Rule) String() string {
 		add("paths", "["+strings.Join(paths, ", ")+"]")
 	}
 	add("secret", r.Secret)
+	add("registry", r.Registry)
+	if r.MinAge != 0 {
+		add("min_age", FormatAge(r.MinAge))
+	}
 	if len(keys) == 1 {
 		return keys[0]
 	}
 	return "{" + strings.Join(keys, ", ") + "}"
+}
+
+const day = 24 * time.Hour
+
+// FormatAge returns a time as `min_age` is written, in days if it is some.
+func FormatAge(d time.Duration) string {
+	if d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	return d.String()
 }
 
 // quoted returns a pattern as YAML has it. A letter and a dot make it text in every version of YAML: "no" and 1.e3 are not.
