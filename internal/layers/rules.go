@@ -106,6 +106,21 @@ var owners = []owner{
 		"one package reads the DNS queries of jobs; tests send some",
 	},
 	{
+		"golang.org/x/mod",
+		[]string{"egress/registry"},
+		"versions of packages are compared in one place",
+	},
+	{
+		"golang.org/x/crypto",
+		[]string{"egress/registry"},
+		"one package knows the digests of registries, of which the standard library lacks BLAKE2b",
+	},
+	{
+		"github.com/ulikunitz/xz",
+		[]string{"egress/registry"},
+		"what an archive compressed is read in one place, with bounds that the library does not have",
+	},
+	{
 		"charm.land",
 		[]string{"front/cli/top"},
 		"one command draws on the terminal, and no other depends on how",
@@ -359,8 +374,11 @@ var bounds = []bound{
 		reason: "it draws what the supervisor lists, and serves nobody",
 	},
 	{
-		from:   "cmd/corral-egress",
-		only:   []string{"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "internal/log", "internal/text", "policy/network"},
+		from: "cmd/corral-egress",
+		only: []string{
+			"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...",
+			"internal/log", "internal/text", "policy/network",
+		},
 		reason: "it reads what jobs and servers send, on the network of the host, so it must be easy to audit",
 		shown:  true,
 	},
@@ -615,6 +633,11 @@ var bounds = []bound{
 	{
 		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control"},
 		reason: "it has the key that every jail with rules about requests depends on",
+	},
+	{
+		from:   "egress/registry",
+		only:   []string{"std", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...", "policy/network"},
+		reason: "it reads what registries send, and opens and requests nothing",
 	},
 	{
 		from: "egress/dial", only: []string{"std", sys},
