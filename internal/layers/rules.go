@@ -640,6 +640,14 @@ var bounds = []bound{
 		reason: "it reads what registries send, and opens and requests nothing",
 	},
 	{
+		from: "egress/store", only: []string{"std", sys},
+		reason: "it keeps files for corral-egress, and `corral cache` lists them",
+	},
+	{
+		from: "egress/pull", only: []string{"std", "egress/registry", "egress/store", "policy/network"},
+		reason: "it requests nothing but through what it is given",
+	},
+	{
 		from: "egress/dial", only: []string{"std", sys},
 		reason: "it decides which machines jobs can reach, so it must be easy to audit",
 	},
