@@ -144,7 +144,18 @@ func (q *request) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	in.Header.Del("Upgrade") // it would have requests that nobody checks (h2c); a server may ignore this line, so may we
-	q.relay.forward(w, in, "http", nil, func(err error) error { q.err = err; return err })
+	failed := func(err error) error { q.err = err; return err }
+	if i := q.relay.inspect; i != nil {
+		if _, why := i.Allow(in.Method, in.URL.Path); why != "" {
+			q.err = &Denied{why}
+			(&Denied{why}).answer(w, http.StatusForbidden)
+			return
+		}
+		if q.relay.pull(w, in, "http", sent{}, failed) {
+			return
+		}
+	}
+	q.relay.forward(w, in, "http", nil, failed)
 }
 
 // answer answers a request that is not passed on.
@@ -203,14 +214,14 @@ func (r *Relay) isHost(host string) bool {
 }
 
 func (r *Relay) scheme() string {
-	if r.inspect != nil {
+	if r.protocol == HTTPS {
 		return "https"
 	}
 	return "http"
 }
 
 func (r *Relay) defaultPort() uint16 {
-	if r.inspect != nil {
+	if r.protocol == HTTPS {
 		return 443
 	}
 	return 80

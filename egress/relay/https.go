@@ -43,6 +43,9 @@ type Inspection struct {
 	Secrets func() []*Secret
 	// Placeholder stands for secrets, in all that the job knows; "" if it knows none.
 	Placeholder string
+	// Pull returns what answers an allowed request in place of the host, nil if nothing does. It is given each reading of the path, and
+	// the secret that is in the request; nil: none. Pull itself may be nil.
+	Pull func(method string, paths []string, used *Secret) Puller
 }
 
 // NewInspecting returns a Relay for HTTP in TLS, 1.1 and 2, that checks each request.
@@ -185,8 +188,9 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		d.answer(w, http.StatusMisdirectedRequest)
 		return
 	}
-	in, g, end, d := r.begin(in)
+	in, with, end, d := r.begin(in)
 	defer end()
+	g := with.guard
 	var open func() bool
 	if d == nil {
 		open, d = r.inspect.upgrades(in, g)
@@ -207,6 +211,9 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		i.err = err
 		return err
 	}
+	if i.relay.pull(w, in, "https", with, failed) {
+		return
+	}
 	check := func(reply *http.Response) error {
 		if reply.StatusCode == http.StatusSwitchingProtocols {
 			return keepOpen(reply, open)
@@ -223,33 +230,43 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 }
 
 // begin checks a request, and puts the secret into it. It returns the request to be passed on, which Recheck can end until end is
-// called, and the guard of its response.
-func (r *Relay) begin(in *http.Request) (out *http.Request, g guard, end func(), d *Denied) {
+// called, and what it is sent with.
+func (r *Relay) begin(in *http.Request) (out *http.Request, with sent, end func(), d *Denied) {
 	// TRACE sends the request back, with the secret.
 	if in.Method == http.MethodConnect || in.Method == http.MethodTrace {
-		return nil, nil, func() {}, denied("the method %s", in.Method)
+		return nil, sent{}, func() {}, denied("the method %s", in.Method)
 	}
 	paths, d := readings(in.URL)
 	if d == nil {
 		d = overrides(in.Header)
 	}
 	if d != nil {
-		return nil, nil, func() {}, d
+		return nil, sent{}, func() {}, d
 	}
 	ctx, cancel := context.WithCancel(in.Context())
 	u := &underway{method: in.Method, paths: paths, cancel: cancel}
 	end = func() { r.forget(u) }
 	if d = r.decide(u); d != nil {
-		return nil, nil, end, d
+		return nil, sent{}, end, d
 	}
 	in.Trailer = nil // nobody checks it
 	in.Header.Del("Trailer")
-	if d = r.inspect.exchange(in, u.secret); d != nil {
-		return nil, nil, end, d
+	used, d := r.inspect.exchange(in, u.secret)
+	if d != nil {
+		return nil, sent{}, end, d
 	}
-	g = r.inspect.guard(u.secret)
-	g.ask(in)
-	return in.WithContext(ctx), g, end, nil
+	with.guard = r.inspect.guard(u.secret)
+	with.guard.ask(in)
+	if used {
+		with.secret = u.secret
+	}
+	return in.WithContext(ctx), with, end, nil
+}
+
+// A sent says what a request was sent with.
+type sent struct {
+	secret *Secret // that took the placeholder's place; nil: none did
+	guard  guard   // of the response
 }
 
 // overrides returns why a request is denied that has a server take another method or path than those that were checked.

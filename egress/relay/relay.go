@@ -50,7 +50,7 @@ type Relay struct {
 	transport *http.Transport
 	head      time.Duration // timeouts, shorter in tests
 	idle      time.Duration
-	inspect   *Inspection // of HTTPS
+	inspect   *Inspection // of HTTPS, and of HTTP to registries
 
 	mu       sync.Mutex
 	underway map[*underway]bool // guarded by mu: the requests that are checked

@@ -29,17 +29,17 @@ var (
 	errEcho        = denied("the response has a secret in it that requests to this host are given")
 )
 
-// exchange puts the secret in the placeholder's place. A placeholder in any other place is denied.
-func (i *Inspection) exchange(in *http.Request, secret *Secret) *Denied {
+// exchange puts the secret in the placeholder's place, and returns whether it did. A placeholder in any other place is denied.
+func (i *Inspection) exchange(in *http.Request, secret *Secret) (used bool, d *Denied) {
 	if i.Placeholder == "" {
-		return nil
+		return false, nil
 	}
 	if has(in.URL.String(), i.Placeholder) || has(in.RequestURI, i.Placeholder) {
-		return denied("the address of the request has the placeholder of a secret, which stands for it only in a header")
+		return false, denied("the address of the request has the placeholder of a secret, which stands for it only in a header")
 	}
 	for name, values := range in.Header {
 		if has(strings.ToLower(name), strings.ToLower(i.Placeholder)) {
-			return denied("the name of a header has the placeholder of a secret")
+			return false, denied("the name of a header has the placeholder of a secret")
 		}
 		for n, value := range values {
 			login, basic := readBasic(value)
@@ -47,15 +47,16 @@ func (i *Inspection) exchange(in *http.Request, secret *Secret) *Denied {
 				continue
 			}
 			if secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(secret.Header) {
-				return denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
+				return false, denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
 			}
 			values[n] = secret.inPlaceOf(i.Placeholder, login, basic)
+			used = true
 		}
 	}
 	if in.Body != nil && in.Body != http.NoBody {
 		in.Body = &watched{ReadCloser: in.Body, texts: guard{[]byte(i.Placeholder)}, err: errPlaceholder}
 	}
-	return nil
+	return used, nil
 }
 
 // has reports whether a text has the placeholder in it, also escaped as in a URL.

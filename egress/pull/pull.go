@@ -1,0 +1,196 @@
+// Package pull answers requests of jobs to registries of packages: from a store where it can, and otherwise from the registry, whose
+// answer it verifies and keeps for the next job of the same user.
+//
+// What a job can have an influence on is not kept. A request that is answered from the store, or kept in it, is made with headers of
+// this package alone, so that no header of one job changes what another one gets; a request with credentials of the job's own is
+// passed on and kept nowhere. What was requested with a secret of the operator is found again only by requests with that secret.
+//
+// A file is kept if an index of the registry or its own address says its digest, or if its clients verify it by other means: modules
+// of Go by the checksum database, indexes of Debian by signatures. A file with another digest is cut off before its end, and not kept.
+//
+// With a minimum age, younger versions are left out of indexes, and their files are denied. What nobody knows the age of is denied.
+package pull
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"corral/egress/registry"
+	"corral/egress/store"
+	"corral/policy/network"
+)
+
+// How long an index is used without asking the registry, and how long if the registry cannot be reached.
+const (
+	fresh = 5 * time.Minute
+	stale = 7 * 24 * time.Hour
+)
+
+// ErrPass is returned for a request that is passed on to the registry as it is. Nothing was done.
+var ErrPass = errors.New("the request is not for a package")
+
+// A Denied is a request that the rule does not allow, or whose answer must not be passed on.
+type Denied struct{ Why string }
+
+// Error returns the reason.
+func (d *Denied) Error() string { return d.Why }
+
+func denied(format string, values ...any) error { return &Denied{fmt.Sprintf(format, values...)} }
+
+// A Cache answers requests. Its methods may be called concurrently.
+type Cache struct {
+	store *store.Store // nil: nothing is kept
+	facts *facts
+	now   func() time.Time
+	// small and large bound the memory for indexes.
+	small, large chan struct{}
+}
+
+// New returns a Cache that keeps files in a store; nil: it keeps nothing.
+func New(s *store.Store) *Cache {
+	return &Cache{
+		store: s, facts: newFacts(), now: time.Now, small: make(chan struct{}, maxSmall), large: make(chan struct{}, 1),
+	}
+}
+
+// A Registry says what a request is for.
+type Registry struct {
+	Kind   string
+	MinAge time.Duration
+	Rule   string // what its indexes say applies to other hosts of the same rule
+	Scheme string
+	Host   string // with the port, unless it is the scheme's own
+	// Secret is the name of the secret that the request has, and Header the header that has it; "": it has none.
+	Secret, Header string
+}
+
+// A pull is one request.
+type pull struct {
+	*Cache
+	Registry
+	in      *http.Request
+	host    http.RoundTripper
+	item    registry.Item
+	address string // see registry.Address
+	keep    bool   // it may be answered from the store, and kept
+	release []func()
+}
+
+// Serve answers an allowed request with GET or HEAD. host makes requests of the registry. It returns ErrPass or a *Denied without an
+// answer; after another error, the answer must be cut off if it had begun.
+func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host http.RoundTripper) error {
+	p := &pull{Cache: c, Registry: r, in: in, host: host, keep: c.store != nil && !hasCredentials(in.Header, r)}
+	defer func() {
+		for _, f := range p.release {
+			f()
+		}
+	}()
+	p.item = registry.Classify(r.Kind, in.URL.Path)
+	p.address = registry.Address(&url.URL{Scheme: r.Scheme, Host: r.Host, Path: in.URL.Path, RawQuery: in.URL.RawQuery})
+	if p.address == "" {
+		p.item = registry.Item{}
+	} else if _, known := c.facts.get(r.Rule, p.address); known && p.item.Class != registry.File {
+		p.item = registry.Item{Class: registry.File, Name: in.URL.Path[strings.LastIndexByte(in.URL.Path, '/')+1:]}
+	}
+	switch {
+	case p.item.Class == registry.Other && r.MinAge > 0:
+		return denied("the rule has `min_age`, and corral does not know how old what is at %.200q is", in.URL.Path)
+	case p.item.Class == registry.Other:
+		return ErrPass
+	case p.item.Class == registry.Index:
+		if in.Method == http.MethodHead {
+			return ErrPass
+		}
+		return p.serveIndex(w)
+	}
+	if err := p.checkAge(); err != nil {
+		return err
+	}
+	if in.Method == http.MethodHead {
+		return ErrPass
+	}
+	return p.serveFile(w)
+}
+
+// hasCredentials reports whether a request has credentials that are not the operator's.
+func hasCredentials(header http.Header, r Registry) bool {
+	for name := range header {
+		if r.Secret != "" && name == http.CanonicalHeaderKey(r.Header) {
+			continue
+		}
+		lower := strings.ToLower(name)
+		for _, part := range []string{"authorization", "cookie", "token", "api-key", "apikey", "credential", "password"} {
+			if strings.Contains(lower, part) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// key returns the key of what is at an escaped path. A variant is a form of an index that depends on the request.
+func (p *pull) key(path, variant string) string {
+	return p.Secret + " " + variant + " " + p.Scheme + "://" + p.Host + path
+}
+
+// url returns the URL of an escaped path.
+func (p *pull) url(path string) (*url.URL, error) {
+	u, err := url.Parse(p.Scheme + "://" + p.Host + path)
+	if err != nil {
+		return nil, fmt.Errorf("the address of a package: %w", err)
+	}
+	return u, nil
+}
+
+// before returns Options.Before.
+func (p *pull) before() time.Time {
+	if p.MinAge == 0 {
+		return time.Time{}
+	}
+	return p.now().Add(-p.MinAge)
+}
+
+// checkAge denies a file that is too young, or whose age nobody knows.
+func (p *pull) checkAge() error {
+	if p.MinAge == 0 || p.item.Ageless {
+		return nil
+	}
+	published := p.published()
+	if published.IsZero() && p.item.Index != "" {
+		if err := p.learn((&url.URL{Path: p.item.Index}).EscapedPath()); err != nil {
+			return err
+		}
+		published = p.published()
+	}
+	age := network.FormatAge(p.MinAge)
+	if published.IsZero() {
+		return denied("nobody knows when %.200q was published, and the rule has `min_age: %s`: the index that names it must be requested first", p.item.Name, age)
+	}
+	if published.After(p.before()) {
+		return denied("%.200q was published on %s, and the rule has `min_age: %s`", p.item.Name, published.UTC().Format("2006-01-02 at 15:04 UTC"), age)
+	}
+	return nil
+}
+
+// published returns when the file was published, zero if that is unknown.
+func (p *pull) published() time.Time {
+	if f, _ := p.facts.get(p.Rule, p.address); !f.Published.IsZero() {
+		return f.Published
+	}
+	if !p.keep {
+		return time.Time{}
+	}
+	e, content, ok := p.store.Get(p.key(p.in.URL.EscapedPath(), ""))
+	if !ok {
+		return time.Time{}
+	}
+	content.Close()
+	if e.Published == 0 {
+		return time.Time{}
+	}
+	return time.Unix(e.Published, 0)
+}
