@@ -43,11 +43,16 @@ func secretsOf(list []control.Secret) map[string]*relay.Secret {
 
 // newRelay returns what serves the connections of a site.
 func (s *site) newRelay() *relay.Relay {
-	if s.protocol != network.HTTPS {
+	switch s.protocol {
+	case network.HTTPS:
+	case network.HTTP:
+		return relay.NewPulling(s.host.name, s.port, s.dial, relay.Inspection{Allow: s.allowRequest, Pull: s.pull})
+	default:
 		return relay.New(s.host.name, s.port, s.protocol, s.dial)
 	}
 	return relay.NewInspecting(s.host.name, s.port, s.dial, relay.Inspection{
 		Roots: s.door.server.roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest, Secrets: s.secrets,
+		Pull: s.pull,
 		Deny: func(d *relay.Denied) { s.door.deny(control.Denial{Name: s.host.name, Port: s.port, Why: d.Why}, false) },
 	})
 }

@@ -14,6 +14,8 @@ import (
 
 	"corral/egress/authority"
 	"corral/egress/control"
+	"corral/egress/pull"
+	"corral/egress/store"
 	"corral/internal/text"
 )
 
@@ -31,6 +33,8 @@ type Config struct {
 	Log    *slog.Logger // gets a line for each connection
 	// Roots are the authorities with which certificates of hosts are verified, where rules are about requests.
 	Roots *x509.CertPool
+	// Store keeps what jobs get of registries; nil: nothing is kept.
+	Store *store.Store
 	// Files is how many descriptors the process may have open. Some are kept for others than jobs.
 	Files int
 }
@@ -41,6 +45,7 @@ type Server struct {
 	log    *slog.Logger
 	roots  *x509.CertPool
 	files  *budget
+	cache  *pull.Cache
 	doors  map[uint64]*door // used by the goroutine of Serve alone
 	work   sync.WaitGroup   // the goroutines of doors
 
@@ -54,7 +59,9 @@ const ownFiles = 64
 
 // New returns a Server without doors.
 func New(c Config) *Server {
-	return &Server{dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), doors: map[uint64]*door{}}
+	return &Server{
+		dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), cache: pull.New(c.Store), doors: map[uint64]*door{},
+	}
 }
 
 // Serve does what the supervisor at the other end of a SOCK_SEQPACKET socket says, until that closes it. Then it closes all

@@ -50,7 +50,7 @@ func (p *pull) serveFile(w http.ResponseWriter) error {
 	}
 	if old != nil && reply.StatusCode == http.StatusNotModified {
 		closeBody(reply)
-		p.store.Renew(key)
+		p.store.Renew(key, p.now())
 		return p.serveKept(w, *old, content)
 	}
 	return p.pass(w, reply, digest, key)
@@ -98,6 +98,7 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest registry
 		e := store.Entry{
 			Key: key, Kind: p.Kind, Host: p.Host, Name: p.item.Name, SHA256: check.SHA256(), Digest: digest.String(), Type: reply.Header.Get("Content-Type"),
 			Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"), Index: p.item.Class == registry.Current,
+			Checked: p.now().Unix(),
 		}
 		if f, _ := p.facts.get(p.Rule, p.address); !f.Published.IsZero() {
 			e.Published = f.Published.Unix()

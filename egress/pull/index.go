@@ -40,7 +40,7 @@ func (p *pull) serveIndex(w http.ResponseWriter) error {
 	ctx, cancel := context.WithTimeout(p.in.Context(), indexTimeout)
 	defer cancel()
 	path := p.in.URL.EscapedPath()
-	d, err := p.document(ctx, path, p.item, p.short(), maxIndex)
+	d, err := p.document(ctx, path, p.item, p.short(), p.most)
 	if status := (*statusError)(nil); errors.As(err, &status) {
 		return answer(w, status.reply)
 	}
@@ -53,6 +53,9 @@ func (p *pull) serveIndex(w http.ResponseWriter) error {
 	}
 	o.HTML = p.Kind == network.PyPI && !strings.Contains(p.in.Header.Get("Accept"), registry.SimpleJSON)
 	read, err := p.read(ctx, d, o)
+	if !errors.Is(err, registry.ErrMalformed) {
+		d.save()
+	}
 	switch {
 	case errors.Is(err, registry.ErrMalformed) && p.MinAge == 0:
 		read = registry.Reading{Body: d.Body, Type: d.Type} // nothing is known of it
@@ -60,8 +63,6 @@ func (p *pull) serveIndex(w http.ResponseWriter) error {
 		return denied("%s: %v, and the rule has `min_age: %s`", p.item.Name, err, network.FormatAge(p.MinAge))
 	case err != nil:
 		return err
-	default:
-		d.save()
 	}
 	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(read.Body))
 	w.Header().Set("ETag", tag)
@@ -123,7 +124,7 @@ func (p *pull) learn(path string) error {
 	if err != nil {
 		return err
 	}
-	d, err := p.document(ctx, path, registry.Classify(p.Kind, u.Path), p.short(), maxIndex)
+	d, err := p.document(ctx, path, registry.Classify(p.Kind, u.Path), p.short(), p.most)
 	if status := (*statusError)(nil); errors.As(err, &status) {
 		status.reply.Body.Close()
 	}
@@ -219,7 +220,7 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 	}
 	if kept != nil && reply.StatusCode == http.StatusNotModified {
 		closeBody(reply)
-		p.store.Renew(key)
+		p.store.Renew(key, p.now())
 		return kept, nil
 	}
 	if reply.StatusCode != http.StatusOK {
@@ -234,7 +235,7 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 	d.save = func() {
 		p.save(d, store.Entry{
 			Key: key, Kind: p.Kind, Host: p.Host, Name: item.Name, Type: d.Type, Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"),
-			Index: item.Class != registry.File,
+			Index: item.Class != registry.File, Checked: p.now().Unix(),
 		})
 	}
 	return d, nil

@@ -97,6 +97,9 @@ func readGo(d Document, o Options) (Reading, error) {
 	r.Type = "application/json"
 	base, _ := strings.CutSuffix(path, ".info")
 	for _, suffix := range []string{".info", ".mod", ".zip"} {
+		if !isVersion(lastSegment(base)) {
+			break // a branch, whose files have the name of a version
+		}
 		at := *d.URL
 		at.Path, at.RawPath = base+suffix, ""
 		r.Facts = append(r.Facts, Fact{Address: Address(&at), Published: published})

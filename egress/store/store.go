@@ -171,12 +171,12 @@ func (s *Store) forget(f *file) {
 }
 
 // Renew says that the registry still has what is kept at a key.
-func (s *Store) Renew(key string) {
+func (s *Store) Renew(key string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.entries[key]; e != nil {
 		s.lines -= lengthOf(e)
-		e.Checked = s.now().Unix()
+		e.Checked = now.Unix()
 		s.lines += lengthOf(e)
 		s.write(e)
 	}
@@ -261,11 +261,11 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Commit keeps the file. The caller has verified it, and e has its SHA-256 and everything else but the time.
+// Commit keeps the file. The caller has verified it, and e has its SHA-256 and everything else but its size.
 func (w *Writer) Commit(e Entry) error {
 	s := w.store
 	defer w.Abort() // of what is left: it runs after s.mu is unlocked
-	e.Size, e.Checked = w.size, s.now().Unix()
+	e.Size = w.size
 	if n := lengthOf(&e); n > MaxLine || !IsContent(e.SHA256) {
 		return fmt.Errorf("store of packages: an entry of %d bytes for the file %.100q", n, e.SHA256)
 	}

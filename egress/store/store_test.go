@@ -50,7 +50,7 @@ func put(s *Store, key, content string) error {
 	if _, err := io.WriteString(w, content); err != nil {
 		return err
 	}
-	return w.Commit(Entry{Key: key, Kind: "npm", Host: "a.example.org", Name: key, SHA256: sumOf(content), Type: "text/plain"})
+	return w.Commit(Entry{Key: key, Kind: "npm", Host: "a.example.org", Name: key, SHA256: sumOf(content), Type: "text/plain", Checked: 1})
 }
 
 func mustPut(t *testing.T, s *Store, key, content string) {
@@ -104,8 +104,8 @@ func TestStore(t *testing.T) {
 	mustPut(t, s, "changed", "the first")
 	mustPut(t, s, "changed", "the second")
 	mustPut(t, s, "empty", "")
-	s.Renew("one")
-	s.Renew("none")
+	s.Renew("one", time.Now())
+	s.Renew("none", time.Now())
 	for range 2 {
 		for key, want := range map[string]string{"one": "a content", "two": "a content", "changed": "the second"} {
 			if got := get(t, s, key); got != want {
@@ -305,7 +305,7 @@ func TestJournal(t *testing.T) {
 	s := open(t, dir, plenty)
 	mustPut(t, s, "one", "content")
 	for range 20_000 {
-		s.Renew("one")
+		s.Renew("one", time.Now())
 	}
 	if st, err := os.Stat(filepath.Join(dir, Journal)); err != nil || st.Size() > 2<<20 || st.Size() != s.written {
 		t.Errorf("%d bytes, %d counted, %v", st.Size(), s.written, err)

@@ -1,0 +1,62 @@
+package egress
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+
+	"corral/egress/pull"
+	"corral/egress/relay"
+	"corral/policy/network"
+)
+
+// pullFiles are the descriptors that an answer from the store may need: what is kept, what is written, and an index that is read.
+const pullFiles = 3
+
+// A pulled answers the requests to a registry.
+type pulled struct {
+	site     *site
+	registry pull.Registry
+}
+
+// pull returns what answers an allowed request, nil if the rules in force say of no reading of its path that it is for a registry.
+func (s *site) pull(method string, paths []string, used *relay.Secret) relay.Puller {
+	for _, path := range paths {
+		d := s.door.rules.Load().set.Request(s.host.name, s.port, method, path)
+		if !d.Allowed || d.Registry == "" {
+			continue
+		}
+		r := pull.Registry{Kind: d.Registry, MinAge: d.MinAge, Rule: d.Rule, Scheme: "http", Host: s.host.name}
+		standard := uint16(80)
+		if s.protocol == network.HTTPS {
+			r.Scheme, standard = "https", 443
+		}
+		if s.port != standard {
+			r.Host = net.JoinHostPort(s.host.name, strconv.Itoa(int(s.port)))
+		}
+		if used != nil {
+			r.Secret, r.Header = d.Secret, used.Header
+		}
+		return &pulled{s, r}
+	}
+	return nil
+}
+
+// Serve implements relay.Puller.
+func (p *pulled) Serve(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error {
+	server := p.site.door.server
+	if !server.files.take(pullFiles) {
+		return errFiles
+	}
+	defer server.files.give(pullFiles)
+	err := server.cache.Serve(w, in, p.registry, host)
+	denied := (*pull.Denied)(nil)
+	switch {
+	case errors.Is(err, pull.ErrPass):
+		return relay.ErrPass
+	case errors.As(err, &denied):
+		return &relay.Denied{Why: denied.Why}
+	}
+	return err
+}
