@@ -22,6 +22,7 @@ import (
 	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/dial"
+	"corral/egress/store"
 	"corral/internal/log"
 	"corral/internal/test/nettest"
 	"corral/internal/test/sandboxtest"
@@ -43,6 +44,7 @@ type world struct {
 	log      *logBuffer
 	served   chan error
 	last     uint64
+	kept     string // the directory of the store
 
 	mu    sync.Mutex
 	names map[string]netip.Addr
@@ -105,7 +107,7 @@ func newWorld(t *testing.T, files int) *world {
 		t: t, internet: nettest.New(t, netip.PrefixFrom(alpha, 32), netip.PrefixFrom(beta, 32)), log: &logBuffer{}, served: make(chan error, 1),
 		names: map[string]netip.Addr{"alpha.example.org": alpha, "beta.example.org": beta}, real: dial.New(nil),
 	}
-	w.server = New(Config{Dialer: w, Log: log.New(w.log, 0, false), Roots: w.roots(), Files: files})
+	w.server = New(Config{Dialer: w, Log: log.New(w.log, 0, false), Roots: w.roots(), Store: w.store(), Files: files})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +121,23 @@ func newWorld(t *testing.T, files int) *world {
 		}
 	})
 	return w
+}
+
+// store returns the store of the user's packages.
+func (w *world) store() *store.Store {
+	w.t.Helper()
+	w.kept = w.t.TempDir()
+	dir, err := os.Open(w.kept)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { dir.Close() })
+	s, err := store.Open(dir, 1<<20)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // roots returns the authorities of the Internet of the test.

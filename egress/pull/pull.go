@@ -120,8 +120,8 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 
 // hasCredentials reports whether a request has credentials that are not the operator's.
 func hasCredentials(header http.Header, r Registry) bool {
-	for name := range header {
-		if r.Secret != "" && name == http.CanonicalHeaderKey(r.Header) {
+	for name, values := range header {
+		if r.Secret != "" && name == http.CanonicalHeaderKey(r.Header) || strings.Join(values, "") == "" {
 			continue
 		}
 		lower := strings.ToLower(name)

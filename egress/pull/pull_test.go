@@ -55,6 +55,7 @@ func (w *world) restart() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(func() { _ = s.Close() })
 	w.cache = New(s)
 	w.cache.now = func() time.Time { return w.now }
 }

@@ -126,10 +126,13 @@ func (s *Store) rewrite() error {
 // write appends an entry to the journal. One that cannot be written is known to this process alone. The caller holds s.mu.
 func (s *Store) write(e *Entry) {
 	line := encode(e)
+	if s.journal == nil {
+		return
+	}
 	if s.written+int64(len(line)) > max(2*s.lines, 1<<20) && s.rewrite() == nil {
 		return // with e
 	}
-	if s.journal == nil || s.written+int64(len(line)) > MaxJournal {
+	if s.written+int64(len(line)) > MaxJournal {
 		return
 	}
 	n, err := s.journal.Write(line)

@@ -103,6 +103,18 @@ func Open(dir *os.File, max int64) (*Store, error) {
 	return s, s.reserve(0)
 }
 
+// Close closes the file of entries. What is kept later is known to this process alone.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.journal == nil {
+		return nil
+	}
+	err := s.journal.Close()
+	s.journal = nil
+	return err
+}
+
 // IsContent reports whether a name in the directory is that of a file that is kept.
 func IsContent(name string) bool {
 	b, err := hex.DecodeString(name)

@@ -32,7 +32,11 @@ func open(t *testing.T, dir string, max int64) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.journal.Close() })
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }
 
@@ -313,7 +317,9 @@ func TestJournal(t *testing.T) {
 	if s.lines != lengthOf(s.entries["one"]) {
 		t.Errorf("%d bytes counted, want %d", s.lines, lengthOf(s.entries["one"]))
 	}
-	s.journal.Close()
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
 	mustPut(t, s, "two", "content 2")
 	if get(t, s, "two") == "" {
 		t.Error("nothing is kept without a journal")
