@@ -169,8 +169,11 @@ var conditions = []condition{
 
 func conditionOf(profile, call string) (condition, bool) {
 	list := conditions
-	if profile == Egress {
+	if isEgress(profile) {
 		list = egressConditions
+	}
+	if profile == EgressStore {
+		list = append(list[:len(list):len(list)], storeConditions...)
 	}
 	for _, c := range list {
 		if c.call == call && (c.profile == "" || c.profile == basedOn(profile)) {

@@ -70,7 +70,7 @@ func confine(profile string) error {
 	if profile == "" {
 		return nil
 	}
-	if profile == Egress {
+	if isEgress(profile) {
 		program, err := Compile(profile, runtime.GOARCH)
 		if err == nil {
 			_, err = enter(program, unix.SECCOMP_FILTER_FLAG_TSYNC)

@@ -10,6 +10,35 @@ import (
 // The program reads what jobs and servers send, and shares the network of the host.
 const Egress = "egress"
 
+// EgressStore is the profile of corral-egress if it keeps packages: Egress, and what it needs for files in one flat directory, to which
+// Landlock bounds it. It makes and removes no directory, link or device.
+const EgressStore = "egress-store"
+
+// isEgress reports whether a profile is one of corral-egress.
+func isEgress(profile string) bool { return profile == Egress || profile == EgressStore }
+
+// storeCalls are the calls that EgressStore has in addition.
+var storeCalls = []family{
+	{
+		"store", Allow, "", "files of packages in one directory",
+		`openat fstat newfstatat getdents64 renameat2 unlinkat utimensat`,
+	},
+}
+
+// openFlags are what openat(2) may be given: O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_NONBLOCK, O_CLOEXEC, and O_NOFOLLOW and
+// O_LARGEFILE, which are each other's bit on amd64 and arm64.
+const openFlags = 0x3 | 0x40 | 0x80 | 0x800 | 0x80000 | 0x20000 | 0x8000
+
+// storeConditions are the argument rules of storeCalls.
+var storeConditions = []condition{
+	{
+		call: "openat", only: true, text: "only: O_CREAT, O_EXCL, O_NONBLOCK, O_CLOEXEC, O_NOFOLLOW",
+		clauses: []clause{{masked(is(2, 0), ^uint32(openFlags))}},
+	},
+	{call: "renameat2", only: true, text: "only: no flag", clauses: []clause{{is(4, 0)}}},
+	{call: "unlinkat", only: true, text: "only: no flag, so no directory", clauses: []clause{{is(2, 0)}}},
+}
+
 // egressCalls are the calls of the profile. It is a list of its own: a call that jobs get is not one that this program needs.
 var egressCalls = []family{
 	{
@@ -89,12 +118,16 @@ var egressConditions = []condition{
 	},
 }
 
-// egressRules returns the rules of the profile: what egressCalls does not have is refused, or absent as for jobs.
-func egressRules() []Rule {
+// egressRules returns the rules of a profile: what its calls do not have is refused, or absent as for jobs.
+func egressRules(profile string) []Rule {
 	var rules []Rule
 	listed := map[string]bool{}
-	for _, f := range egressCalls {
-		for _, r := range f.rules(Egress) {
+	calls := egressCalls
+	if profile == EgressStore {
+		calls = append(calls[:len(calls):len(calls)], storeCalls...)
+	}
+	for _, f := range calls {
+		for _, r := range f.rules(profile) {
 			rules = append(rules, r)
 			listed[r.Name] = true
 		}

@@ -29,6 +29,12 @@ func refusedEgress(name string, a [6]uint32) bool {
 		return !slices.Contains([]uint32{1030, 1, 2, 3, 4}, a[1])
 	case "sendto":
 		return a[3] != 0 && a[3] != 0x4000
+	case "openat":
+		return a[2]&^0xa88c3 != 0
+	case "renameat2":
+		return a[4] != 0
+	case "unlinkat":
+		return a[2] != 0
 	case "setsockopt":
 		return !slices.Contains(map[uint32][]uint32{1: {2, 6, 9, 13}, 6: {1, 4, 5, 6}, 41: {26}}[a[1]], a[2])
 	}
@@ -71,34 +77,59 @@ var egressCases = []struct {
 	{"setsockopt", [6]uint64{3, 41, 26}, wantAllow},
 }
 
+// storeCases are those of EgressStore in addition.
+var storeCases = []struct {
+	call string
+	args [6]uint64
+	want uint32
+}{
+	{"openat", [6]uint64{5, 0, 0xa0000}, wantAllow},  // O_NOFOLLOW|O_CLOEXEC on amd64
+	{"openat", [6]uint64{5, 0, 0x888c1}, wantAllow},  // to write a new file, on arm64
+	{"openat", [6]uint64{5, 0, 0x200000}, wantEPERM}, // O_PATH
+	{"openat", [6]uint64{5, 0, 0x400002}, wantEPERM}, // O_TMPFILE
+	{"openat", [6]uint64{5, 0, 0x10000}, wantEPERM},  // O_DIRECTORY on amd64
+	{"openat", [6]uint64{5, 0, 0x4000}, wantEPERM},   // and on arm64
+	{"openat", [6]uint64{5, 0, 0x201}, wantEPERM},    // O_TRUNC
+	{"renameat2", [6]uint64{5, 0, 5, 0, 0}, wantAllow},
+	{"renameat2", [6]uint64{5, 0, 5, 0, 2}, wantEPERM}, // RENAME_EXCHANGE
+	{"unlinkat", [6]uint64{5, 0, 0}, wantAllow},
+	{"unlinkat", [6]uint64{5, 0, 0x200}, wantEPERM}, // AT_REMOVEDIR
+}
+
 // TestEgressProfile compares the program with the oracle for every call, and for its argument rules, each of which has a row that
 // is allowed and one that is refused.
 func TestEgressProfile(t *testing.T) {
-	for _, a := range arches {
-		o, m := newOracle(t, Egress, a.name), load(compile(t, Egress, a.name))
-		for _, nr := range callNumbers() {
-			expect(t, o, m, seccompData{nr: nr, arch: audits[a.name]})
+	for _, profile := range []string{Egress, EgressStore} {
+		cases, conditions := egressCases, egressConditions
+		if profile == EgressStore {
+			cases, conditions = slices.Concat(cases, storeCases), slices.Concat(conditions, storeConditions)
 		}
-		seen := map[string]map[uint32]bool{}
-		for _, c := range egressCases {
-			nr, ok := numberOf(o, c.call)
-			if !ok {
-				t.Fatalf("%s has no %s", a.name, c.call)
+		for _, a := range arches {
+			o, m := newOracle(t, profile, a.name), load(compile(t, profile, a.name))
+			for _, nr := range callNumbers() {
+				expect(t, o, m, seccompData{nr: nr, arch: audits[a.name]})
 			}
-			for _, d := range highBits(seccompData{nr: nr, arch: audits[a.name], args: c.args}) {
-				if got, err := m.run(d); err != nil || got != c.want {
-					t.Errorf("%s: %s%#x: action %s (%v), want %s", a.name, c.call, d.args, actionNames[got], err, actionNames[c.want])
+			seen := map[string]map[uint32]bool{}
+			for _, c := range cases {
+				nr, ok := numberOf(o, c.call)
+				if !ok {
+					t.Fatalf("%s has no %s", a.name, c.call)
 				}
-				expect(t, o, m, d)
+				for _, d := range highBits(seccompData{nr: nr, arch: audits[a.name], args: c.args}) {
+					if got, err := m.run(d); err != nil || got != c.want {
+						t.Errorf("%s: %s%#x: action %s (%v), want %s", a.name, c.call, d.args, actionNames[got], err, actionNames[c.want])
+					}
+					expect(t, o, m, d)
+				}
+				if seen[c.call] == nil {
+					seen[c.call] = map[uint32]bool{}
+				}
+				seen[c.call][c.want] = true
 			}
-			if seen[c.call] == nil {
-				seen[c.call] = map[uint32]bool{}
-			}
-			seen[c.call][c.want] = true
-		}
-		for _, c := range egressConditions {
-			if !seen[c.call][wantAllow] || !seen[c.call][wantEPERM] {
-				t.Errorf("%s: rows have %v, want one allowed and one refused", c.call, seen[c.call])
+			for _, c := range conditions {
+				if !seen[c.call][wantAllow] || !seen[c.call][wantEPERM] {
+					t.Errorf("%s: rows have %v, want one allowed and one refused", c.call, seen[c.call])
+				}
 			}
 		}
 	}
@@ -133,8 +164,18 @@ func TestEgressCalls(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	if slices.Contains(Profiles(), Egress) {
-		t.Error("a job can request the profile of corral-egress")
+	var more []string
+	for _, r := range Table(EgressStore) {
+		if r.Verdict == Allow || r.Verdict == ByArgument {
+			more = append(more, r.Name)
+		}
+	}
+	want = append(want, "fstat", "getdents64", "newfstatat", "openat", "renameat2", "unlinkat", "utimensat")
+	if slices.Sort(more); !slices.Equal(more, slices.Sorted(slices.Values(want))) {
+		t.Errorf("with a store: got %q\nwant %q", more, want)
+	}
+	if slices.Contains(Profiles(), Egress) || slices.Contains(Profiles(), EgressStore) {
+		t.Error("a job can request a profile of corral-egress")
 	}
 	if ahead, last, err := Split(Egress, "amd64"); !errors.Is(err, ErrProfile) || ahead != nil || last != nil {
 		t.Errorf("Split returns %v", err)
@@ -143,13 +184,15 @@ func TestEgressCalls(t *testing.T) {
 
 // TestVerifyEgress checks that a fault in any instruction of the program is found.
 func TestVerifyEgress(t *testing.T) {
-	for _, a := range arches {
-		program := compile(t, Egress, a.name)
-		for i := 0; i < len(program); i += instructionSize {
-			faulty := slices.Clone(program)
-			fault(faulty[i : i+instructionSize])
-			if verify(load(faulty), Egress, a) == nil {
-				t.Errorf("%s: verify accepts a fault in instruction %d (%x)", a.name, i/instructionSize, program[i:i+instructionSize])
+	for _, profile := range []string{Egress, EgressStore} {
+		for _, a := range arches {
+			program := compile(t, profile, a.name)
+			for i := 0; i < len(program); i += instructionSize {
+				faulty := slices.Clone(program)
+				fault(faulty[i : i+instructionSize])
+				if verify(load(faulty), profile, a) == nil {
+					t.Errorf("%s: verify accepts a fault in instruction %d (%x)", a.name, i/instructionSize, program[i:i+instructionSize])
+				}
 			}
 		}
 	}

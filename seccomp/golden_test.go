@@ -107,7 +107,7 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 	for i := range args {
 		a[i] = uint32(args[i])
 	}
-	if profile == Egress {
+	if isEgress(profile) {
 		return refusedEgress(name, a)
 	}
 	switch name {

@@ -64,7 +64,7 @@ func Compile(profile, arch string) ([]byte, error) {
 
 // find returns the architecture called name, or an error if it or the profile is unknown.
 func find(profile, name string) (arch, error) {
-	if profile != Scanner && profile != Egress && !slices.Contains(Profiles(), profile) {
+	if profile != Scanner && !isEgress(profile) && !slices.Contains(Profiles(), profile) {
 		return arch{}, fmt.Errorf("%w: %q", ErrProfile, profile)
 	}
 	return findArch(name)

@@ -13,7 +13,7 @@ func Split(profile, arch string) (ahead, last []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if profile == Egress {
+	if isEgress(profile) {
 		return nil, nil, fmt.Errorf("%w: %q is loaded as a whole, by the program itself", ErrProfile, profile)
 	}
 	if ahead, err = checked(profile+starting, a); err != nil {

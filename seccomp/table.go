@@ -6,15 +6,15 @@ import "strings"
 // call known on either architecture has exactly one rule; a number without a rule is EPERM, one above the last known
 // number ENOSYS. Table returns nil for an unknown profile.
 func Table(profile string) []Rule {
-	if profile != defaultProfile && profile != strictProfile && profile != Scanner && profile != Egress {
+	if profile != defaultProfile && profile != strictProfile && profile != Scanner && !isEgress(profile) {
 		return nil
 	}
 	return rulesOf(profile)
 }
 
 func rulesOf(profile string) []Rule {
-	if profile == Egress {
-		return egressRules()
+	if isEgress(profile) {
+		return egressRules(profile)
 	}
 	var rules []Rule
 	for _, families := range [][]family{allowed, refused} {
