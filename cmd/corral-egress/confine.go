@@ -34,19 +34,22 @@ func unprivileged() error {
 	return nil
 }
 
-// confine gives up what the process does not need. It applies to all threads.
-func confine(filter int) error {
+// threads makes a system call in all threads: syscall.AllThreadsSyscall6, which programs without a C library have.
+type threads func(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err syscall.Errno)
+
+// confine gives up what the process does not need. It applies to all threads. Of files, those in the directory stay, -1 is none.
+func confine(filter, directory int, all threads) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
 	}
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+	if _, _, errno := all(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("prctl PR_SET_NO_NEW_PRIVS: %w", errno)
 	}
 	program, err := readFilter(filter)
 	if err != nil {
 		return err
 	}
-	if err := closeFiles(); err != nil {
+	if err := closeFiles(directory, all); err != nil {
 		return err
 	}
 	return loadFilter(program)
@@ -65,10 +68,19 @@ var landlockVersions = []struct {
 	{6, 0, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL},
 }
 
-// closeFiles takes away access to all files, and to sockets and processes of others, as far as the kernel has that. Without
-// Landlock, the filter alone refuses to open files.
-func closeFiles() error {
+// storeAccess is what the program may do in its directory: keep regular files.
+const storeAccess = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+	unix.LANDLOCK_ACCESS_FS_REMOVE_FILE
+
+var errLandlock = errors.New("the kernel has no Landlock, which bounds the program to the directory of its store")
+
+// closeFiles takes away access to all files but those in a directory, and to sockets and processes of others, as far as the kernel has
+// that. Without Landlock, the filter alone refuses to open files; one that allows it for the directory is not enough.
+func closeFiles(directory int, all threads) error {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 && directory >= 0 {
+		return errLandlock
+	}
 	if errno != 0 {
 		return nil
 	}
@@ -85,7 +97,14 @@ func closeFiles() error {
 		return fmt.Errorf("landlock_create_ruleset: %w", errno)
 	}
 	defer unix.Close(int(rules))
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0, 0); errno != 0 {
+	if directory >= 0 {
+		beneath := unix.LandlockPathBeneathAttr{Allowed_access: storeAccess, Parent_fd: int32(directory)}
+		if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, rules, unix.LANDLOCK_RULE_PATH_BENEATH,
+			uintptr(unsafe.Pointer(&beneath)), 0, 0, 0); errno != 0 {
+			return fmt.Errorf("landlock_add_rule: %w", errno)
+		}
+	}
+	if _, _, errno := all(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0, 0, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("landlock_restrict_self: %w", errno)
 	}
 	return nil

@@ -2,6 +2,9 @@
 // control socket as descriptor 3 and a compiled filter of system calls as descriptor 4; it is not meant to be run by hand.
 // Package egress does the work.
 //
+// If a rule is about a registry of packages, descriptor 5 is the directory in which it keeps them, and CORRAL_STORE_SIZE in the
+// environment is the bound of that in bytes.
+//
 // It reads the addresses of DNS servers, the host's table of names and the certificates of authorities when it starts, and gives
 // up all access to files before it reads a message. It ends when it has been without doors for a minute, so a changed
 // /etc/resolv.conf applies at the latest to the next job after that; whoever ends the process makes it apply at once.
@@ -13,6 +16,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -20,6 +25,7 @@ import (
 
 	"corral/egress"
 	"corral/egress/dial"
+	"corral/egress/store"
 	"corral/internal/log"
 )
 
@@ -27,7 +33,11 @@ import (
 const (
 	controlFD = 3
 	filterFD  = 4
+	storeFD   = 5 // with sizeVariable
 )
+
+// sizeVariable is the variable with the bound of the store.
+const sizeVariable = "CORRAL_STORE_SIZE"
 
 // maxFiles is how many descriptors the process may have.
 const maxFiles = 4096
@@ -62,11 +72,39 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := confine(filterFD); err != nil {
+	directory, size, err := storeOf(os.Getenv(sizeVariable))
+	if err != nil {
 		return err
 	}
-	server := egress.New(egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Files: files})
+	if err := confine(filterFD, directory, syscall.AllThreadsSyscall6); err != nil {
+		return err
+	}
+	c := egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Files: files}
+	if directory >= 0 { // what is in it is read only now: others than this process may have written it
+		if c.Store, err = store.Open(os.NewFile(uintptr(directory), "store"), size); err != nil {
+			logger.Error("packages are not kept", "error", err) // they are requested again by each job
+		}
+	}
+	server := egress.New(c)
 	return server.Serve(os.NewFile(controlFD, "control socket"))
+}
+
+// storeOf returns the directory of the store, -1 if there is none, and its bound.
+func storeOf(size string) (directory int, most int64, err error) {
+	if size == "" {
+		return -1, 0, nil
+	}
+	most, err = strconv.ParseInt(size, 10, 64)
+	if err != nil || most <= 0 {
+		return -1, 0, fmt.Errorf("%s is %q, must be a number of bytes", sizeVariable, size)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(storeFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return -1, 0, fmt.Errorf("descriptor %d is not the directory of the store", storeFD)
+	}
+	unix.CloseOnExec(storeFD)
+	unix.Umask(0) // the next process may have another id; nobody else reaches the directory
+	return storeFD, most, nil
 }
 
 // nameProcess gives the process the name that ps(1) and top(1) show. It was executed by a descriptor, whose number would be the name.

@@ -48,7 +48,7 @@ func encode(e *Entry) []byte {
 func lengthOf(e *Entry) int64 { return int64(len(encode(e))) }
 
 // load reads the directory, removes what is not of use, and writes the entries anew. The caller holds s.mu.
-func (s *Store) load(dir *os.File) error {
+func (s *Store) load() error {
 	entries := map[string]*Entry{}
 	if fd, err := unix.Openat(s.dir, Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
 		f := os.NewFile(uintptr(fd), Journal)
@@ -68,7 +68,7 @@ func (s *Store) load(dir *os.File) error {
 	}
 	var kept []found
 	for {
-		names, err := dir.Readdirnames(1000)
+		names, err := s.root.Readdirnames(1000)
 		for _, name := range names {
 			var st unix.Stat_t
 			err := unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)

@@ -66,9 +66,10 @@ type Entry struct {
 
 // A Store keeps files. Its methods may be called concurrently.
 type Store struct {
-	dir int
-	max int64
-	now func() time.Time
+	dir  int
+	root *os.File // dir, which is closed when nobody has root any more
+	max  int64
+	now  func() time.Time
 
 	mu sync.Mutex
 	// The fields below are guarded by mu.
@@ -93,11 +94,11 @@ type file struct {
 // Open opens the store in a directory, which it takes over, with a bound in bytes.
 func Open(dir *os.File, max int64) (*Store, error) {
 	s := &Store{
-		dir: int(dir.Fd()), max: max, now: time.Now, files: map[string]*file{}, entries: map[string]*Entry{}, recent: list.New(),
+		dir: int(dir.Fd()), root: dir, max: max, now: time.Now, files: map[string]*file{}, entries: map[string]*Entry{}, recent: list.New(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.load(dir); err != nil {
+	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("store of packages: %w", err)
 	}
 	return s, s.reserve(0)
