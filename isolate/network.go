@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"corral/egress/control"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
@@ -28,14 +30,27 @@ type network struct {
 // filter of corral-egress are read for the first job with network access: most supervisors have none.
 func newNetwork(c door.Config, served *admit.Current, programs, state string) *network {
 	c.Program = func() (*os.File, error) { return host.LoadProgram(filepath.Join(programs, door.Program)) }
-	c.Filter = func() (*os.File, error) {
-		filter, err := seccomp.Compile(seccomp.Egress, runtime.GOARCH)
+	c.Filter = func(store bool) (*os.File, error) {
+		profile := seccomp.Egress
+		if store {
+			profile = seccomp.EgressStore
+		}
+		filter, err := seccomp.Compile(profile, runtime.GOARCH)
 		if err != nil {
 			return nil, err
 		}
 		return wire.Seal("filter", filter, 0)
 	}
+	if hasLandlock() { // otherwise nothing bounds the process to its directory
+		c.Keep = func(payer uint32) int64 { return served.Now().Keep(payer) }
+	}
 	return &network{door.New(c), served, authority.New(filepath.Join(state, "authority"))}
+}
+
+// hasLandlock reports whether the kernel has Landlock (landlock_create_ruleset(2)).
+func hasLandlock() bool {
+	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return errno == 0
 }
 
 // jail returns what the jobs of a new jail have that may reach hosts. Where rules are about requests, they trust the authority of the

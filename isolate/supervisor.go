@@ -122,12 +122,13 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.cells.Close)
-	s.network = newNetwork(door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log}, s.served, c.Programs, c.StateDir)
-	u.Push(func() { _ = s.network.doors.Close() })
 	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
 	u.Push(s.state.Close)
+	doors := door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log, Store: s.state.CacheDir}
+	s.network = newNetwork(doors, s.served, c.Programs, c.StateDir)
+	u.Push(func() { _ = s.network.doors.Close() })
 	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
 	s.sessions, err = sessions.New(sessions.Config{
 		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Admitting: s.jobs.admitting, Jails: s.cells, Served: s.served,

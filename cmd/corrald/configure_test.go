@@ -142,6 +142,18 @@ func TestTakeNetwork(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
+	file.NetworkCache.Size = 1 << 30
+	file.Repos[1].Network.Allow = append(file.Repos[1].Network.Allow, network.Rule{Preset: "npm", Registry: "npm"})
+	kept, err := parse(nil)
+	if err == nil {
+		err = kept.take(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := kept.supervisor.Repos; r[0].Requests != nil || r[1].Requests == nil || r[1].Requests.Keep != 1<<30 || kept.supervisor.Requests != nil {
+		t.Errorf("what is kept: %+v", r)
+	}
 	file.Network.Deny = []string{"*"}
 	o, err := parse(nil)
 	if err != nil {

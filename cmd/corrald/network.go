@@ -35,6 +35,9 @@ func (n *networks) of(r config.Repo) (json.RawMessage, *admit.Requests, error) {
 		return encoded, nil, err
 	}
 	requests := new(admit.Requests)
+	if rules.Registries() {
+		requests.Keep = n.config.NetworkCache.Size
+	}
 	size := 0
 	for _, name := range rules.Secrets() {
 		s, err := n.secret(name)

@@ -35,6 +35,8 @@ type Config struct {
 	Network network.Rules `yaml:"network" scope:"supervisor"`
 	// Credentials that requests of jobs carry to hosts and that jobs do not see, for `secret` of a rule.
 	Secrets map[string]Secret `yaml:"secrets" names:"secret" scope:"supervisor" without:"none" example:"{acme-api: {file: /etc/corral/secrets/acme, env: [ACME_TOKEN]}}"`
+	// What is kept of [registries](#registries).
+	NetworkCache NetworkCache `yaml:"network_cache" scope:"supervisor"`
 	// Time after which an unused jail is dropped. The next job in its repository takes some milliseconds longer.
 	JailIdle time.Duration `yaml:"jail_idle" min:"1s" max:"720h" default:"5m" scope:"supervisor"`
 	// Maximum number of jobs at once, of all users.
@@ -136,6 +138,12 @@ type Secret struct {
 	Format string `yaml:"format" form:"secret-format" implied:"Bearer {}"`
 	// Variables in which jobs find the placeholder, unless the request sets them.
 	Env []string `yaml:"env" form:"variable" list:"some" without:"only CORRAL_SECRET" example:"[NPM_TOKEN]"`
+}
+
+// NetworkCache is about what is kept of registries of packages.
+type NetworkCache struct {
+	// Bytes of packages that are kept for the jobs of one user. What was used least recently is removed.
+	Size int64 `yaml:"size" form:"size" min:"16MiB" max:"1024TiB" default:"10GiB"`
 }
 
 // A Profile is a named set of settings for repositories.

@@ -19,6 +19,8 @@ type Requests struct {
 	Secrets []control.Secret
 	// Variables are the names of environment variables in which jobs find the placeholder of the secrets.
 	Variables []string
+	// Keep is how many bytes of packages are kept for a user, if a rule is about a registry; 0: none.
+	Keep int64
 }
 
 // Access is what jobs may reach. The zero Access is nothing.
@@ -84,6 +86,23 @@ func (s *Served) Access(peer host.Peer, at Paths) Access {
 		first.Requests = new(Requests)
 	}
 	return first
+}
+
+// Keep returns how many bytes of packages are kept for a user: the most that the rules of one of the user's repositories say.
+func (s *Served) Keep(uid uint32) int64 {
+	most := int64(0)
+	add := func(r *Requests) {
+		if r != nil {
+			most = max(most, r.Keep)
+		}
+	}
+	add(s.Requests)
+	for _, r := range s.Entries {
+		if r.isFor(host.Peer{UID: uid}) {
+			add(r.Requests)
+		}
+	}
+	return most
 }
 
 // AccessAgain is Access for a job or session that runs: nothing if peer may not use the repository any more. The rules for

@@ -141,7 +141,13 @@ func newTestDoors(t *testing.T) *Doors {
 			}
 			return wire.Seal(Program, b, 0o111)
 		},
-		Filter: func() (*os.File, error) { return wire.Seal("filter", make([]byte, 8), 0) },
+		Filter: func(store bool) (*os.File, error) {
+			size := 8
+			if store {
+				size = 16
+			}
+			return wire.Seal("filter", make([]byte, size), 0)
+		},
 	}
 	d := New(c)
 	t.Cleanup(func() {
@@ -383,4 +389,58 @@ func TestSlowReaderEnds(t *testing.T) {
 	if err := before.conn.Send(nil); !errors.Is(err, unix.EPIPE) {
 		t.Errorf("the process was not ended: %v", err)
 	}
+}
+
+// TestStore: the process of a user gets a store if it is to keep packages, with the filter for that, and another process takes its place if
+// the configuration says something else meanwhile.
+func TestStore(t *testing.T) {
+	d := newTestDoors(t)
+	var keep atomic.Int64
+	var fails atomic.Bool
+	d.Keep = func(payer uint32) int64 {
+		if payer != 1000 {
+			return 0
+		}
+		return keep.Load()
+	}
+	kept := t.TempDir()
+	d.Store = func(payer, uid uint32) (*os.File, error) {
+		if fails.Load() || payer != 1000 || uid <= d.base {
+			return nil, unix.ENOSPC
+		}
+		return os.Open(kept)
+	}
+	is := func(what string, payer uint32, want string, not ...string) {
+		t.Helper()
+		o := opening(t, "status")
+		o.Payer = payer
+		got := ""
+		sandboxtest.Eventually(t, 20*time.Second, what+": "+want, func() bool {
+			door, err := d.Open(o)
+			if err != nil {
+				return false
+			}
+			got = door.Close()
+			return strings.Contains(got, want)
+		})
+		for _, never := range not {
+			if strings.Contains(got, never) {
+				t.Errorf("%s: %q in %q", what, never, got)
+			}
+		}
+	}
+	const store = "CORRAL_STORE_SIZE="
+	is("no registry", 1000, " filter=8 ", store)
+	keep.Store(1 << 20)
+	d.Update()
+	is("a registry", 1000, " filter=16 ")
+	is("a registry", 1000, store+"1048576")
+	is("another user", 1001, " filter=8 ", store)
+	keep.Store(2 << 20)
+	d.Update()
+	is("another bound", 1000, store+"2097152")
+	fails.Store(true)
+	keep.Store(3 << 20)
+	d.Update()
+	is("no directory", 1000, " filter=8 ", store)
 }

@@ -30,8 +30,13 @@ const (
 type Config struct {
 	Instance *host.Instance
 	Program  func() (*os.File, error) // opens corral-egress
-	Filter   func() (*os.File, error) // opens the compiled filter of its system calls
-	Stderr   *os.File                 // where it logs connections; nil: nowhere
+	// Filter opens the compiled filter of its system calls, with those that a store needs or without.
+	Filter func(store bool) (*os.File, error)
+	// Keep returns how many bytes of packages the process of a user keeps at present; 0: none. nil: nobody's does.
+	Keep func(payer uint32) int64
+	// Store opens the directory for them, which it gives to a user id.
+	Store    func(payer, uid uint32) (*os.File, error)
+	Stderr   *os.File // where it logs connections; nil: nowhere
 	Log      *slog.Logger
 	Patience time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds
 	Pause    time.Duration // before a process that ended is started again, doubled up to 128 times after each that ends soon; 0 is 100 ms
@@ -42,14 +47,15 @@ type Doors struct {
 	Config
 	work sync.WaitGroup // the goroutines of egresses
 
-	mu              sync.Mutex
-	ended           bool
-	program, filter *os.File           // guarded by mu until set: nil before the first door
-	groups          *cgroup.Jail       // likewise
-	base            uint32             // likewise: the first of the processes' user ids
-	taken           map[uint32]bool    // guarded by mu: user ids of processes
-	users           map[uint32]*egress // guarded by mu: by payer
-	last            uint64             // guarded by mu: number of the last door
+	mu      sync.Mutex
+	ended   bool
+	program *os.File           // guarded by mu until set: nil before the first door
+	filters [2]*os.File        // likewise: without and with those of a store, of which the latter may be nil
+	groups  *cgroup.Jail       // likewise
+	base    uint32             // likewise: the first of the processes' user ids
+	taken   map[uint32]bool    // guarded by mu: user ids of processes
+	users   map[uint32]*egress // guarded by mu: by payer
+	last    uint64             // guarded by mu: number of the last door
 }
 
 // New returns doors of which none is open. It starts and opens nothing before the first Open.
@@ -136,8 +142,11 @@ func (d *Doors) prepare() (err error) {
 			return err
 		}
 	}
-	if d.filter == nil {
-		if d.filter, err = d.Filter(); err != nil {
+	for i, store := range []bool{false, true} {
+		if d.filters[i] != nil || store && d.Keep == nil {
+			continue
+		}
+		if d.filters[i], err = d.Filter(store); err != nil {
 			return err
 		}
 	}
@@ -187,7 +196,7 @@ func (d *Doors) Close() error {
 	}
 	d.mu.Unlock()
 	d.work.Wait()
-	wire.CloseAll([]*os.File{d.program, d.filter})
+	wire.CloseAll([]*os.File{d.program, d.filters[0], d.filters[1]})
 	if d.groups == nil {
 		return nil
 	}

@@ -25,6 +25,8 @@ type egress struct {
 	mu   sync.Mutex
 	now  *process         // guarded by mu: nil while none runs
 	open map[uint64]*Door // guarded by mu
+	// outdated is set for a process that was ended because it has another store than it should have; guarded by mu.
+	outdated bool
 }
 
 func newEgress(d *Doors, payer, uid uint32) *egress {
@@ -58,6 +60,10 @@ func (e *egress) run() {
 		if e.isEnding() {
 			return
 		}
+		if errors.Is(err, errOutdated) {
+			e.doors.Log.Info(Program+" is started again: the store of packages has another bound", "uid", e.payer)
+			continue
+		}
 		e.doors.Log.Error(Program+" ended: its doors are closed until it is started again", "uid", e.payer, "error", err, "after", time.Since(began))
 		if time.Since(began) > time.Minute {
 			pause = e.doors.Pause
@@ -82,7 +88,7 @@ func (e *egress) isEnding() bool {
 
 // serve runs one process to its end.
 func (e *egress) serve() error {
-	p, err := e.doors.start(e.uid)
+	p, err := e.doors.start(e.payer, e.uid)
 	if err != nil {
 		e.abandon(control.KindOpened, fmt.Errorf("network access: %w", err))
 		return err
@@ -100,6 +106,9 @@ func (e *egress) serve() error {
 	}
 	e.mu.Lock()
 	e.now = nil
+	if e.outdated {
+		e.outdated, err = false, errOutdated
+	}
 	e.mu.Unlock()
 	e.abandon(control.KindReported, fmt.Errorf("network access: %s: %w", Program, err))
 	return err
@@ -234,6 +243,8 @@ func (e *egress) await(door *Door) (string, error) {
 	}
 }
 
+var errOutdated = errors.New("it has another store than the configuration says")
+
 var errNoAnswer = errors.New("network access: " + Program + " does not answer in time")
 
 var errUnexpected = errors.New("it sent a message that nobody asked for")
@@ -276,8 +287,13 @@ func (o *Opening) current() control.Access {
 
 // update applies changed rules to the open doors.
 func (e *egress) update() {
+	keep := e.doors.keeps(e.payer)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.now != nil && e.now.keep != keep { // it got its store, or none, when it was started
+		e.outdated = true
+		e.now.conn.Shutdown()
+	}
 	inTime := e.patience()
 	for _, door := range e.open {
 		inTime() // otherwise the next process is sent the new rules

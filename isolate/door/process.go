@@ -28,13 +28,42 @@ type process struct {
 	conn  *wire.Conn
 	pid   int
 	group *cgroup.Job
+	keep  int64 // bytes of packages that it was to keep; 0: none
+}
+
+// A packages is what a process gets to keep packages in.
+type packages struct {
+	dir  *os.File // nil: nothing
+	keep int64
+}
+
+// packages returns the store of a user for a process with a user id. Without one, jobs get everything from registries.
+func (d *Doors) packages(payer, uid uint32) packages {
+	p := packages{keep: d.keeps(payer)}
+	if p.keep == 0 {
+		return p
+	}
+	var err error
+	if p.dir, err = d.Store(payer, uid); err != nil {
+		d.report("packages are not kept", err)
+		p.dir = nil
+	}
+	return p
+}
+
+// keeps returns how many bytes of packages the process of a user should keep.
+func (d *Doors) keeps(payer uint32) int64 {
+	if d.Keep == nil {
+		return 0
+	}
+	return d.Keep(payer)
 }
 
 // errDescriptors ends a process that sends descriptors: it has none to send.
 var errDescriptors = errors.New("corral-egress sent descriptors")
 
-// start starts a process with user and group id uid.
-func (d *Doors) start(uid uint32) (_ *process, err error) {
+// start starts the process of a user, with user and group id uid.
+func (d *Doors) start(payer, uid uint32) (_ *process, err error) {
 	var u host.Cleanup
 	defer u.Run()
 	group, err := d.groups.Job(d.Instance.Unique("egress-"), cgroup.Limits{MemoryBytes: maxMemory, PIDs: maxThreads})
@@ -50,7 +79,9 @@ func (d *Doors) start(uid uint32) (_ *process, err error) {
 	u.Push(func() { ours.Close() })
 	ours.Patience = d.Patience
 	ours.Guard = func(int, []byte) ([]byte, []*os.File, error) { return nil, nil, errDescriptors }
-	pid, err := d.fork(uid, theirs, group)
+	kept := d.packages(payer, uid)
+	defer wire.CloseAll([]*os.File{kept.dir})
+	pid, err := d.fork(uid, theirs, kept, group)
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +90,11 @@ func (d *Doors) start(uid uint32) (_ *process, err error) {
 		return nil, err
 	}
 	u.Cancel()
-	return &process{conn: ours, pid: pid, group: group}, nil
+	return &process{conn: ours, pid: pid, group: group, keep: kept.keep}, nil
 }
 
 // fork starts the program, in the group if the kernel can start it there.
-func (d *Doors) fork(uid uint32, socket *os.File, group *cgroup.Job) (pid int, err error) {
+func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.Job) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
@@ -75,12 +106,16 @@ func (d *Doors) fork(uid uint32, socket *os.File, group *cgroup.Job) (pid int, e
 	}
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GOMEMLIMIT=" + strconv.Itoa(maxMemory*3/4)},
-		Files: []uintptr{null.Fd(), null.Fd(), log.Fd(), socket.Fd(), d.filter.Fd()},
+		Files: []uintptr{null.Fd(), null.Fd(), log.Fd(), socket.Fd(), d.filters[0].Fd()},
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true, // a terminal's signals are for the supervisor alone, and the process group is its own
 			Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 			Credential: &syscall.Credential{Uid: uid, Gid: uid},
 		},
+	}
+	if kept.dir != nil {
+		attr.Env = append(attr.Env, fmt.Sprintf("CORRAL_STORE_SIZE=%d", kept.keep))
+		attr.Files = append(attr.Files[:4:4], d.filters[1].Fd(), kept.dir.Fd())
 	}
 	if dir := group.Dir(); dir >= 0 {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, dir
