@@ -94,7 +94,7 @@ func help(args []string) error {
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
-	"audit", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network", "output", "policy", "repo",
+	"audit", "cache", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network", "output", "policy", "repo",
 	"rootfs", "serve", "token",
 }
 

@@ -4,6 +4,7 @@ package commands
 import (
 	"corral/front/cli"
 	"corral/front/cli/audit"
+	"corral/front/cli/cache"
 	"corral/front/cli/changes"
 	"corral/front/cli/ci"
 	"corral/front/cli/config"
@@ -32,6 +33,7 @@ type Row struct {
 func Table() []Row {
 	return []Row{
 		{"audit", audit.Help, audit.Command},
+		{"cache", cache.Help, cache.Command},
 		{"changes", changes.Help, changes.Command},
 		{"ci", ci.Help, ci.Command},
 		{"completion", completionHelp, completion},

@@ -23,6 +23,7 @@ Usage:
   corral output [HANDLE]                     the output of earlier jobs of agents
   corral index stats|purge|rebuild           the full-text index of that output
   corral audit tail|show|verify|export       the audit log: what was run for whom
+  corral cache list|prune                    what is kept of registries of packages
   corral policy test REQUEST.json            how a request would be decided, and why
   corral repo add|list|remove                the repositories that are served
   corral config check|show|init|token        the configuration

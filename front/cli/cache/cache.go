@@ -1,0 +1,269 @@
+// Package cache is the command `corral cache`, which lists and removes what corral-egress keeps of registries of packages.
+//
+// The directories are written by unprivileged processes that read what registries send, so nothing in them is followed or parsed as root:
+// root opens the files, looks at their names and sizes, and removes them. The entries are read after root was dropped.
+package cache
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/state"
+	"corral/internal/text"
+	"corral/internal/users"
+	"corral/job"
+)
+
+// Help is the help text of the command.
+const Help = `corral cache shows and removes what is kept of registries of packages, for jobs whose rules have "registry". Only root can
+read it: run it with sudo.
+
+Usage:
+  corral cache list     show what is kept for each user, what was used last first
+  corral cache prune    remove all of it, or what these options say:
+
+  --older-than TIME   remove what was not used for this time: 30d or 12h
+  --to SIZE           remove what was used least recently until this is left of each user's, such as 5GiB
+  --user USER         only what is kept for this user, a name or a number
+  --json              print JSON
+  --state DIR         state directory of the supervisor (default ` + state.Supervisor + `)
+
+Jobs that run are not disturbed: what is removed is requested again. The bound of each user's packages is network_cache.size in
+the configuration.
+`
+
+// options are the command line.
+type options struct {
+	verb, user, state string
+	json              bool
+	older             time.Duration // 0: whatever was used
+	to                int64         // -1: nothing is left
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	o := &options{to: -1}
+	if ended, code, err := o.parse(args); ended {
+		return code, err
+	}
+	stores, err := openStores(filepath.Join(o.state, "cache"))
+	var removed []store
+	if err == nil {
+		stores, err = o.chosen(stores)
+	}
+	if err == nil && o.verb == "prune" {
+		removed, err = prune(stores, o, time.Now())
+	}
+	if dropped := privilege.Drop(); dropped != nil {
+		return cli.Failure, dropped
+	}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return cli.Failure, fmt.Errorf("%w\nhint: only root can read what is kept: run it with sudo", err)
+	case err != nil:
+		return cli.Failure, err
+	}
+	if o.verb == "prune" {
+		return o.printRemoved(removed)
+	}
+	return o.printList(stores)
+}
+
+// parse parses the command line; options stand after the command.
+func (o *options) parse(args []string) (ended bool, code int, err error) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		o.verb, args = args[0], args[1:]
+	}
+	f := flag.NewFlagSet("cache", flag.ContinueOnError)
+	f.StringVar(&o.user, "user", "", "")
+	f.StringVar(&o.state, "state", state.Supervisor, "")
+	f.BoolVar(&o.json, "json", false, "")
+	if o.verb == "prune" {
+		f.Func("older-than", "", func(s string) (err error) {
+			o.older, err = parseAge(s)
+			return err
+		})
+		f.Func("to", "", func(s string) (err error) {
+			if o.to = 0; s != "0" {
+				o.to, err = job.ParseSize(s)
+			}
+			return err
+		})
+	}
+	if ended, code, err := cli.ParseFlags(f, args, Help); ended {
+		return true, code, err
+	}
+	switch {
+	case o.verb != "list" && o.verb != "prune":
+		err = fmt.Errorf("must be list or prune, not %q", o.verb)
+	case f.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if err != nil {
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral cache --help", err), privilege.Drop())
+	}
+	return false, 0, nil
+}
+
+// parseAge parses a number of days or another time.
+func parseAge(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n > 0 {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	} else if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return d, nil
+	}
+	return 0, fmt.Errorf("must be a time such as 30d or 12h, got %q", s)
+}
+
+// chosen returns the stores of the user that the command line names.
+func (o *options) chosen(stores []store) ([]store, error) {
+	if o.user == "" {
+		return stores, nil
+	}
+	id := o.user
+	if u, err := user.Lookup(id); err == nil {
+		id = u.Uid
+	}
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("--user %q: no such user: must be the name or the number of one", o.user)
+	}
+	return slices.DeleteFunc(stores, func(s store) bool { return s.user != uint32(n) }), nil
+}
+
+// prune removes files of stores, and returns what was removed.
+func prune(stores []store, o *options, now time.Time) (removed []store, err error) {
+	for _, s := range stores {
+		gone := store{user: s.user}
+		left := s.size()
+		for _, f := range slices.Backward(s.sorted()) { // what was used least recently first
+			old := o.older == 0 || now.Sub(f.used) > o.older
+			if !old || o.to >= 0 && left <= o.to {
+				continue
+			}
+			if err := s.remove(f.name); err != nil {
+				return removed, err
+			}
+			left -= f.size
+			gone.files = append(gone.files, f)
+		}
+		removed = append(removed, gone)
+	}
+	return removed, nil
+}
+
+// A row describes an entry of a store.
+type row struct {
+	User    uint32    `json:"user"`
+	Kind    string    `json:"kind"`
+	Host    string    `json:"host"`
+	Name    string    `json:"name"`
+	Size    int64     `json:"bytes"`
+	SHA256  string    `json:"sha256"`
+	Digest  string    `json:"digest,omitempty"`
+	Checked time.Time `json:"checked"`
+	Used    time.Time `json:"used"`
+}
+
+// printList prints what is kept.
+func (o *options) printList(stores []store) (int, error) {
+	rows := []row{}
+	for _, s := range stores {
+		list, err := s.rows()
+		if err != nil {
+			return cli.Failure, err
+		}
+		rows = append(rows, list...)
+	}
+	if o.json {
+		return printJSON(rows)
+	}
+	if len(rows) == 0 {
+		return cli.Print("nothing is kept\n")
+	}
+	var names users.Names
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "USER\tKIND\tHOST\tNAME\tSIZE\tAGE\tUSED")
+	now := time.Now()
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", text.Line(names.Of(r.User), 32), text.Line(r.Kind, 16), text.Line(r.Host, 64), text.Line(r.Name, 80),
+			cli.FormatBytes(r.Size), ago(now, r.Checked), ago(now, r.Used))
+	}
+	_ = w.Flush() // to memory
+	for _, s := range stores {
+		fmt.Fprintf(&b, "%s: %s, %s\n", text.Line(names.Of(s.user), 32), count(len(s.files)), cli.FormatBytes(s.size()))
+	}
+	return cli.Print(b.String())
+}
+
+// printJSON prints a list. Texts of registries have no control characters in JSON.
+func printJSON(list any) (int, error) {
+	b, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return cli.Failure, err
+	}
+	return cli.Print(string(text.JSON(b)) + "\n")
+}
+
+func count(files int) string {
+	if files == 1 {
+		return "1 file"
+	}
+	return strconv.Itoa(files) + " files"
+}
+
+// ago returns how long ago a time was, in one unit.
+func ago(now, at time.Time) string {
+	d := max(0, now.Sub(at))
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}} {
+		if d >= u.unit {
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+}
+
+// printRemoved prints what was removed.
+func (o *options) printRemoved(removed []store) (int, error) {
+	type total struct {
+		User  uint32 `json:"user"`
+		Files int    `json:"removedFiles"`
+		Bytes int64  `json:"removedBytes"`
+	}
+	list := []total{}
+	for _, s := range removed {
+		list = append(list, total{s.user, len(s.files), s.size()})
+	}
+	slices.SortFunc(list, func(a, b total) int { return cmp.Compare(a.User, b.User) })
+	if o.json {
+		return printJSON(list)
+	}
+	var names users.Names
+	var b strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&b, "%s: removed %s, %s\n", text.Line(names.Of(t.User), 32), count(t.Files), cli.FormatBytes(t.Bytes))
+	}
+	if len(list) == 0 {
+		b.WriteString("nothing is kept\n")
+	}
+	return cli.Print(b.String())
+}

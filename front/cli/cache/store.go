@@ -1,0 +1,145 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	kept "corral/egress/store"
+)
+
+// A store is the directory of one user's packages, opened by root. Another process may change it meanwhile.
+type store struct {
+	user    uint32
+	dir     *os.File
+	entries *os.File // nil: there are none
+	files   []file
+}
+
+// A file is a content that is kept.
+type file struct {
+	name string
+	size int64
+	used time.Time
+}
+
+// maxFiles bounds what is listed of a directory: names that a process wrote that could have been taken over.
+const maxFiles = 4 * kept.MaxEntries
+
+// openStores opens the stores of all users below a directory, in the order of their ids. It follows no link below that.
+func openStores(path string) ([]store, error) {
+	top, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer top.Close()
+	names, err := top.Readdirnames(-1) // that root gave
+	if err != nil {
+		return nil, err
+	}
+	var stores []store
+	for _, name := range names {
+		user, err := strconv.ParseUint(name, 10, 32)
+		if err != nil {
+			continue
+		}
+		s, err := openStore(int(top.Fd()), name, uint32(user))
+		if err != nil {
+			return nil, fmt.Errorf("what is kept for user %d: %w", user, err)
+		}
+		stores = append(stores, s)
+	}
+	slices.SortFunc(stores, func(a, b store) int { return cmp.Compare(a.user, b.user) })
+	return stores, nil
+}
+
+func openStore(at int, name string, user uint32) (store, error) {
+	s := store{user: user}
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return s, err
+	}
+	s.dir = os.NewFile(uintptr(fd), name)
+	for len(s.files) < maxFiles {
+		names, err := s.dir.Readdirnames(1000)
+		for _, name := range names {
+			var st unix.Stat_t
+			if !kept.IsContent(name) || unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+				continue
+			}
+			s.files = append(s.files, file{name, st.Size, time.Unix(st.Mtim.Unix())})
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	// A fifo would block, and a device do something.
+	entries, err := unix.Openat(fd, kept.Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return s, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(entries, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(entries)
+		return s, err
+	}
+	s.entries = os.NewFile(uintptr(entries), kept.Journal)
+	return s, nil
+}
+
+// size returns the bytes of all files.
+func (s store) size() (total int64) {
+	for _, f := range s.files {
+		total += f.size
+	}
+	return total
+}
+
+// sorted returns the files, what was used last first.
+func (s store) sorted() []file {
+	return slices.SortedFunc(slices.Values(s.files), func(a, b file) int { return b.used.Compare(a.used) })
+}
+
+// remove removes a content. One that is gone meanwhile is no error.
+func (s store) remove(name string) error {
+	if err := unix.Unlinkat(int(s.dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %s of user %d: %w", name, s.user, err)
+	}
+	return nil
+}
+
+// rows returns the entries whose files are there, what was used last first. It must not run as root.
+func (s store) rows() ([]row, error) {
+	if s.entries == nil {
+		return nil, nil
+	}
+	of := map[string]file{}
+	for _, f := range s.files {
+		of[f.name] = f
+	}
+	var rows []row
+	for _, e := range kept.ReadEntries(s.entries) {
+		f, there := of[e.SHA256]
+		if !there {
+			continue
+		}
+		rows = append(rows, row{s.user, e.Kind, e.Host, e.Name, f.size, e.SHA256, e.Digest, time.Unix(e.Checked, 0).UTC(), f.used.UTC()})
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Name, b.Name), cmp.Compare(a.SHA256, b.SHA256))
+	})
+	return rows, nil
+}
