@@ -47,7 +47,7 @@ func encode(e *Entry) []byte {
 
 func lengthOf(e *Entry) int64 { return int64(len(encode(e))) }
 
-// load reads the directory, removes what is not of use, and writes the entries anew. The caller holds s.mu.
+// load reads the directory, removes what is not of use, and replaces the journal. The caller holds s.mu.
 func (s *Store) load() error {
 	entries := map[string]*Entry{}
 	if fd, err := unix.Openat(s.dir, Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
@@ -96,7 +96,7 @@ func (s *Store) load() error {
 	return s.rewrite()
 }
 
-// rewrite writes the entries anew. The caller holds s.mu.
+// rewrite replaces the journal by one with the present entries. The caller holds s.mu.
 func (s *Store) rewrite() error {
 	name := newPrefix + strings.ToLower(Journal)
 	_ = unix.Unlinkat(s.dir, name, 0)
@@ -138,7 +138,7 @@ func (s *Store) write(e *Entry) {
 	n, err := s.journal.Write(line)
 	s.written += int64(n)
 	if err != nil && n > 0 {
-		_, _ = s.journal.WriteString("\n") // the next line begins anew
+		_, _ = s.journal.WriteString("\n") // the next line begins on its own
 		s.written++
 	}
 }

@@ -113,7 +113,7 @@ func (s store) sorted() []file {
 	return slices.SortedFunc(slices.Values(s.files), func(a, b file) int { return b.used.Compare(a.used) })
 }
 
-// remove removes a content. One that is gone meanwhile is no error.
+// remove removes a content. It succeeds for one that is gone meanwhile.
 func (s store) remove(name string) error {
 	if err := unix.Unlinkat(int(s.dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove %s of user %d: %w", name, s.user, err)
