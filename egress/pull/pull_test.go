@@ -420,6 +420,27 @@ func TestHeaders(t *testing.T) {
 	g.is(t, "a part", "the old one")
 }
 
+// TestForms: the short form of an index of npm, which has no dates, is kept beside the long one.
+func TestForms(t *testing.T) {
+	w := newWorld(t)
+	w.hosts["npm.example.org"] = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(rw, `{"versions":{},"accept":%q}`, r.Header.Get("Accept"))
+	})
+	short := func(r *http.Request) {
+		r.Header.Set("Accept", "application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8, */*")
+	}
+	for range 2 {
+		w.get(npm, "/demo").is(t, "long", `{"versions":{},"accept":"application/json"}`)
+		w.get(npm, "/demo", short).is(t, "short", `{"versions":{},"accept":"application/vnd.npm.install-v1+json, application/json;q=0.8"}`)
+	}
+	if g := w.get(aged(npm), "/demo", short); g.err != nil || !strings.Contains(g.body, `"accept":"application/json"`) {
+		t.Errorf("with min_age: %+v", g)
+	}
+	if len(w.seen) != 2 {
+		t.Errorf("%d requests", len(w.seen))
+	}
+}
+
 // TestHosts: what an index says applies to files at another host of the same rule, and of no other.
 func TestHosts(t *testing.T) {
 	w := newWorld(t)

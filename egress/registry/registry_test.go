@@ -320,6 +320,10 @@ func TestGo(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %v", body, r, err, want)
 		}
 	}
+	d = document(t, "https://proxy.example.org/example.org/a/@v/main.info", "", `{"Version":"v1.0.0","Time":"`+may+`"}`)
+	if r, err := Read(network.Go, d, Options{Before: cutoff}); err != nil || len(r.Facts) > 0 {
+		t.Errorf("files of a branch: %+v, %v", r, err)
+	}
 	d = document(t, "https://sum.example.org/lookup/a@v1.0.0", "", "1\na v1.0.0 h1:\n")
 	if r, err := Read(network.Go, d, Options{Before: cutoff}); err != nil || !bytes.Equal(r.Body, d.Body) {
 		t.Errorf("a lookup: %q, %v", r.Body, err)

@@ -183,8 +183,8 @@ func TestBound(t *testing.T) {
 	if err := put(s, "large", strings.Repeat("x", most+1)); !errors.Is(err, ErrFull) {
 		t.Errorf("%v, want %v", err, ErrFull)
 	}
-	if s.size > most {
-		t.Errorf("%d bytes", s.size)
+	if s.size > most || get(t, s, "8") == "" {
+		t.Errorf("%d bytes, or a file that is too large removed others", s.size)
 	}
 	var disk int64
 	for _, name := range names(t, dir) {
@@ -259,6 +259,9 @@ func TestDamaged(t *testing.T) {
 		}
 	}
 	damage()
+	if _, _, ok := s.Get("shorter"); ok {
+		t.Error("a file of another size is returned")
+	}
 	check(s)
 	for _, key := range []string{"same size", "shorter", "link", "fifo", "removed"} {
 		mustPut(t, s, key, "content of "+key)

@@ -85,6 +85,7 @@ func TestList(t *testing.T) {
 		os.Symlink(secret, filepath.Join(bad, name("link"))), unix.Mkfifo(filepath.Join(bad, name("fifo")), 0o600),
 		os.WriteFile(filepath.Join(bad, "new-x"), make([]byte, 100), 0o600), os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600),
 		os.Mkdir(filepath.Join(dir, "54322"), 0o700), os.Symlink(secret, filepath.Join(dir, "54322", kept.Journal)),
+		os.WriteFile(filepath.Join(dir, "54322", name("one")), nil, 0o600),
 		os.Mkdir(filepath.Join(dir, "54323"), 0o700), unix.Mkfifo(filepath.Join(dir, "54323", kept.Journal), 0o600),
 	} {
 		if err != nil {
@@ -103,7 +104,7 @@ func TestList(t *testing.T) {
 		return captured(t, func() (int, error) { return o.printList(stores) })
 	}
 	out := list(&options{})
-	for _, want := range []string{"USER", "54320  npm   a.example.org  one ", "1h", `two\x1b[2J\u202e`, "54320: 2 files, ", "54321: 1 file, 5 bytes", "54322: 0 files", "54323: 0 files"} {
+	for _, want := range []string{"USER", "54320  npm   a.example.org  one ", "1h", `two\x1b[2J\u202e`, "54320: 2 files, ", "54321: 1 file, 5 bytes", "54322: 1 file, 0 bytes", "54323: 0 files"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %s", want, out)
 		}
