@@ -96,9 +96,9 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest registry
 	check := store.NewCheck(io.TeeReader(reply.Body, k), theirs, digest.Sum)
 	check.Done = func() error {
 		e := store.Entry{
-			Key: key, Kind: p.Kind, Host: p.Host, Name: p.item.Name, SHA256: check.SHA256(), Digest: digest.String(), Type: reply.Header.Get("Content-Type"),
-			Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"), Index: p.item.Class == registry.Current,
-			Checked: p.now().Unix(),
+			Key: key, Kind: p.Kind, Host: p.Host, Name: p.item.Name, SHA256: check.SHA256(), Digest: digest.String(),
+			Type: reply.Header.Get("Content-Type"), Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"),
+			Index: p.item.Class == registry.Current, Checked: p.now().Unix(),
 		}
 		if f, _ := p.facts.get(p.Rule, p.address); !f.Published.IsZero() {
 			e.Published = f.Published.Unix()

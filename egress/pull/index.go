@@ -113,7 +113,8 @@ func (p *pull) download(ctx context.Context, index *url.URL) string {
 
 // short reports whether the index is requested in its short form, which has no times.
 func (p *pull) short() bool {
-	return p.Kind == network.NPM && p.MinAge == 0 && (p.item.Class == registry.File || strings.Contains(p.in.Header.Get("Accept"), "vnd.npm.install-v1"))
+	enough := p.item.Class == registry.File || strings.Contains(p.in.Header.Get("Accept"), "vnd.npm.install-v1")
+	return p.Kind == network.NPM && p.MinAge == 0 && enough
 }
 
 // learn reads the index at an escaped path for what it says about the file.
@@ -234,8 +235,8 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 	d := &document{Document: registry.Document{URL: u, Type: reply.Header.Get("Content-Type"), Body: body}}
 	d.save = func() {
 		p.save(d, store.Entry{
-			Key: key, Kind: p.Kind, Host: p.Host, Name: item.Name, Type: d.Type, Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"),
-			Index: item.Class != registry.File, Checked: p.now().Unix(),
+			Key: key, Kind: p.Kind, Host: p.Host, Name: item.Name, Type: d.Type, Tag: reply.Header.Get("ETag"),
+			Date: reply.Header.Get("Last-Modified"), Index: item.Class != registry.File, Checked: p.now().Unix(),
 		})
 	}
 	return d, nil

@@ -56,7 +56,7 @@ func (p *pull) get(ctx context.Context, path, accept, encoding string, old *stor
 // isHop reports whether a header is about a connection.
 func isHop(name string) bool {
 	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+	case "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
 		return true
 	}
 	return false

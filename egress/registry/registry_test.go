@@ -58,8 +58,10 @@ func TestClassify(t *testing.T) {
 		{network.PyPI, "/simple/", Item{}},
 		{network.PyPI, "/pypi/demo/json", Item{}},
 		{network.PyPI, "/a/demo-1.0.tar.gz", Item{Class: File, Name: "demo-1.0.tar.gz"}},
-		{network.PyPI, "/packages/ab/ab/" + sum[4:] + "/demo-1.0-py3-none-any.whl",
-			Item{Class: File, Name: "demo-1.0-py3-none-any.whl", Digest: digestOf("blake2b_256", sum)}},
+		{
+			network.PyPI, "/packages/ab/ab/" + sum[4:] + "/demo-1.0-py3-none-any.whl",
+			Item{Class: File, Name: "demo-1.0-py3-none-any.whl", Digest: digestOf("blake2b_256", sum)},
+		},
 		{network.PyPI, "/packages/ab/ab/" + sum[4:] + "/demo-1.0-py3-none-any.whl.metadata", Item{Class: File, Name: "demo-1.0-py3-none-any.whl.metadata"}},
 		{network.Cargo, "/config.json", Item{Class: Index, Name: "config.json", Ageless: true}},
 		{network.Cargo, "/de/mo/demo", Item{Class: Index, Name: "demo"}},
@@ -73,10 +75,14 @@ func TestClassify(t *testing.T) {
 		{network.Go, "/example.org/a/@v/main.info", Item{Class: Index, Name: "example.org/a@main.info"}},
 		{network.Go, "/example.org/a/@v/v1.info", Item{Class: Index, Name: "example.org/a@v1.info"}},
 		{network.Go, "/example.org/a/@v/main.zip", Item{}},
-		{network.Go, "/example.org/a/@v/v1.2.3-!r!c1.zip",
-			Item{Class: File, Name: "example.org/a@v1.2.3-!r!c1.zip", Verified: true, Index: "/example.org/a/@v/v1.2.3-!r!c1.info"}},
-		{network.Go, "/example.org/a/@v/v2.0.0+incompatible.mod",
-			Item{Class: File, Name: "example.org/a@v2.0.0+incompatible.mod", Verified: true, Index: "/example.org/a/@v/v2.0.0+incompatible.info"}},
+		{
+			network.Go, "/example.org/a/@v/v1.2.3-!r!c1.zip",
+			Item{Class: File, Name: "example.org/a@v1.2.3-!r!c1.zip", Verified: true, Index: "/example.org/a/@v/v1.2.3-!r!c1.info"},
+		},
+		{
+			network.Go, "/example.org/a/@v/v2.0.0+incompatible.mod",
+			Item{Class: File, Name: "example.org/a@v2.0.0+incompatible.mod", Verified: true, Index: "/example.org/a/@v/v2.0.0+incompatible.info"},
+		},
 		{network.Go, "/sumdb/sum.golang.org/tile/8/0/001", Item{Class: File, Name: "checksums tile/8/0/001", Verified: true, Ageless: true}},
 		{network.Go, "/lookup/example.org/a@v1.0.0", Item{Class: Index, Name: "checksums lookup/example.org/a@v1.0.0", Ageless: true}},
 		{network.Go, "/sumdb/sum.golang.org/supported", Item{Class: Index, Name: "checksums supported", Ageless: true}},
@@ -428,9 +434,12 @@ func TestAddress(t *testing.T) {
 // index for a minimum age has only versions that are known to be old enough.
 func FuzzRead(f *testing.F) {
 	kinds := []struct{ kind, at, mime string }{
-		{network.NPM, "https://a.example.org/demo", "application/json"}, {network.PyPI, "https://a.example.org/simple/demo/", SimpleJSON},
-		{network.PyPI, "https://a.example.org/simple/demo/", "text/html"}, {network.Cargo, "https://a.example.org/de/mo/demo", ""},
-		{network.Cargo, "https://a.example.org/config.json", ""}, {network.Go, "https://a.example.org/a/@v/list", ""},
+		{network.NPM, "https://a.example.org/demo", "application/json"},
+		{network.PyPI, "https://a.example.org/simple/demo/", SimpleJSON},
+		{network.PyPI, "https://a.example.org/simple/demo/", "text/html"},
+		{network.Cargo, "https://a.example.org/de/mo/demo", ""},
+		{network.Cargo, "https://a.example.org/config.json", ""},
+		{network.Go, "https://a.example.org/a/@v/list", ""},
 		{network.Go, "https://a.example.org/a/@v/v1.0.0.info", ""},
 	}
 	for i := range kinds {

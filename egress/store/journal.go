@@ -49,33 +49,16 @@ func lengthOf(e *Entry) int64 { return int64(len(encode(e))) }
 
 // load reads the directory, removes what is not of use, and replaces the journal. The caller holds s.mu.
 func (s *Store) load() error {
-	entries := map[string]*Entry{}
-	if fd, err := unix.Openat(s.dir, Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
-		f := os.NewFile(uintptr(fd), Journal)
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-			entries = ReadEntries(f)
-		}
-		f.Close()
-	}
-	of := map[string][]*Entry{}
-	for _, e := range entries {
+	of := map[string][]*Entry{} // by content
+	for _, e := range s.readJournal() {
 		of[e.SHA256] = append(of[e.SHA256], e)
-	}
-	type found struct {
-		name string
-		used time.Time
 	}
 	var kept []found
 	for {
 		names, err := s.root.Readdirnames(1000)
 		for _, name := range names {
-			var st unix.Stat_t
-			err := unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-			usable := err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-			list := slices.DeleteFunc(of[name], func(e *Entry) bool { return !usable || e.Size != st.Size })
-			if of[name] = list; len(list) > 0 {
-				kept = append(kept, found{name, time.Unix(st.Mtim.Unix())})
+			if f, ok := s.find(name, of); ok {
+				kept = append(kept, f)
 			} else if name != Journal {
 				_ = unix.Unlinkat(s.dir, name, 0) // not a directory, which nobody can make
 			}
@@ -89,11 +72,42 @@ func (s *Store) load() error {
 	}
 	slices.SortFunc(kept, func(a, b found) int { return a.used.Compare(b.used) })
 	for _, f := range kept {
-		for _, e := range of[f.name] {
+		for _, e := range f.entries {
 			s.add(e, f.used)
 		}
 	}
 	return s.rewrite()
+}
+
+// A found is a content in the directory, with its entries.
+type found struct {
+	used    time.Time
+	entries []*Entry
+}
+
+// find returns the content with a name, false if it is not one that an entry has.
+func (s *Store) find(name string, of map[string][]*Entry) (found, bool) {
+	var st unix.Stat_t
+	if len(of[name]) == 0 || unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return found{}, false
+	}
+	list := slices.DeleteFunc(of[name], func(e *Entry) bool { return e.Size != st.Size })
+	return found{time.Unix(st.Mtim.Unix()), list}, len(list) > 0
+}
+
+// readJournal returns the entries of the former process.
+func (s *Store) readJournal() map[string]*Entry {
+	fd, err := unix.Openat(s.dir, Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), Journal)
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	return ReadEntries(f)
 }
 
 // rewrite replaces the journal by one with the present entries. The caller holds s.mu.

@@ -174,7 +174,9 @@ func TestCheckNetwork(t *testing.T) {
 // TestKeep: packages are kept for the users of repositories whose rules are about registries.
 func TestKeep(t *testing.T) {
 	s := Served{Config: Config{Entries: []Entry{
-		{Path: "/all", Requests: &Requests{}}, {Path: "/none"}, {Path: "/some", UIDs: []uint32{1000}, Requests: &Requests{Keep: 5}},
+		{Path: "/all", Requests: &Requests{}},
+		{Path: "/none"},
+		{Path: "/some", UIDs: []uint32{1000}, Requests: &Requests{Keep: 5}},
 		{Path: "/more", UIDs: []uint32{1000, 1001}, Requests: &Requests{Keep: 7}},
 	}}}
 	for uid, want := range map[uint32]int64{1000: 7, 1001: 7, 1002: 0} {

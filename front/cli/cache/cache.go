@@ -184,11 +184,7 @@ type row struct {
 func (o *options) printList(stores []store) (int, error) {
 	rows := []row{}
 	for _, s := range stores {
-		list, err := s.rows()
-		if err != nil {
-			return cli.Failure, err
-		}
-		rows = append(rows, list...)
+		rows = append(rows, s.rows()...)
 	}
 	if o.json {
 		return printJSON(rows)

@@ -122,9 +122,9 @@ func (s store) remove(name string) error {
 }
 
 // rows returns the entries whose files are there, what was used last first. It must not run as root.
-func (s store) rows() ([]row, error) {
+func (s store) rows() []row {
 	if s.entries == nil {
-		return nil, nil
+		return nil
 	}
 	of := map[string]file{}
 	for _, f := range s.files {
@@ -141,5 +141,5 @@ func (s store) rows() ([]row, error) {
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Name, b.Name), cmp.Compare(a.SHA256, b.SHA256))
 	})
-	return rows, nil
+	return rows
 }
