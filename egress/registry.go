@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"corral/egress/pull"
 	"corral/egress/relay"
@@ -35,6 +36,7 @@ func (s *site) pull(method string, paths []string, used *relay.Secret) relay.Pul
 		if s.port != standard {
 			r.Host = net.JoinHostPort(s.host.name, strconv.Itoa(int(s.port)))
 		}
+		r.Guarded = strings.Join(s.door.rules.Load().set.Secrets(s.host.name, s.port), ",")
 		if used != nil {
 			r.Secret, r.Header = d.Secret, used.Header
 		}

@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"hash"
@@ -70,11 +71,25 @@ func (p *pull) serveKept(w http.ResponseWriter, e store.Entry, content io.Reader
 	check := store.Kept(content, e)
 	check.Done = func() error { return p.readPackages(e.Key, e.SHA256) }
 	describe(w, e.Type, e.Size)
-	_, err := io.Copy(w, check)
+	_, err := io.Copy(w, &ongoing{check, p.in.Context()})
 	if errors.Is(err, store.ErrDigest) {
 		p.store.Drop(e.SHA256) // the next request gets it from the registry
 	}
 	return err
+}
+
+// An ongoing reader fails when its request is ended, because the rules do not allow it any more.
+type ongoing struct {
+	io.Reader
+	ctx context.Context
+}
+
+// Read implements io.Reader.
+func (o *ongoing) Read(b []byte) (int, error) {
+	if err := o.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return o.Reader.Read(b)
 }
 
 // pass answers with what the registry sends, verifies it if its digest is known, and keeps it if it may be.

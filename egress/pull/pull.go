@@ -68,6 +68,9 @@ type Registry struct {
 	Host   string // with the port, unless it is the scheme's own
 	// Secret is the name of the secret that the request has, and Header the header that has it; "": it has none.
 	Secret, Header string
+	// Guarded has the names of the secrets that are looked for in responses of the host: in what was requested without that, they
+	// could be.
+	Guarded string
 }
 
 // A pull is one request.
@@ -136,7 +139,7 @@ func hasCredentials(header http.Header, r Registry) bool {
 
 // key returns the key of what is at an escaped path. A variant is a form of an index that depends on the request.
 func (p *pull) key(path, variant string) string {
-	return p.Secret + " " + variant + " " + p.Scheme + "://" + p.Host + path
+	return p.Secret + " " + p.Guarded + " " + variant + " " + p.Scheme + "://" + p.Host + path
 }
 
 // url returns the URL of an escaped path.

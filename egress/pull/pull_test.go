@@ -3,6 +3,7 @@ package pull
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -394,6 +395,19 @@ func TestCredentials(t *testing.T) {
 	}
 	if kept := w.kept(token); len(kept) != 2 {
 		t.Errorf("%v", kept)
+	}
+	// What was requested where nobody looked for a secret is not what jobs get where somebody does.
+	guarded := private
+	guarded.Guarded = "acme,other"
+	w.off = true
+	if g := w.get(guarded, "/demo/-/demo-1.0.0.tgz", with); g.err == nil {
+		t.Errorf("guarded: %+v", g)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	g := w.get(private, "/demo/-/demo-1.0.0.tgz", with, func(r *http.Request) { *r = *r.WithContext(ended) })
+	if !errors.Is(g.err, context.Canceled) || g.body != "" {
+		t.Errorf("ended: %+v", g)
 	}
 	for name, want := range map[string]bool{"Cookie": true, "Private-Token": true, "X-Api-Key": true, "Proxy-Authorization": true, "User-Agent": false, "Npm-Session": false} {
 		if got := hasCredentials(http.Header{name: {"x"}}, npm); got != want {

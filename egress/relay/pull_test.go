@@ -60,8 +60,8 @@ func TestPull(t *testing.T) {
 			return &Denied{"another digest"}
 		}, 0, "half", "", "another digest"},
 		{"a request of its own", "Bearer " + placeholder, fetch("/other"), 200, "hello", "GET example.org /other Bearer " + value, ""},
-		{"a secret that comes back", "Bearer " + placeholder, fetch("/echo"), 502, "corral: the response has the secret", "GET example.org /echo", ""},
-		{"a secret that comes back in the body", "Bearer " + placeholder, fetch("/echo/body"), 0, "", "GET example.org /echo/body", ""},
+		{"a secret that comes back", "Bearer " + placeholder, fetch("/echo"), 403, "corral: denied: the response has a secret", "GET example.org /echo", errEcho.Why},
+		{"a secret that comes back in the body", "Bearer " + placeholder, fetch("/echo/body"), 0, "", "GET example.org /echo/body", errEcho.Why},
 	} {
 		for _, http2 := range []bool{false, true} {
 			w := newSecure(t, "example.org", secret, func(rw http.ResponseWriter, in *http.Request) {
