@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Sizes of buffers. Large ones take a third of the time off a copy.
+// Sizes of buffers, of each direction. With large ones a copy takes fewer system calls.
 const (
-	largeSize = 128 << 10
-	maxLarge  = 256 // 32 MiB: all connections of a process could be busy
+	bufferSize = 32 << 10
+	largeSize  = 128 << 10
+	maxLarge   = 256 // 32 MiB: all connections of a process could be busy
 )
 
 // A bufferPool has the buffers of connections that are passed on. A connection without traffic has none: ten thousand would take

@@ -29,7 +29,6 @@ const (
 	maxHead     = 16 << 10
 	headTimeout = 10 * time.Second
 	idleTimeout = 5 * time.Minute
-	bufferSize  = 32 << 10 // of each direction
 )
 
 // A Denied is a connection that is not for the host of its address.
