@@ -376,7 +376,8 @@ var bounds = []bound{
 	{
 		from: "cmd/corral-egress",
 		only: []string{
-			"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...",
+			"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...",
+			"github.com/ulikunitz/xz/...",
 			"internal/log", "internal/text", "policy/network",
 		},
 		reason: "it reads what jobs and servers send, on the network of the host, so it must be easy to audit",
@@ -646,7 +647,8 @@ var bounds = []bound{
 	{
 		from: "egress/pull",
 		only: []string{
-			"std", sys, "egress/registry", "egress/store", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...", "policy/network",
+			"std", sys, "egress/registry", "egress/store", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...",
+			"policy/network",
 		},
 		reason: "it requests nothing but through what it is given",
 	},
