@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -92,7 +93,8 @@ func newSupervisor(t testing.TB, o DaemonOptions) *Supervisor {
 func (s *Supervisor) command(t testing.TB) *exec.Cmd {
 	t.Helper()
 	config := filepath.Join(s.Dir, "supervisor.yaml")
-	if err := os.WriteFile(config, []byte("version: 1\n"+s.Config), 0o644); err != nil {
+	err := os.WriteFile(config, []byte("version: 1\n"+s.Config), 0o644)
+	if err = errors.Join(err, os.Chmod(config, 0o644)); err != nil { // a supervisor in the test's process changes its umask
 		t.Fatal(err)
 	}
 	args := append([]string{}, s.Wrapper...)
