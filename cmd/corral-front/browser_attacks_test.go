@@ -237,7 +237,7 @@ func (s *scene) check(a attack) {
 var attacks = []attack{
 	{
 		name: "the page itself, the control", want: "own=200served socket= form=served frame=read",
-		code: `patience = 60_000; return 'own=' + await text('/x') + ' socket=' + await socket('ws://{own}/x') + ' form=' + await submit('/x', 'post') + ' frame=' + await framed('/x')`,
+		code: `patience = 20_000; return 'own=' + await text('/x') + ' socket=' + await socket('ws://{own}/x') + ' form=' + await submit('/x', 'post') + ' frame=' + await framed('/x')`,
 	},
 	{name: "the API, without credentials", want: "nothing", code: `return all({
 		get: () => text('http://{api}/healthz'), post: () => text('http://{api}/mcp', {method: 'POST', body: '{}'}),
