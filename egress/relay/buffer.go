@@ -8,8 +8,8 @@ import (
 // Sizes of buffers, of each direction. With large ones a copy takes fewer system calls.
 const (
 	bufferSize = 32 << 10
-	largeSize  = 128 << 10
-	maxLarge   = 256 // 32 MiB: all connections of a process could be busy
+	largeSize  = 512 << 10
+	maxLarge   = 64 // 32 MiB: all connections of a process could be busy
 )
 
 // A bufferPool has the buffers of connections that are passed on. A connection without traffic has none: ten thousand would take

@@ -49,16 +49,23 @@ static int stand_in(int fd)
 	return r < 0 ? (int)r : (int)SYS3(__NR_ioctl, fd, MASK, &mask);
 }
 
-/* low_ports permits everybody in the namespace to bind ports below 1024: who answers for other hosts has no capability
- * there. */
-static int low_ports(void)
+static int set(const char *path, const char *value, u64 size)
 {
-	int fd = (int)SYS4(__NR_openat, AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC, 0);
+	int fd = (int)SYS4(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
-	long r = SYS3(__NR_write, fd, "0", 1);
+	long r = SYS3(__NR_write, fd, value, size);
 	SYS1(__NR_close, fd);
 	return r < 0 ? (int)r : 0;
+}
+
+/* settings permits everybody in the namespace to bind ports below 1024: who answers for other hosts has no capability
+ * there. Connections have the congestion control that every kernel has: the host's can be one that sends at a pace (bbr),
+ * which it takes too low for what is passed on, and nothing of this network can be congested. */
+static int settings(void)
+{
+	int r = set("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", 1);
+	return r < 0 ? r : set("/proc/sys/net/ipv4/tcp_congestion_control", "reno", 4);
 }
 
 /* name_server binds a socket to the address of the name server in the job's resolv.conf. */
@@ -95,7 +102,7 @@ static int open_door(void)
 	if (r >= 0)
 		r = stand_in(fds[0]);
 	if (r >= 0)
-		r = low_ports();
+		r = settings();
 	if (r >= 0)
 		r = name_server(fds[0]);
 	if (r >= 0)
