@@ -120,13 +120,12 @@ func (j *Jail) adoptV2(pid int) error {
 	if err := group.At(j.unified(initGroup)).Join(pid); err != nil {
 		return fmt.Errorf("move process %d into the jail's cgroup: %w", pid, err)
 	}
-	base := j.instance.tree.path(j.instance.tree.unified)
 	var err error
 	// Helper processes with which libcontainer started the container may still be exiting.
 	for wait := range group.Backoff(time.Second) {
 		err = moveAll(j.unified(""), j.unified(initGroup))
 		if err == nil {
-			err = enableIn(j.unified(""), neededControllers(base))
+			err = j.enable()
 		}
 		if !errors.Is(err, unix.EBUSY) {
 			break
@@ -137,6 +136,23 @@ func (j *Jail) adoptV2(pid int) error {
 		return fmt.Errorf("enable controllers for the jail: %w", err)
 	}
 	return nil
+}
+
+// WithoutContainer is called in place of [Jail.Adopt] for a jail in whose groups no container runs, only jobs. On v2 it enables the
+// controllers for them; elsewhere there is nothing to do.
+func (j *Jail) WithoutContainer() error {
+	if j.instance.tree.layout != "v2" {
+		return nil
+	}
+	if err := j.enable(); err != nil {
+		return fmt.Errorf("enable controllers for the jobs of %s: %w", j.name, err)
+	}
+	return nil
+}
+
+// enable enables the controllers for the groups of jobs on v2. No process may be in the jail's own group.
+func (j *Jail) enable() error {
+	return enableIn(j.unified(""), neededControllers(j.instance.tree.path(j.instance.tree.unified)))
 }
 
 // Reclaim makes the kernel write back and drop the cached pages of the jail's files. A removed memory cgroup exists

@@ -2,6 +2,7 @@ package door
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -157,6 +158,10 @@ func (d *Doors) prepare() (err error) {
 	if err != nil {
 		d.Instance.ReleaseUIDs(d.base)
 		return err
+	}
+	if err := groups.WithoutContainer(); err != nil {
+		d.Instance.ReleaseUIDs(d.base)
+		return errors.Join(err, groups.Remove())
 	}
 	d.groups = groups
 	return nil
