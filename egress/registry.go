@@ -19,6 +19,7 @@ const pullFiles = 3
 type pulled struct {
 	site     *site
 	registry pull.Registry
+	used     *relay.Secret // nil: none
 }
 
 // pull returns what answers an allowed request, nil if the rules in force say of no reading of its path that it is for a registry.
@@ -40,7 +41,7 @@ func (s *site) pull(method string, paths []string, used *relay.Secret) relay.Pul
 		if used != nil {
 			r.Secret, r.Header = d.Secret, used.Header
 		}
-		return &pulled{s, r}
+		return &pulled{s, r, used}
 	}
 	return nil
 }
@@ -52,7 +53,11 @@ func (p *pulled) Serve(w http.ResponseWriter, in *http.Request, host http.RoundT
 		return errFiles
 	}
 	defer server.files.give(pullFiles)
-	err := server.cache.Serve(w, in, p.registry, host)
+	r := p.registry
+	if p.used != nil {
+		r.Login = p.used.Login(in.Header.Get(p.used.Header))
+	}
+	err := server.cache.Serve(w, in, r, host)
 	denied := (*pull.Denied)(nil)
 	switch {
 	case errors.Is(err, pull.ErrPass):

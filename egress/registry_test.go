@@ -171,6 +171,11 @@ func TestRegistrySecret(t *testing.T) {
 	if got, err := d.fetch(trusted, true, "GET", tarballURL, "Bearer "+placeholder); err != nil || got != "200 "+right {
 		t.Errorf("kept: %.200q, %v", got, err)
 	}
+	// With a user that the job chose, it may be another answer.
+	login := "Basic " + base64.StdEncoding.EncodeToString([]byte("somebody:"+placeholder))
+	if got, err := d.fetch(trusted, true, "GET", tarballURL, login); err != nil || !strings.HasPrefix(got, "502 ") {
+		t.Errorf("kept for a user: %.200q, %v", got, err)
+	}
 	// A job of the same user whose rules do not have the secret.
 	other := w.open(pulling, "")
 	for _, authorization := range []string{"", "Bearer guessed"} {

@@ -14,8 +14,8 @@ const (
 	maxRead      = 1024
 )
 
-// facts are what indexes said about files, for each rule: the host of an index can be another one than that of the files, and only
-// the operator says which hosts belong together.
+// facts are what indexes said about files, for each scope, see scopeOf: the host of an index can be another one than that of the files,
+// and only the operator says, by a rule, which hosts belong together.
 type facts struct {
 	mu sync.Mutex
 	// The fields below are guarded by mu.
@@ -30,24 +30,24 @@ func newFacts() *facts {
 	}
 }
 
-func keyOf(rule, address string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(rule + "\n" + address))
+func keyOf(scope, address string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(scope + "\n" + address))
 }
 
 // get returns what is known of the file at an address.
-func (f *facts) get(rule, address string) (registry.Fact, bool) {
+func (f *facts) get(scope, address string) (registry.Fact, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fact, ok := f.files[keyOf(rule, address)]
+	fact, ok := f.files[keyOf(scope, address)]
 	return fact, ok
 }
 
 // add adds what an index says. Of two indexes that have a file, the one that was read last applies.
-func (f *facts) add(rule string, list ...registry.Fact) {
+func (f *facts) add(scope string, list ...registry.Fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fact := range list {
-		key := keyOf(rule, fact.Address)
+		key := keyOf(scope, fact.Address)
 		if fact.Address == "" {
 			continue
 		}
@@ -72,24 +72,24 @@ func put[V any](m map[[sha256.Size]byte]V, most int, key [sha256.Size]byte, valu
 	m[key] = value
 }
 
-func (f *facts) download(rule, config string) (string, bool) {
+func (f *facts) download(scope, config string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dl, ok := f.downloads[keyOf(rule, config)]
+	dl, ok := f.downloads[keyOf(scope, config)]
 	return dl, ok
 }
 
-func (f *facts) setDownload(rule, config, dl string) {
+func (f *facts) setDownload(scope, config, dl string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	put(f.downloads, maxDownloads, keyOf(rule, config), dl)
+	put(f.downloads, maxDownloads, keyOf(scope, config), dl)
 }
 
 // isNew reports whether an index of packages was not read yet. The next call says that it was.
-func (f *facts) isNew(rule, address, sha256 string) bool {
+func (f *facts) isNew(scope, address, sha256 string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := keyOf(rule, address+"\n"+sha256)
+	key := keyOf(scope, address+"\n"+sha256)
 	if f.read[key] {
 		return false
 	}

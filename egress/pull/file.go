@@ -62,7 +62,7 @@ func (p *pull) digest() registry.Digest {
 	if p.item.Digest != (registry.Digest{}) {
 		return p.item.Digest
 	}
-	f, _ := p.facts.get(p.Rule, p.address)
+	f, _ := p.facts.get(p.scope, p.address)
 	return f.Digest
 }
 
@@ -115,7 +115,7 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest registry
 			Type: reply.Header.Get("Content-Type"), Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"),
 			Index: p.item.Class == registry.Current, Checked: p.now().Unix(),
 		}
-		if f, _ := p.facts.get(p.Rule, p.address); !f.Published.IsZero() {
+		if f, _ := p.facts.get(p.scope, p.address); !f.Published.IsZero() {
 			e.Published = f.Published.Unix()
 		}
 		if k.commit(e) {
@@ -143,7 +143,7 @@ func short(d registry.Digest) string {
 
 // readPackages reads an index of packages of Debian that is kept, before its client gets the end of it: it then requests the files.
 func (p *pull) readPackages(key, sha256 string) error {
-	if p.Kind != network.Debian || !registry.HasPackages(p.in.URL.Path) || !p.facts.isNew(p.Rule, p.address, sha256) {
+	if p.Kind != network.Debian || !registry.HasPackages(p.in.URL.Path) || !p.facts.isNew(p.scope, p.address, sha256) {
 		return nil
 	}
 	e, content, ok := p.store.Get(key)
@@ -153,7 +153,7 @@ func (p *pull) readPackages(key, sha256 string) error {
 	defer content.Close()
 	at := &url.URL{Scheme: p.Scheme, Host: p.Host, Path: p.in.URL.Path}
 	// Files of an index that cannot be read are passed on, and not kept.
-	_ = registry.ReadPackages(at, content, func(f registry.Fact) { p.facts.add(p.Rule, f) })
+	_ = registry.ReadPackages(at, content, func(f registry.Fact) { p.facts.add(p.scope, f) })
 	return nil
 }
 

@@ -82,9 +82,9 @@ func (p *pull) read(ctx context.Context, d *document, o registry.Options) (regis
 		o.Download = p.download(ctx, d.URL)
 	}
 	r, err := registry.Read(p.Kind, d.Document, o)
-	p.facts.add(p.Rule, r.Facts...)
+	p.facts.add(p.scope, r.Facts...)
 	if r.Download != "" {
-		p.facts.setDownload(p.Rule, registry.Address(d.URL), r.Download)
+		p.facts.setDownload(p.scope, registry.Address(d.URL), r.Download)
 	}
 	return r, err
 }
@@ -97,7 +97,7 @@ func (p *pull) download(ctx context.Context, index *url.URL) string {
 	if path == "" {
 		return ""
 	}
-	if dl, known := p.facts.download(p.Rule, registry.Address(&config)); known {
+	if dl, known := p.facts.download(p.scope, registry.Address(&config)); known {
 		return dl
 	}
 	d, err := p.document(ctx, config.EscapedPath(), registry.Classify(p.Kind, path), false, smallest)
@@ -159,7 +159,7 @@ func (p *pull) times(ctx context.Context, versions []string) []time.Time {
 func (p *pull) timeOf(ctx context.Context, path string) time.Time {
 	u := &url.URL{Scheme: p.Scheme, Host: p.Host, Path: path}
 	address := registry.Address(u)
-	if f, known := p.facts.get(p.Rule, address); known || path == "" {
+	if f, known := p.facts.get(p.scope, address); known || path == "" {
 		return f.Published
 	}
 	d, err := p.document(ctx, u.EscapedPath(), registry.Classify(p.Kind, path), false, smallest)
@@ -169,7 +169,7 @@ func (p *pull) timeOf(ctx context.Context, path string) time.Time {
 	if _, err := p.read(ctx, d, registry.Options{}); err == nil {
 		d.save()
 	}
-	f, _ := p.facts.get(p.Rule, address)
+	f, _ := p.facts.get(p.scope, address)
 	return f.Published
 }
 

@@ -12,6 +12,7 @@
 package pull
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -68,6 +69,8 @@ type Registry struct {
 	Host   string // with the port, unless it is the scheme's own
 	// Secret is the name of the secret that the request has, and Header the header that has it; "": it has none.
 	Secret, Header string
+	// Login is the user and password that the job has the secret in, without the secret; "" if the job chose nothing of the header.
+	Login string
 	// Guarded has the names of the secrets that are looked for in responses of the host: in what was requested without that, they
 	// could be.
 	Guarded string
@@ -79,6 +82,8 @@ type pull struct {
 	Registry
 	in      *http.Request
 	host    http.RoundTripper
+	own     http.Header // credentials of the job's own
+	scope   string      // of facts: the rule, and what the job has an influence on the registry with
 	item    registry.Item
 	address string // see registry.Address
 	keep    bool   // it may be answered from the store, and kept
@@ -88,7 +93,9 @@ type pull struct {
 // Serve answers an allowed request with GET or HEAD. host makes requests of the registry. It returns ErrPass or a *Denied without an
 // answer; after another error, the answer must be cut off if it had begun.
 func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host http.RoundTripper) error {
-	p := &pull{Cache: c, Registry: r, in: in, host: host, keep: c.store != nil && !hasCredentials(in.Header, r)}
+	p := &pull{Cache: c, Registry: r, in: in, host: host, own: credentials(in.Header, r)}
+	p.keep = c.store != nil && len(p.own) == 0
+	p.scope = scopeOf(r, p.own)
 	defer func() {
 		for _, f := range p.release {
 			f()
@@ -98,7 +105,7 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 	p.address = registry.Address(&url.URL{Scheme: r.Scheme, Host: r.Host, Path: in.URL.Path, RawQuery: in.URL.RawQuery})
 	if p.address == "" {
 		p.item = registry.Item{}
-	} else if _, known := c.facts.get(r.Rule, p.address); known && p.item.Class != registry.File {
+	} else if _, known := c.facts.get(p.scope, p.address); known && p.item.Class != registry.File {
 		p.item = registry.Item{Class: registry.File, Name: in.URL.Path[strings.LastIndexByte(in.URL.Path, '/')+1:]}
 	}
 	switch {
@@ -121,8 +128,9 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 	return p.serveFile(w)
 }
 
-// hasCredentials reports whether a request has credentials that are not the operator's.
-func hasCredentials(header http.Header, r Registry) bool {
+// credentials returns the headers of a request that have credentials which are not the operator's.
+func credentials(header http.Header, r Registry) http.Header {
+	own := http.Header{}
 	for name, values := range header {
 		if r.Secret != "" && name == http.CanonicalHeaderKey(r.Header) || strings.Join(values, "") == "" {
 			continue
@@ -130,16 +138,30 @@ func hasCredentials(header http.Header, r Registry) bool {
 		lower := strings.ToLower(name)
 		for _, part := range []string{"authorization", "cookie", "token", "api-key", "apikey", "credential", "password"} {
 			if strings.Contains(lower, part) {
-				return true
+				own[name] = values
 			}
 		}
 	}
-	return false
+	return own
+}
+
+// scopeOf returns for which requests facts apply. What a registry says to a job's own user, about any file, is nothing that other
+// jobs' files are measured by.
+func scopeOf(r Registry, own http.Header) string {
+	scope := r.Rule + "\n" + r.Login
+	if len(own) > 0 {
+		scope += "\n" + fmt.Sprint(own) // sorted by names; facts have its hash alone
+	}
+	return scope
 }
 
 // key returns the key of what is at an escaped path. A variant is a form of an index that depends on the request.
 func (p *pull) key(path, variant string) string {
-	return p.Secret + " " + p.Guarded + " " + variant + " " + p.Scheme + "://" + p.Host + path
+	with := p.Secret
+	if p.Login != "" {
+		with = fmt.Sprintf("%s %x", with, sha256.Sum256([]byte(p.Login)))
+	}
+	return with + " " + p.Guarded + " " + variant + " " + p.Scheme + "://" + p.Host + path
 }
 
 // url returns the URL of an escaped path.
@@ -183,7 +205,7 @@ func (p *pull) checkAge() error {
 
 // published returns when the file was published, zero if that is unknown.
 func (p *pull) published() time.Time {
-	if f, _ := p.facts.get(p.Rule, p.address); !f.Published.IsZero() {
+	if f, _ := p.facts.get(p.scope, p.address); !f.Published.IsZero() {
 		return f.Published
 	}
 	if !p.keep {

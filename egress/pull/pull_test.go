@@ -410,10 +410,66 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("ended: %+v", g)
 	}
 	for name, want := range map[string]bool{"Cookie": true, "Private-Token": true, "X-Api-Key": true, "Proxy-Authorization": true, "User-Agent": false, "Npm-Session": false} {
-		if got := hasCredentials(http.Header{name: {"x"}}, npm); got != want {
+		if got := len(credentials(http.Header{name: {"x"}}, npm)) > 0; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
+}
+
+// TestOwn: what a registry says to a job's own user, or with headers of a job, is not what other jobs' files are measured by.
+func TestOwn(t *testing.T) {
+	for name, keeps := range map[string]bool{"with a store": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			contents := w.npm()
+			if !keeps {
+				w.cache.store = nil
+			}
+			var hosts []string
+			w.hosts["npm.example.org"] = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				hosts = append(hosts, r.Host)
+				if r.Header.Get("Authorization") != "" || r.Header.Get("X-Forwarded-Host") != "" { // the job's own packages
+					_, _ = io.WriteString(rw, `{"versions":{"1":{"dist":{"tarball":"/demo/-/demo-1.0.0.tgz","integrity":"`+integrity("of the job")+`"}},
+						"2":{"dist":{"tarball":"/demo/-/demo-2.0.0.tgz"}}},"time":{"1":"2001-01-01T00:00:00Z","2":"2001-01-01T00:00:00Z"}}`)
+					return
+				}
+				files(contents).ServeHTTP(rw, r)
+			})
+			for _, header := range []string{"X-Forwarded-Host", "Authorization"} {
+				w.get(npm, "/demo", func(r *http.Request) { r.Header.Set(header, "of.the.job"); r.Host = "NPM.example.org:443" })
+				w.get(aged(npm), "/demo", func(r *http.Request) { r.Header.Set(header, "of.the.job") })
+			}
+			w.get(npm, "/demo/-/demo-1.0.0.tgz").is(t, "the file", "the old one")
+			w.get(aged(npm), "/demo/-/demo-2.0.0.tgz").denied(t, "a young one", "was published on")
+			for _, host := range hosts {
+				if host != "npm.example.org" {
+					t.Errorf("requested of %q", host)
+				}
+			}
+		})
+	}
+}
+
+// TestLogin: what a registry says to a user whom a job chose is not what jobs get with the same secret alone.
+func TestLogin(t *testing.T) {
+	w := newWorld(t)
+	contents := w.npm()
+	w.hosts["npm.example.org"] = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if user, _, _ := r.BasicAuth(); user != "" {
+			_, _ = io.WriteString(rw, `{"versions":{"1":{"dist":{"tarball":"/demo/-/demo-1.0.0.tgz","integrity":"`+integrity("of the job")+`"}}}}`)
+			return
+		}
+		files(contents).ServeHTTP(rw, r)
+	})
+	private := npm
+	private.Secret, private.Header = "acme", "Authorization"
+	chosen := private
+	chosen.Login = "token of the job:{}"
+	w.get(chosen, "/demo", func(r *http.Request) { r.SetBasicAuth("token of the job", "t0ken") })
+	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer t0ken") }
+	w.get(private, "/demo/-/demo-1.0.0.tgz", bearer).is(t, "the file", "the old one")
+	w.get(private, "/demo", bearer).is(t, "the index", contents["/demo"])
+	w.kept("token of the job")
 }
 
 // TestHeaders: no header of a job has an influence on what is kept.

@@ -7,12 +7,11 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"corral/egress/store"
 )
 
-// userAgent is what registries see of requests whose answers are kept.
+// userAgent is what registries see of requests whose answers are kept, or say what other files must be.
 const userAgent = "corral-egress"
 
 // get makes a request of the registry for an escaped path. old, if set, is what is kept: the answer may be that it did not change.
@@ -21,23 +20,19 @@ func (p *pull) get(ctx context.Context, path, accept, encoding string, old *stor
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{}
-	if !p.keep {
-		header = p.in.Header.Clone()
-		for name := range header {
-			if strings.HasPrefix(name, "If-") || name == "Range" || isHop(name) {
-				delete(header, name)
-			}
+	header := p.own.Clone()
+	for name := range header {
+		if isHop(name) {
+			delete(header, name)
 		}
-	} else if p.Secret != "" {
+	}
+	if p.Secret != "" {
 		name := http.CanonicalHeaderKey(p.Header)
 		header[name] = p.in.Header[name]
 	}
 	header.Set("Accept", accept)
 	header.Set("Accept-Encoding", encoding)
-	if header.Get("User-Agent") == "" {
-		header.Set("User-Agent", userAgent)
-	}
+	header.Set("User-Agent", userAgent)
 	if old != nil {
 		if old.Tag != "" {
 			header.Set("If-None-Match", old.Tag)
@@ -45,7 +40,7 @@ func (p *pull) get(ctx context.Context, path, accept, encoding string, old *stor
 			header.Set("If-Modified-Since", old.Date)
 		}
 	}
-	request := &http.Request{Method: http.MethodGet, URL: u, Host: p.in.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	request := &http.Request{Method: http.MethodGet, URL: u, Host: p.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	reply, err := p.host.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("the registry %s: %w", p.Host, err)

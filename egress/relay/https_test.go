@@ -454,6 +454,19 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// TestLogin: what a job wrote around a secret is told without it.
+func TestLogin(t *testing.T) {
+	s := &Secret{Format: "Bearer {}", Value: value}
+	basic := func(login string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(login)) }
+	for sent, want := range map[string]string{
+		"Bearer " + value: "", basic("user:" + value): "user:{}", basic(value + ":x"): "{}:x", "other " + value: "other {}",
+	} {
+		if got := s.Login(sent); got != want {
+			t.Errorf("%q: %q, want %q", sent, got, want)
+		}
+	}
+}
+
 // TestEchoForms: the secret is found in the forms in which programs write what they were sent, wherever it is in them.
 func TestEchoForms(t *testing.T) {
 	s := &Secret{Value: `a/b+c"d\e<f g`}

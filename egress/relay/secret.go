@@ -89,6 +89,19 @@ func (s *Secret) inPlaceOf(placeholder, login string, basic bool) string {
 	return strings.ReplaceAll(s.Format, "{}", s.Value)
 }
 
+// Login returns the user and password that the job wrote around the secret in a value of the header, with {} in the secret's place.
+// "" is the operator's own value, of which the job chose nothing.
+func (s *Secret) Login(value string) string {
+	if value == strings.ReplaceAll(s.Format, "{}", s.Value) {
+		return ""
+	}
+	login, basic := readBasic(value)
+	if !basic {
+		login = value
+	}
+	return strings.ReplaceAll(login, s.Value, "{}")
+}
+
 // forms returns the texts that tell the secret: as programs write a text that they were sent. One that is base64 tells it wherever
 // in the encoded text it begins.
 func (s *Secret) forms() []string {
