@@ -19,14 +19,19 @@ import (
 	"corral/policy/network"
 )
 
-// Bounds of an index, in bytes, and of how many are read at once. Reading takes a few times the size of an index in memory.
+// Bounds of an index, in bytes, and of how many are read at once. Reading takes a few times the size of an index in memory, and a job
+// can make thousands of requests at once.
 const (
 	maxIndex = 64 << 20
-	smallest = 1 << 20 // indexes that need no permission
+	smallest = 64 << 10 // indexes that need no permission, as those that are read for another one must not
+	usual    = 1 << 20  // one of maxUsual
+	maxUsual = 32
 	middle   = 4 << 20 // one of maxSmall
-	maxSmall = 16
+	maxSmall = 8
 	// indexTimeout is how long the registry may take to send an index.
 	indexTimeout = 2 * time.Minute
+	// writeTimeout is how long a job may take to read one, for which others wait.
+	writeTimeout = 30 * time.Second
 )
 
 // A document is an index of the registry.
@@ -72,6 +77,7 @@ func (p *pull) serveIndex(w http.ResponseWriter) error {
 		return nil
 	}
 	describe(w, read.Type, int64(len(read.Body)))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // connections of the relay have one
 	_, err = w.Write(read.Body)
 	return err
 }
@@ -305,13 +311,13 @@ func (p *pull) body(ctx context.Context, reply *http.Response, limit int64) ([]b
 	return p.readAll(ctx, from, limit)
 }
 
-// readAll reads a document, as far as memory allows: most are small, a few are read at once, and one that is large.
+// readAll reads a document, as far as memory allows: of those that are not small, some are read at once, and of large ones one.
 func (p *pull) readAll(ctx context.Context, from io.Reader, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	for _, part := range []struct {
 		size int64
 		of   chan struct{}
-	}{{smallest, nil}, {middle, p.small}, {limit, p.large}} {
+	}{{smallest, nil}, {usual, p.usual}, {middle, p.small}, {limit, p.large}} {
 		if part.of != nil {
 			if err := p.acquire(ctx, part.of); err != nil {
 				return nil, err

@@ -47,16 +47,16 @@ type Cache struct {
 	store *store.Store // nil: nothing is kept
 	facts *facts
 	now   func() time.Time
-	// small and large bound the memory for indexes.
-	small, large chan struct{}
-	most         int64 // bytes of an index; fewer in tests
+	// usual, small and large bound the memory for indexes.
+	usual, small, large chan struct{}
+	most                int64 // bytes of an index; fewer in tests
 }
 
 // New returns a Cache that keeps files in a store; nil: it keeps nothing.
 func New(s *store.Store) *Cache {
 	return &Cache{
-		store: s, facts: newFacts(), now: time.Now, small: make(chan struct{}, maxSmall), large: make(chan struct{}, 1),
-		most: maxIndex,
+		store: s, facts: newFacts(), now: time.Now, most: maxIndex,
+		usual: make(chan struct{}, maxUsual), small: make(chan struct{}, maxSmall), large: make(chan struct{}, 1),
 	}
 }
 

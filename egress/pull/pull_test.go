@@ -661,7 +661,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.encoding, g.err, tt.want)
 		}
 	}
-	if len(w.cache.small) != 0 || len(w.cache.large) != 0 {
+	if len(w.cache.usual) != 0 || len(w.cache.small) != 0 || len(w.cache.large) != 0 {
 		t.Error("permission to read is not given back")
 	}
 	if len(w.kept("")) != 0 {
@@ -670,6 +670,30 @@ func TestBounds(t *testing.T) {
 	// A large one is read.
 	encoding, body = "", []byte(`{"versions":{},"readme":"`+strings.Repeat("x", 2*middle)+`"}`)
 	w.get(npm, "/demo").is(t, "a large index", string(body))
+}
+
+// TestMemory: indexes are read at once as far as memory allows, those of the usual size, too.
+func TestMemory(t *testing.T) {
+	w := newWorld(t)
+	contents := map[string]string{"/small": `{"versions":{}}`, "/usual": `{"versions":{},"readme":"` + strings.Repeat("x", usual/2) + `"}`}
+	w.hosts["npm.example.org"] = files(contents)
+	for range maxUsual {
+		w.cache.usual <- struct{}{}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	during := func(r *http.Request) { *r = *r.WithContext(ended) }
+	w.get(npm, "/small", during).is(t, "a small index", contents["/small"])
+	for range 20 { // what could go on does, or ends with its request
+		if g := w.get(npm, "/usual", during); g.err == nil || !strings.Contains(g.err.Error(), "too many large indexes") {
+			t.Fatalf("one more: %+v", g.err)
+		}
+	}
+	<-w.cache.usual
+	w.get(npm, "/usual").is(t, "a place is free", contents["/usual"])
+	if len(w.cache.usual) != maxUsual-1 {
+		t.Errorf("%d are read", len(w.cache.usual))
+	}
 }
 
 // TestFacts: what is known is bounded, and two indexes that have a file complete each other.
