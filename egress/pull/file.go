@@ -143,7 +143,17 @@ func short(d registry.Digest) string {
 
 // readPackages reads an index of packages of Debian that is kept, before its client gets the end of it: it then requests the files.
 func (p *pull) readPackages(key, sha256 string) error {
-	if p.Kind != network.Debian || !registry.HasPackages(p.in.URL.Path) || !p.facts.isNew(p.scope, p.address, sha256) {
+	if p.Kind != network.Debian || !registry.HasPackages(p.in.URL.Path) {
+		return nil
+	}
+	ctx := p.in.Context()
+	select {
+	case p.packages <- struct{}{}:
+		defer func() { <-p.packages }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !p.facts.isNew(p.scope, p.address, sha256) {
 		return nil
 	}
 	e, content, ok := p.store.Get(key)

@@ -28,6 +28,8 @@ const (
 	maxUsual = 32
 	middle   = 4 << 20 // one of maxSmall
 	maxSmall = 8
+	// maxPackages is how many indexes of packages of Debian are decompressed at once.
+	maxPackages = 2
 	// indexTimeout is how long the registry may take to send an index.
 	indexTimeout = 2 * time.Minute
 	// writeTimeout is how long a job may take to read one, for which others wait.

@@ -49,7 +49,8 @@ type Cache struct {
 	now   func() time.Time
 	// usual, small and large bound the memory for indexes.
 	usual, small, large chan struct{}
-	most                int64 // bytes of an index; fewer in tests
+	packages            chan struct{} // bounds that of decompressors, which have up to 64 MiB each
+	most                int64         // bytes of an index; fewer in tests
 }
 
 // New returns a Cache that keeps files in a store; nil: it keeps nothing.
@@ -57,6 +58,7 @@ func New(s *store.Store) *Cache {
 	return &Cache{
 		store: s, facts: newFacts(), now: time.Now, most: maxIndex,
 		usual: make(chan struct{}, maxUsual), small: make(chan struct{}, maxSmall), large: make(chan struct{}, 1),
+		packages: make(chan struct{}, maxPackages),
 	}
 }
 

@@ -696,6 +696,27 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestDecompressed: indexes of packages wait for the memory of a decompressor, until their requests end.
+func TestDecompressed(t *testing.T) {
+	w := newWorld(t)
+	w.hosts["deb.example.org"] = files(map[string]string{"/dists/stable/main/binary-all/Packages": "Filename: pool/a.deb\nSHA256: " + sumOf("a") + "\n", "/pool/a.deb": "b"})
+	r := Registry{Kind: network.Debian, Host: "deb.example.org", Scheme: "http"}
+	for range maxPackages {
+		w.cache.packages <- struct{}{}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	g := w.get(r, "/dists/stable/main/binary-all/Packages", func(r *http.Request) { *r = *r.WithContext(ended) })
+	if !errors.Is(g.err, context.Canceled) {
+		t.Errorf("one more: %v", g.err)
+	}
+	<-w.cache.packages
+	if g := w.get(r, "/dists/stable/main/binary-all/Packages"); g.err != nil || len(w.cache.packages) != maxPackages-1 {
+		t.Errorf("a place is free: %v, %d are read", g.err, len(w.cache.packages))
+	}
+	w.get(r, "/pool/a.deb").denied(t, "read", "another digest")
+}
+
 // TestFacts: what is known is bounded, and two indexes that have a file complete each other.
 func TestFacts(t *testing.T) {
 	f := newFacts()
