@@ -31,8 +31,8 @@ func (p *pull) serveFile(w http.ResponseWriter) error {
 	}
 	current := p.item.Class == registry.Current
 	if old != nil && !current {
-		// The index may say another digest than when the file was kept.
-		if known := registry.ParseDigest(old.Digest); known.Algorithm != digest.Algorithm || known == digest {
+		// The index may say another digest than when the file was kept, or a stronger one with which it was not verified.
+		if digest == (registry.Digest{}) || registry.ParseDigest(old.Digest) == digest {
 			return p.serveKept(w, *old, content)
 		}
 		old = nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha1" //nolint:gosec // old packages of npm have no other digest
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -274,6 +275,19 @@ func TestWrongDigest(t *testing.T) {
 	w.now = w.now.Add(2 * fresh)
 	w.get(npm, "/demo").is(t, "changed index", contents["/demo"])
 	w.get(npm, "/demo/-/demo-1.0.0.tgz").is(t, "replaced", "replaced")
+	// What was verified with a weak digest alone is not used where the index has a strong one.
+	strong := contents["/demo"]
+	weak := strings.Replace(strong, `"integrity":"`+integrity("replaced")+`"`, fmt.Sprintf(`"shasum":"%x"`, sha1.Sum([]byte("weak"))), 1)
+	for _, index := range []string{weak, strong} {
+		content := "replaced"
+		if index == weak {
+			content = "weak"
+		}
+		contents["/demo"], contents["/demo/-/demo-1.0.0.tgz"] = index, content
+		w.now = w.now.Add(2 * fresh)
+		w.get(npm, "/demo").is(t, "an index", index)
+		w.get(npm, "/demo/-/demo-1.0.0.tgz").is(t, "a file of it", content)
+	}
 }
 
 // TestMinAge: what is younger is not there, neither in the index nor by its address, and what nobody knows the age of is denied.
