@@ -58,7 +58,7 @@ func checked(algorithm string, sum []byte) Digest {
 	if !known || n().Size() != len(sum) {
 		return Digest{}
 	}
-	return Digest{algorithm, string(sum)}
+	return Digest{strings.Clone(algorithm), string(sum)} // it can be a part of a long text, which a fact would keep
 }
 
 // parseIntegrity reads Subresource Integrity, as npm has it: it returns the strongest digest.

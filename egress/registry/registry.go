@@ -171,7 +171,7 @@ func parseTime(s string) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	return t
+	return t.UTC() // other zones take memory
 }
 
 // lastSegment returns what follows the last slash.

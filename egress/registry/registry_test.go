@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -408,6 +409,30 @@ func compressed(t *testing.T, s string, args ...string) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestFactsMemory: what is kept of a fact does not keep the text of its index.
+func TestFactsMemory(t *testing.T) {
+	const links = 5000
+	var digests []Digest
+	link := "<a href=\"/" + strings.Repeat("x", 2000) + "%d#sha256=" + strings.Repeat("0", 64) + "\">"
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for n := range links {
+		for _, f := range factsOfHTML(document(t, "https://pypi.example.org/simple/demo/", "text/html", fmt.Sprintf(link, n))) {
+			digests = append(digests, f.Digest)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := int64(after.HeapAlloc-before.HeapAlloc) / links; each > 1000 {
+		t.Errorf("a digest takes %d bytes", each)
+	}
+	runtime.KeepAlive(digests)
+	if len(digests) != links {
+		t.Errorf("%d digests", len(digests))
+	}
 }
 
 // TestAddress: a URL has one spelling, and one that cannot be a file's has none.
