@@ -15,6 +15,9 @@ var (
 
 const cargoConfig = "config.json"
 
+// maxVersion bounds what the index has about a version, in bytes: decoded, it can take thirty times that.
+const maxVersion = 256 << 10
+
 // classifyCargo knows the sparse index and the usual paths of crates. Other paths of crates are known by facts.
 func classifyCargo(path string) Item {
 	if m := cratePath.FindStringSubmatch(path); m != nil {
@@ -58,6 +61,9 @@ func readCargo(d Document, o Options) (Reading, error) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
 			continue
+		}
+		if len(line) > maxVersion {
+			return Reading{}, malformed("a version has more than %d KiB", maxVersion>>10)
 		}
 		var version object
 		if err := json.Unmarshal(line, &version); err != nil {

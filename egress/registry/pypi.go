@@ -47,7 +47,7 @@ type pypiFile struct {
 
 // readPyPI reads the files of a project.
 func readPyPI(d Document, o Options) (Reading, error) {
-	if !strings.HasPrefix(d.Type, SimpleJSON) {
+	if !isSimpleJSON(d) {
 		if !o.Before.IsZero() {
 			return Reading{}, ErrNoTimes
 		}
@@ -91,6 +91,8 @@ func readPyPI(d Document, o Options) (Reading, error) {
 	}
 	return r, nil
 }
+
+func isSimpleJSON(d Document) bool { return strings.HasPrefix(d.Type, SimpleJSON) }
 
 func newPyPIFile(all object) pypiFile {
 	f := pypiFile{all: all, name: stringOf(all["filename"]), url: stringOf(all["url"]), published: parseTime(stringOf(all["upload-time"]))}
@@ -178,8 +180,11 @@ var (
 	aboutHashed = regexp.MustCompile(`(?i)\sdata-(?:core|dist-info)-metadata\s*=\s*["']sha256=([0-9a-f]{64})["']`)
 )
 
+// maxLinks is how many links of an index are read.
+const maxLinks = 100_000
+
 func factsOfHTML(d Document) (facts []Fact) {
-	for _, tag := range anchor.FindAll(d.Body, -1) {
+	for _, tag := range anchor.FindAll(d.Body, maxLinks) {
 		m := hrefValue.FindSubmatch(tag)
 		if m == nil {
 			continue

@@ -113,6 +113,11 @@ func malformed(format string, values ...any) error {
 
 // Read reads the index that Classify said is at the path of d.
 func Read(kind string, d Document, o Options) (Reading, error) {
+	html := kind == network.PyPI && !isSimpleJSON(d)
+	lines := kind == network.Cargo && lastSegment(d.URL.Path) != cargoConfig // decoded one by one, and denser
+	if !html && !lines && crowded(d.Body) {
+		return Reading{}, malformed("it has more values than its size allows")
+	}
 	switch kind {
 	case network.Go:
 		return readGo(d, o)
@@ -124,6 +129,33 @@ func Read(kind string, d Document, o Options) (Reading, error) {
 		return readCargo(d, o)
 	}
 	return Reading{}, malformed("no document of %s is read as a whole", kind)
+}
+
+// Bounds of the values in JSON, of which those that are decoded at once take a hundred bytes and more. Indexes of packages have one for
+// each 20 bytes or more, since they are made of names, addresses and digests.
+const (
+	minValue  = 12   // bytes
+	freely    = 4096 // values of a small index
+	maxValues = 3 << 20
+)
+
+// crowded reports whether JSON has so many values that it would take far more memory than it has bytes: a MiB of `{},` takes a hundred.
+func crowded(body []byte) bool {
+	n, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			n += 2 // a map
+		case c == ',' || c == '[':
+			n++
+		}
+	}
+	return n > min(len(body)/minValue+freely, maxValues)
 }
 
 // MaxAddress is the length of an Address at most, in bytes.

@@ -411,6 +411,37 @@ func compressed(t *testing.T, s string, args ...string) []byte {
 	return out
 }
 
+// TestCrowded: what would take far more memory than it has bytes is not decoded.
+func TestCrowded(t *testing.T) {
+	members := func(format string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	const n = 100_000
+	for name, body := range map[string]string{
+		network.PyPI: `{"files":[{}` + strings.Repeat(",{}", n) + `]}`,
+		network.NPM:  `{"versions":{"1":{}` + members(`,"%x":0`, n) + `}}`, network.Cargo: `{"name":"x"` + members(`,"%x":0`, n) + `}`,
+		network.Go: `{"Time":"` + may + `"` + members(`,"%x":0`, n) + `}`,
+	} {
+		at := map[string]string{network.Go: "a/@v/v1.0.0.info", network.Cargo: "de/mo/demo"}[name]
+		_, err := Read(name, document(t, "https://example.org/"+at, SimpleJSON, body), Options{})
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "more") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	quoted := `{"files":[],"about":"` + strings.Repeat(`,{[\"`, n) + `"}`
+	if _, err := Read(network.PyPI, document(t, "https://example.org/", SimpleJSON, quoted), Options{}); err != nil {
+		t.Errorf("in a text: %v", err)
+	}
+	links := `<a href="/a.whl#sha256=` + sum + `">` + strings.Repeat("<a >", 2*maxLinks)
+	if facts := factsOfHTML(document(t, "https://example.org/", "text/html", links+`<a href="/b.whl#sha256=`+sum+`">`)); len(facts) != 1 {
+		t.Errorf("%d facts", len(facts))
+	}
+}
+
 // TestFactsMemory: what is kept of a fact does not keep the text of its index.
 func TestFactsMemory(t *testing.T) {
 	const links = 5000
