@@ -150,21 +150,33 @@ func (o *options) chosen(stores []store) ([]store, error) {
 func prune(stores []store, o *options, now time.Time) (removed []store, err error) {
 	for _, s := range stores {
 		gone := store{user: s.user}
-		left := s.size()
-		for _, f := range slices.Backward(s.sorted()) { // what was used least recently first
-			old := o.older == 0 || now.Sub(f.used) > o.older
-			if !old || o.to >= 0 && left <= o.to {
-				continue
-			}
+		for _, f := range o.doomed(s, now) {
 			if err := s.remove(f.name); err != nil {
 				return removed, err
 			}
-			left -= f.size
 			gone.files = append(gone.files, f)
 		}
 		removed = append(removed, gone)
 	}
 	return removed, nil
+}
+
+// doomed returns the files of a store that are to be removed: of all, what is no content, too.
+func (o *options) doomed(s store, now time.Time) []file {
+	if o.older == 0 && o.to < 0 {
+		return slices.Concat(s.files, s.rest)
+	}
+	var list []file
+	left := s.size()
+	for _, f := range slices.Backward(s.sorted()) { // what was used least recently first
+		old := o.older == 0 || now.Sub(f.used) > o.older
+		if !old || o.to >= 0 && left <= o.to {
+			continue
+		}
+		left -= f.size
+		list = append(list, f)
+	}
+	return list
 }
 
 // A row describes an entry of a store.
@@ -182,14 +194,15 @@ type row struct {
 
 // printList prints what is kept.
 func (o *options) printList(stores []store) (int, error) {
-	rows := []row{}
+	rows, files := []row{}, 0
 	for _, s := range stores {
 		rows = append(rows, s.rows()...)
+		files += len(s.files) + len(s.rest)
 	}
 	if o.json {
 		return printJSON(rows)
 	}
-	if len(rows) == 0 {
+	if files == 0 {
 		return cli.Print("nothing is kept\n")
 	}
 	var names users.Names
@@ -204,6 +217,9 @@ func (o *options) printList(stores []store) (int, error) {
 	_ = w.Flush() // to memory
 	for _, s := range stores {
 		fmt.Fprintf(&b, "%s: %s, %s\n", text.Line(names.Of(s.user), 32), count(len(s.files)), cli.FormatBytes(s.size()))
+		if len(s.rest) > 0 {
+			fmt.Fprintf(&b, "%s: also %s that have no entry, %s\n", text.Line(names.Of(s.user), 32), count(len(s.rest)), cli.FormatBytes(sizeOf(s.rest)))
+		}
 	}
 	return cli.Print(b.String())
 }

@@ -168,20 +168,67 @@ func TestPrune(t *testing.T) {
 				left = append(left, content)
 			}
 		}
-		if got := strings.Join(left, " "); got != tt.left || len(removed) != 1 || len(removed[0].files) != len(contents)-len(left) {
+		gone := len(contents) - len(left)
+		if what == "all" {
+			gone++ // the link
+		}
+		if got := strings.Join(left, " "); got != tt.left || len(removed) != 1 || len(removed[0].files) != gone {
 			t.Errorf("%s: left %q, removed %+v, want %q left", what, got, removed, tt.left)
 		}
 		if _, err := os.Stat(victim); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		out := captured(t, func() (int, error) { return (&options{}).printRemoved(removed) })
-		if want := "54320: removed " + count(len(contents)-len(left)) + ", "; !strings.HasPrefix(out, want) {
+		if want := "54320: removed " + count(gone) + ", "; !strings.HasPrefix(out, want) {
 			t.Errorf("%s: %q, want %q", what, out, want)
 		}
 		out = captured(t, func() (int, error) { return (&options{json: true}).printRemoved(removed) })
 		if !bytes.Contains([]byte(out), []byte(`"removedFiles": `)) {
 			t.Errorf("%s: %q", what, out)
 		}
+	}
+}
+
+// TestRest: what a process left that was taken over is counted and removed, too, whatever its name, size and time.
+func TestRest(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "54320")
+	fill(t, path, "one", "two")
+	ahead := time.Now().Add(1000 * time.Hour)
+	huge := []string{"new-\x1b[2J", name("1"), name("2"), name("3"), kept.Journal}
+	for _, one := range huge {
+		at := filepath.Join(path, one)
+		if err := os.WriteFile(at, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(at, 1<<42); err != nil {
+			t.Skipf("no files of 4 TiB: %v", err)
+		}
+		_ = os.Truncate(at, 1<<62) // where the file system has such files
+		_ = os.Chtimes(at, ahead, ahead)
+	}
+	stores, err := openStores(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := captured(t, func() (int, error) { return (&options{}).printList(stores) })
+	if !strings.Contains(out, "54320: 5 files, ") || !strings.Contains(out, "54320: also 2 files that have no entry, ") || strings.Contains(out, "-") {
+		t.Error(out)
+	}
+	if removed, err := prune(stores, &options{to: 1 << 20}, time.Now()); err != nil || len(removed[0].files) != 5 {
+		t.Errorf("to a size: %v, %v", removed, err)
+	}
+	if _, err := prune(stores, &options{to: -1}, time.Now()); err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(path); err != nil || len(names) != 0 {
+		t.Errorf("%v, %v", names, err)
+	}
+	if err := os.Mkdir(filepath.Join(path, "\x1b[2J"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := stores[0].remove("\x1b[2J"); err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -21,6 +21,7 @@ type store struct {
 	dir     *os.File
 	entries *os.File // nil: there are none
 	files   []file
+	rest    []file // what else is in the directory: what is being written, or what a process left that was taken over
 }
 
 // A file is a content that is kept.
@@ -32,6 +33,9 @@ type file struct {
 
 // maxFiles bounds what is listed of a directory: names that a process wrote that could have been taken over.
 const maxFiles = 4 * kept.MaxEntries
+
+// maxSize bounds what is counted of a file, which can have any size, and holes: sums of maxFiles do not overflow.
+const maxSize = 1 << 43
 
 // openStores opens the stores of all users below a directory, in the order of their ids. It follows no link below that.
 func openStores(path string) ([]store, error) {
@@ -70,14 +74,10 @@ func openStore(at int, name string, user uint32) (store, error) {
 		return s, err
 	}
 	s.dir = os.NewFile(uintptr(fd), name)
-	for len(s.files) < maxFiles {
+	for len(s.files)+len(s.rest) < maxFiles {
 		names, err := s.dir.Readdirnames(1000)
 		for _, name := range names {
-			var st unix.Stat_t
-			if !kept.IsContent(name) || unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-				continue
-			}
-			s.files = append(s.files, file{name, st.Size, time.Unix(st.Mtim.Unix())})
+			s.add(name)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -100,9 +100,31 @@ func openStore(at int, name string, user uint32) (store, error) {
 	return s, nil
 }
 
-// size returns the bytes of all files.
-func (s store) size() (total int64) {
-	for _, f := range s.files {
+// add adds what is at a name. Nobody but root can make a directory there.
+func (s *store) add(name string) {
+	var st unix.Stat_t
+	if unix.Fstatat(int(s.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return // it is gone
+	}
+	kind := st.Mode & unix.S_IFMT
+	f := file{name: name, used: time.Unix(st.Mtim.Unix())}
+	if kind == unix.S_IFREG {
+		f.size = min(st.Size, maxSize)
+	}
+	switch {
+	case kind == unix.S_IFREG && kept.IsContent(name):
+		s.files = append(s.files, f)
+	case kind != unix.S_IFDIR && (name != kept.Journal || kind != unix.S_IFREG || f.size > kept.MaxJournal):
+		s.rest = append(s.rest, f)
+	}
+}
+
+// size returns the bytes of all files that are kept.
+func (s store) size() int64 { return sizeOf(s.files) }
+
+// sizeOf returns the bytes of files.
+func sizeOf(files []file) (total int64) {
+	for _, f := range files {
 		total += f.size
 	}
 	return total
@@ -116,7 +138,7 @@ func (s store) sorted() []file {
 // remove removes a content. It succeeds for one that is gone meanwhile.
 func (s store) remove(name string) error {
 	if err := unix.Unlinkat(int(s.dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove %s of user %d: %w", name, s.user, err)
+		return fmt.Errorf("remove %q of user %d: %w", name, s.user, err)
 	}
 	return nil
 }
