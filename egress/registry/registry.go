@@ -139,7 +139,7 @@ const (
 	maxValues = 3 << 20
 )
 
-// crowded reports whether JSON has so many values that it would take far more memory than it has bytes: a MiB of `{},` takes a hundred.
+// crowded reports whether JSON would take far more memory than its size: a MiB of `{},` takes a hundred.
 func crowded(body []byte) bool {
 	n, quoted := 0, false
 	for i := 0; i < len(body); i++ {
