@@ -7,10 +7,9 @@ type Variable struct{ Name, File, Reason string }
 // places of its own: the bundle and the authority in the system's places suffice for all others.
 var Variables = []Variable{
 	{"SSL_CERT_FILE", BundleFile, "programs with an OpenSSL of their own, such as conda's, which look at its place; uv, whose own store is compiled in"},
-	{"REQUESTS_CA_BUNDLE", BundleFile, "Python's requests, and pip, poetry and conda with it, which bring certifi's store"},
+	{"REQUESTS_CA_BUNDLE", BundleFile, "Python's requests, and pip, poetry and conda with it, which bring certifi's store; the AWS CLI and boto read it, too"},
 	{"NODE_EXTRA_CA_CERTS", AuthorityFile, "Node, npm, pnpm, yarn and Bun, whose own store is compiled in; it is extended"},
 	{"DENO_CERT", AuthorityFile, "Deno, whose own store is compiled in; it is extended"},
-	{"AWS_CA_BUNDLE", BundleFile, "the AWS CLI and boto, which bring a store"},
 	{"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", BundleFile, "gRPC for Python, Ruby, PHP and C++, which bring a store"},
 }
 
