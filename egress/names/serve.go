@@ -104,11 +104,12 @@ func (c *conns) add(conn net.Conn) bool {
 	return true
 }
 
+// remove closes a connection. Its client can connect again at once when it sees the end.
 func (c *conns) remove(conn net.Conn) {
-	conn.Close()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.open, conn)
+	c.mu.Unlock()
+	conn.Close()
 }
 
 func (c *conns) close() {
