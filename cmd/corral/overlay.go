@@ -18,7 +18,7 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 		return nothing, nil
 	}
 	s, err := c.OpenSession(context.Background(), job.SessionSpec{
-		Repo: o.spec.Repo, Profile: o.spec.Profile, Workspace: job.Overlay,
+		Repo: o.spec.Repo, Profile: o.spec.Profile, Workspace: job.Overlay, Network: o.spec.Network,
 		// The job's limits on the repository apply to the session's layer here.
 		Disk: max(o.spec.Limits.Disk, 0), Inodes: max(o.spec.Limits.Inodes, 0),
 	})
