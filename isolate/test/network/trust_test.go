@@ -164,7 +164,7 @@ func TestTrustedOnlyWithDoor(t *testing.T) {
 	if without[0] != "0" || without[1] != "0" || slices.Contains(without, "authority.pem") || without[len(without)-2] != "unset unset" {
 		t.Errorf("without network access: %q", without)
 	}
-	if with[1] != "1" || !slices.Contains(with, "authority.pem") || with[len(with)-2] != "mine " || with[0] != "4" {
+	if with[1] != "1" || !slices.Contains(with, "authority.pem") || with[len(with)-2] != "mine " || with[0] != "3" {
 		t.Errorf("with network access: %q", with)
 	}
 	plain := supervise.New(t, func(c *isolate.Config) { c.Network = []byte(endedRules) })
