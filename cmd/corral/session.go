@@ -19,6 +19,7 @@ import (
 	"corral/internal/text"
 	"corral/internal/usage"
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/isolate/client/handoff"
 	"corral/job"
 )
@@ -71,6 +72,24 @@ func dialService(socket string) (*client.Client, error) {
 		}
 	}
 	return c, err
+}
+
+// dialKept connects to a supervisor that can list kept layers: the one on socket, or one of its own if root runs this and none
+// listens, since root's corral run --workspace overlay keeps layers without a service. Then this process is no longer root. The
+// caller calls the function after the last request.
+func dialKept(socket string) (*client.Client, func(), error) {
+	c, err := dial(socket)
+	switch {
+	case err == nil:
+		return c, func() { c.Close() }, nil
+	case socket != "" || os.Geteuid() != 0 || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED):
+		return nil, nil, err
+	}
+	path, err := sibling("corrald")
+	if err != nil {
+		return nil, nil, err
+	}
+	return embed.Start(embed.Options{Program: path})
 }
 
 func sessionOpen(args []string) error {
@@ -251,11 +270,11 @@ func sessionList(args []string) error {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q\nhint: corral session --help", rest[0])
 	}
-	c, err := dialService(socket)
+	c, finish, err := dialKept(socket)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer finish()
 	list, err := c.ListSessions(context.Background())
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ Usage:
   corral completion bash|zsh|fish            print a script that completes the command line
   corral help COMMAND                        explain a command
 
-Without a running supervisor, sudo corral run starts one for a single job.
+sudo corral run starts a supervisor for its one job. Members of group corral use the one that runs as a service.
 `
 
 // Ps is the help text of corral ps.
