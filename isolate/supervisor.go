@@ -59,56 +59,99 @@ func New(c Config) (*Supervisor, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("corrald must be root: it makes namespaces, mounts and cgroups\nhint: start it with sudo, or join group corral and use the supervisor that is running")
+	if err := protectProcess(); err != nil {
+		return nil, err
 	}
-	// No other process may read this one's memory (/proc/PID/mem, ptrace), not even with the same user id.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("prctl: %w", err)
-	}
-	// Neither this process nor any process it starts dumps core.
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return nil, fmt.Errorf("setrlimit: %w", err)
-	}
-	unix.Umask(0o077)
 	s := &Supervisor{config: c}
-	s.subuids = host.NewSubordinates(s.config.subuid, s.config.Log)
+	s.subuids = host.NewSubordinates(c.subuid, c.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u host.Cleanup
 	defer u.Run()
-	var err error
-	if s.programs, err = host.LoadPrograms(c.Programs); err != nil {
+	// Each uses what those before it opened.
+	for _, open := range []func(*Supervisor, *host.Cleanup) error{openInstance, openServed, openCells, openNetwork, openSessions} {
+		if err := open(s, &u); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.openAudit(); err != nil {
 		return nil, err
+	}
+	s.reloads = newReloader(s)
+	s.server = serve.New(serve.Config{
+		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
+		MaxPerUser: c.MaxPerUser, Patience: c.patience, Log: c.Log,
+	})
+	s.served.Now().LogRejected()
+	u.Cancel()
+	s.cells.RootAhead()
+	return s, nil
+}
+
+// protectProcess makes sure that this process is root, and that no other process can read its memory or files.
+func protectProcess() error {
+	if os.Geteuid() != 0 {
+		return errors.New("corrald must be root: it makes namespaces, mounts and cgroups\nhint: start it with sudo, or join group corral and use the supervisor that is running")
+	}
+	// No other process may read this one's memory (/proc/PID/mem, ptrace), not even with the same user id.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl: %w", err)
+	}
+	// Neither this process nor any process it starts dumps core.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("setrlimit: %w", err)
+	}
+	unix.Umask(0o077)
+	return nil
+}
+
+// openInstance loads the programs that run in jails, opens the instance, and starts the processes that help the
+// supervisor.
+func openInstance(s *Supervisor, u *host.Cleanup) (err error) {
+	c := &s.config
+	if s.programs, err = host.LoadPrograms(c.Programs); err != nil {
+		return err
 	}
 	u.Push(s.programs.Close)
 	s.userns = host.NewUsernsMaker(s.programs.Stub)
 	u.Push(s.userns.Close)
 	if s.instance, err = host.OpenInstance(c.Instance, c.UIDBase, c.UIDSize); err != nil {
-		return nil, err
+		return err
 	}
 	u.Push(func() { _ = s.instance.Close() })
 	// Only after the instance has its cgroups: in a container they are set up only if this process is alone in its
 	// cgroup, and this starts another process.
 	if err := s.userns.Begin(); err != nil {
-		return nil, err
+		return err
 	}
 	s.probes, err = probe.New(s.ctx, probe.Config{
 		Program: s.programs.Stub, User: s.instance.NobodyID() + 1, Patience: c.probing, Payer: s.subuids.PayerOf, Log: c.Log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u.Push(s.probes.Close)
 	s.kernel.Walk = s.probes.Walk
+	return nil
+}
+
+// openServed opens the directories that the configuration names: those that are served, and toolchains.
+func openServed(s *Supervisor, u *host.Cleanup) error {
+	c := &s.config
 	served, err := admit.New(c.served(), s.probes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.served = admit.NewCurrent(served)
 	if s.tools, err = host.HoldToolchains(s.instance.Dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
-		return nil, err
+		return err
 	}
 	u.Push(func() { _ = s.tools.Close() })
+	return nil
+}
+
+// openCells prepares the making of jails, and the table of their jobs.
+func openCells(s *Supervisor, u *host.Cleanup) (err error) {
+	c := &s.config
 	s.cells, err = cell.New(cell.Config{
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
@@ -119,40 +162,39 @@ func New(c Config) (*Supervisor, error) {
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u.Push(s.cells.Close)
-	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
-		return nil, err
+	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
+	return nil
+}
+
+// openNetwork opens the supervisor's own directory on the host, and prepares the doors of jobs.
+func openNetwork(s *Supervisor, u *host.Cleanup) (err error) {
+	c := &s.config
+	if s.state, err = host.OpenState(c.StateDir); err != nil {
+		return err
 	}
 	u.Push(s.state.Close)
 	doors := door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log, Store: s.state.CacheDir}
 	s.network = newNetwork(doors, s.served, c.Programs, c.StateDir)
 	u.Push(func() { _ = s.network.doors.Close() })
-	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
+	return nil
+}
+
+// openSessions prepares sessions. If root named a kept layer on the command line, its repository is served, too.
+func openSessions(s *Supervisor, u *host.Cleanup) (err error) {
+	c := &s.config
 	s.sessions, err = sessions.New(sessions.Config{
-		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Admitting: s.jobs.admitting, Jails: s.cells, Served: s.served,
-		Userns: s.userns, Subuids: s.subuids, Log: c.Log, Network: s.network.jail,
+		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers,
+		Admitting: s.jobs.admitting, Jails: s.cells, Served: s.served, Userns: s.userns, Subuids: s.subuids, Log: c.Log,
+		Network: s.network.jail,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u.Push(func() { _ = s.sessions.Close() })
-	if err := s.sessions.ServeKept(c.Kept); err != nil {
-		return nil, err
-	}
-	if err := s.openAudit(); err != nil {
-		return nil, err
-	}
-	s.reloads = newReloader(s)
-	s.server = serve.New(serve.Config{
-		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
-		MaxPerUser: c.MaxPerUser, Patience: c.patience, Log: c.Log,
-	})
-	served.LogRejected()
-	u.Cancel()
-	s.cells.RootAhead()
-	return s, nil
+	return s.sessions.ServeKept(c.Kept)
 }
 
 // InstanceName returns the supervisor's instance name with defaults applied.
