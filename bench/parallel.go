@@ -18,6 +18,9 @@ type rate struct {
 	failed         error
 }
 
+// rates are the results of rows, by the number of jobs at once.
+type rates map[*Row]map[int]*rate
+
 // parallelMode counts jobs in slices of time, with rows and numbers of jobs in turn.
 func parallelMode(ctx context.Context, o *options) error {
 	rows, finish, err := peerRows(o)
@@ -26,29 +29,36 @@ func parallelMode(ctx context.Context, o *options) error {
 	}
 	defer finish()
 	rows = o.onlyRows(rows)
-	rates := map[*Row]map[int]*rate{}
+	rates := rates{}
 	for range min(o.rounds, maxSlices) {
 		for _, n := range parallels() {
 			for _, r := range rows {
-				if r.Missing != "" || r.Serial && n > 1 || r.AtOnce > 0 && n > r.AtOnce {
-					continue
-				}
 				if o.over() || ctx.Err() != nil {
 					return o.publish(rateTable(rows, rates))
 				}
-				if rates[r] == nil {
-					rates[r] = map[int]*rate{}
-				}
-				if rates[r][n] == nil {
-					rates[r][n] = &rate{failed: r.Run()} // the first call, which may open a session, is not counted
-				}
-				if t := rates[r][n]; t.failed == nil {
-					t.failed = t.slice(ctx, r, n, o.slice)
+				if r.Missing == "" && r.mayRun(n) {
+					rates.slice(ctx, r, n, o.slice)
 				}
 			}
 		}
 	}
 	return o.publish(rateTable(rows, rates))
+}
+
+// mayRun reports whether n jobs of the row may run at once.
+func (r *Row) mayRun(n int) bool { return (!r.Serial || n == 1) && (r.AtOnce == 0 || n <= r.AtOnce) }
+
+// slice counts a row's jobs for a while, n at once, unless the row failed before.
+func (s rates) slice(ctx context.Context, r *Row, n int, d time.Duration) {
+	if s[r] == nil {
+		s[r] = map[int]*rate{}
+	}
+	if s[r][n] == nil {
+		s[r][n] = &rate{failed: r.Run()} // the first call, which may open a session, is not counted
+	}
+	if t := s[r][n]; t.failed == nil {
+		t.failed = t.slice(ctx, r, n, d)
+	}
 }
 
 // slice runs a row's job repeatedly in n goroutines, for a while.
@@ -83,9 +93,10 @@ func (t *rate) slice(ctx context.Context, r *Row, n int, d time.Duration) error 
 	return nil
 }
 
-func rateTable(rows []*Row, rates map[*Row]map[int]*rate) *Result {
+func rateTable(rows []*Row, rates rates) *Result {
 	const title = "Jobs a second, by how many run at once"
-	r := newResult("parallel", title, "row", "1", "2", "8", "64", "× bare at 8", "CPU ms a job at 1", "CPU ms a job at 8", "sets up", "does not")
+	r := newResult("parallel", title, "row", "1", "2", "8", "64", "× bare at 8", "CPU ms a job at 1", "CPU ms a job at 8", "sets up",
+		"does not")
 	plot := &Plot{Title: title + ": 8", Unit: "jobs a second, median", Log: true}
 	at := func(row *Row, n int) (perSecond, cpu float64) {
 		if t := rates[row][n]; t != nil && t.failed == nil {

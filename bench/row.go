@@ -54,17 +54,14 @@ func measure(ctx context.Context, o *options, rows []*Row, rounds int, p pace) e
 				continue
 			}
 			times, err := r.batch(ctx, p)
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				return interrupted(rows)
-			}
-			if err != nil {
-				if n == 0 {
-					return fmt.Errorf("%s: %w", r.Name, err)
-				}
+			case err != nil && n == 0:
+				return fmt.Errorf("%s: %w", r.Name, err)
+			case err != nil:
 				r.fail(err)
-				continue
-			}
-			if i >= warm {
+			case i >= warm:
 				r.times = append(r.times, times...)
 			}
 		}

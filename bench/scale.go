@@ -195,15 +195,7 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 			break
 		}
 		var all []float64
-		for i := range min(stepAtOnce, o.atOnce-n) {
-			d, err := s.start(ctx, clients[(n+i)/ofClient], o.cold[(n+i)%len(o.cold)])
-			if err != nil {
-				why = fmt.Errorf("job %d: %w", n+i+1, err)
-				break
-			}
-			all = append(all, ms(d))
-		}
-		if len(all) == 0 {
+		if all, why = s.startStep(ctx, o, clients, n); len(all) == 0 {
 			break
 		}
 		f, err := o.footprint()
@@ -236,6 +228,19 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 		{Title: "Memory of jobs at once", Unit: "MiB", XLabel: "jobs running", Curves: []Curve{memory, gone}},
 	}
 	return o.publish(r)
+}
+
+// startStep starts stepAtOnce jobs, or as many as o.atOnce leaves, after n others. It returns how long each took until it was
+// heard, in milliseconds, and the error that ended it early.
+func (s *sleepers) startStep(ctx context.Context, o *options, clients []*client.Client, n int) (all []float64, err error) {
+	for i := n; i < min(n+stepAtOnce, o.atOnce); i++ {
+		d, err := s.start(ctx, clients[i/ofClient], o.cold[i%len(o.cold)])
+		if err != nil {
+			return all, fmt.Errorf("job %d: %w", i+1, err)
+		}
+		all = append(all, ms(d))
+	}
+	return all, nil
 }
 
 // scaleRepos runs a first job and some more in each of many repositories, and all jails stay.
@@ -291,7 +296,10 @@ func scaleRepos(ctx context.Context, o *options, c *client.Client) error {
 	}
 	r.Plots = []*Plot{{Title: title, Unit: "ms", Log: true, XLabel: "repositories with a jail", Curves: []Curve{first, base, warm, idle}}}
 	if len(memory.Y) > 1 {
-		r.Plots = append(r.Plots, &Plot{Title: "Memory over repositories", Unit: "MiB", XLabel: "repositories with a jail", Curves: []Curve{memory}})
+		r.Plots = append(r.Plots, &Plot{
+			Title: "Memory over repositories", Unit: "MiB", XLabel: "repositories with a jail",
+			Curves: []Curve{memory},
+		})
 	}
 	if _, err := os.Stat(o.socket); err != nil {
 		r.note("The supervisor has gone meanwhile.")

@@ -216,14 +216,13 @@ func (e *outcome) exitedNote(p *process) iter.Seq[[]byte] {
 // whole returns the kept part of a stream, without a rune that was split by the cap.
 func (s *stream) whole() []byte {
 	b := s.kept
-	if s.cut {
-		for back := 1; back < utf8.UTFMax && back <= len(b); back++ {
-			if tail := b[len(b)-back:]; utf8.RuneStart(tail[0]) {
-				if !utf8.FullRune(tail) {
-					b = b[:len(b)-back]
-				}
-				break
-			}
+	for back := 1; s.cut && back < utf8.UTFMax && back <= len(b); back++ {
+		switch tail := b[len(b)-back:]; {
+		case !utf8.RuneStart(tail[0]):
+		case utf8.FullRune(tail):
+			return b
+		default:
+			return b[:len(b)-back]
 		}
 	}
 	return b

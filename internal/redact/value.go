@@ -34,10 +34,8 @@ func (e *valueMatcher) run(b []byte, last bool) (n int, ended bool) {
 		case !e.class[b[n]]:
 			return n, true
 		case e.key && b[n] == '-':
-			if m, undecided := endOfKey(b[n:], last); undecided {
-				return n, false
-			} else if m > 0 {
-				return n + m, true
+			if m, undecided := endOfKey(b[n:], last); m > 0 || undecided {
+				return n + m, !undecided
 			}
 		}
 		e.left--
@@ -65,7 +63,7 @@ func (e *valueMatcher) quoted(b []byte, last bool) (stop, undecided bool) {
 	return false, false
 }
 
-// endOfKey returns the length of a key's last line at the front of b, or 0 if there is none.
+// endOfKey returns the length of a key's last line at the front of b, or 0 if there is none or that is undecided.
 func endOfKey(b []byte, last bool) (n int, undecided bool) {
 	front := min(len(b), len(keyEnd))
 	if string(b[:front]) != keyEnd[:front] {

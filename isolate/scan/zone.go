@@ -70,15 +70,7 @@ func compile(table []Rule) *zone {
 		case r.In == Tree:
 			tree.add(r.Path, row, tree, tree)
 		case r.In == GitDir:
-			git.add(r.Path, row, nil, nil)
-			if c := contents[r.Path]; c != noContent {
-				k := git.kids[r.Path]
-				k.content = c
-				git.kids[r.Path] = k
-				if c == indexFile {
-					git.shared = k
-				}
-			}
+			git.addGit(r.Path, row)
 		case r.In == Bare:
 			bare[r.Path] = kid{row: row, track: true, presence: true, listed: true}
 		}
@@ -99,6 +91,21 @@ func compile(table []Rule) *zone {
 	}
 	addBare(tree, git, bare)
 	return tree
+}
+
+// addGit adds a rule's path to a git directory.
+func (z *zone) addGit(path string, row int16) {
+	z.add(path, row, nil, nil)
+	c := contents[path]
+	if c == noContent {
+		return
+	}
+	k := z.kids[path]
+	k.content = c
+	z.kids[path] = k
+	if c == indexFile {
+		z.shared = k
+	}
 }
 
 // addBare adds the names of a git directory to every ordinary directory; they apply if it turns out to be one.

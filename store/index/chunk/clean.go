@@ -50,9 +50,10 @@ func (c *cleaner) append(dst, p []byte, end bool) []byte {
 		}
 		if as != keep {
 			dst = append(dst, b[run:i]...)
-			if as == invalid && bad != i {
+			switch {
+			case as == invalid && bad != i:
 				dst = append(dst, "\uFFFD"...)
-			} else if as == space {
+			case as == space:
 				dst = append(dst, ' ')
 			}
 			run = i + n

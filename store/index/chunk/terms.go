@@ -177,34 +177,11 @@ var common = map[string]bool{
 
 // sortOf classifies a word.
 func sortOf(w []byte) sort {
-	letters, digits, hex, joints, humps, upper := 0, 0, 0, 0, 0, 0
-	for i, c := range w {
-		switch {
-		case c >= '0' && c <= '9':
-			digits++
-			hex++
-		case letter(c):
-			letters++
-			if c|0x20 <= 'f' {
-				hex++
-			}
-			if c < 'a' {
-				upper++
-				if i > 0 && w[i-1] >= 'a' && w[i-1] <= 'z' {
-					humps++
-				}
-			}
-		case c == '_', c == '.', c == '-':
-			joints++
-		default:
-			letters++
-		}
-	}
-	joint := joints > 0 && letters >= 2*joints
+	s := spellingOf(w)
 	switch {
-	case letters < 3 || w[0] == '0' || digits > letters || digits > 0 && hex+joints == len(w):
+	case s.letters < 3 || w[0] == '0' || s.digits > s.letters || s.digits > 0 && s.hex+s.joints == len(w):
 		return noise // a number, a time, a hash
-	case digits > 3 && joints == 0:
+	case s.digits > 3 && s.joints == 0:
 		return noise // an id
 	}
 	lower := strings.ToLower(string(w))
@@ -216,10 +193,51 @@ func sortOf(w []byte) sort {
 			return trouble
 		}
 	}
-	if joint || humps > 0 || digits > 0 && upper < letters {
+	if s.joints > 0 && s.letters >= 2*s.joints || s.humps > 0 || s.digits > 0 && s.upper < s.letters {
 		return name
 	}
 	return word
+}
+
+// A spelling counts the bytes of a word, by kind.
+type spelling struct {
+	letters, digits int
+	upper           int // letters A to Z
+	hex             int // digits, and letters A to F in either case
+	joints          int // bytes that join parts of a name: _ . -
+	humps           int // A to Z after a to z, as in camelCase
+}
+
+func spellingOf(w []byte) (s spelling) {
+	for i, c := range w {
+		switch {
+		case c >= '0' && c <= '9':
+			s.digits++
+			s.hex++
+		case c == '_', c == '.', c == '-':
+			s.joints++
+		default:
+			s.letters++
+			if letter(c) {
+				s.countLetter(w, i)
+			}
+		}
+	}
+	return s
+}
+
+// countLetter counts w[i], an ASCII letter, beyond letters.
+func (s *spelling) countLetter(w []byte, i int) {
+	c := w[i]
+	if c|0x20 <= 'f' {
+		s.hex++
+	}
+	if c < 'a' {
+		s.upper++
+		if i > 0 && w[i-1] >= 'a' && w[i-1] <= 'z' {
+			s.humps++
+		}
+	}
 }
 
 // Best returns at most n terms, the most distinctive first. The result is the same for the same stream.

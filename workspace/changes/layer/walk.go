@@ -119,25 +119,31 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	}
 	descend := isDir(c.u) && isDir(c.l)
 	if w.visitor.wants(c) {
-		w.classify(c)
-		if r == partly && c.kind == job.ChangeMode {
-			c.kind = "" // only paths below were requested
-		}
-		w.digest(c)
-		if c.kind != "" {
-			w.meet(c.path)
-		}
-		if c.kind != "" || isDir(c.u) {
-			var err error
-			if descend, err = w.visitor.visit(c); err != nil {
-				return err
-			}
+		var err error
+		if descend, err = w.visit(c, r); err != nil {
+			return err
 		}
 	}
 	if descend && c.dir != nil {
 		return w.descend(c)
 	}
 	return nil
+}
+
+// visit classifies a change and has it visited, unless it is none. It reports whether to walk the directory.
+func (w *walk) visit(c *change, r reach) (descend bool, err error) {
+	w.classify(c)
+	if r == partly && c.kind == job.ChangeMode {
+		c.kind = "" // only paths below were requested
+	}
+	w.digest(c)
+	if c.kind != "" {
+		w.meet(c.path)
+	}
+	if c.kind == "" && !isDir(c.u) {
+		return false, nil
+	}
+	return w.visitor.visit(c)
 }
 
 // hides reports whether a change of git's own files hides more from git than before.
