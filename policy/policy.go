@@ -85,13 +85,18 @@ type Repo struct {
 // An Operator restricts what the other steps allow; *starlark.File implements it. A verdict that would raise a limit
 // denies.
 type Operator interface {
+	// Decide returns the verdict on q.
 	Decide(ctx context.Context, q starlark.Query) starlark.Verdict
 }
 
 // Installed finds programs on this host; runtimes.Installed implements it.
 type Installed interface {
+	// Path returns the PATH of jobs.
 	Path() string
+	// Caches returns the download caches of package managers that jobs see.
 	Caches() []string
+	// Choose returns the program that runs code of a runtime: executable, or if that is empty, the first that is installed
+	// and allowed. If there is none, missing says why.
 	Choose(runtime, executable string, allowed func(name string) bool) (choice runtimes.Choice, missing string)
 }
 

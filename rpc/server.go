@@ -41,6 +41,7 @@ const DefaultBudget = 256 << 20
 
 // An Engine authorizes and runs jobs; *job.Engine implements it.
 type Engine interface {
+	// Run decides on r, runs its job if it is allowed, and returns the record of it. out receives the output.
 	Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error)
 }
 

@@ -16,6 +16,7 @@ import (
 // A Far is a job's terminal. Read returns an error when the job has ended and all of its output has been read.
 type Far interface {
 	io.ReadWriteCloser
+	// Resize sets the size of the terminal; the job receives SIGWINCH.
 	Resize(job.Size) error
 }
 

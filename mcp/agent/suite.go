@@ -59,6 +59,7 @@ func New(s Settings) *Suite { return &Suite{Settings: s, seen: &run.Seen{}} }
 
 // Artifacts reads parts of stored output. *artifact.Store implements it.
 type Artifacts interface {
+	// Query returns a part of an artifact's streams, as q describes it.
 	Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error)
 }
 

@@ -11,10 +11,15 @@ import (
 
 // Knowledge is a full-text index of job output, in knowledge bases per repository and principal. *index.Index implements it.
 type Knowledge interface {
+	// Add divides the text of r into sections and adds them as a source, in place of an earlier one of the same name.
 	Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error)
+	// Search returns the sections that match q, the best first.
 	Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error)
+	// Has reports whether a stream of an artifact is indexed.
 	Has(ctx context.Context, b index.Base, artifact, stream string) (bool, error)
+	// Stats counts what b holds.
 	Stats(ctx context.Context, b index.Base) (index.Stats, error)
+	// Purge empties b and returns what it held.
 	Purge(ctx context.Context, b index.Base) (index.Stats, error)
 }
 

@@ -14,7 +14,9 @@ import (
 
 // Artifacts reads stored output of jobs. *artifact.Store implements it.
 type Artifacts interface {
+	// Query returns a part of an artifact's streams, as q describes it.
 	Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error)
+	// Find returns the manifest of an artifact that r may read.
 	Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error)
 }
 

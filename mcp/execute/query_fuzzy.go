@@ -16,6 +16,7 @@ type FuzzyIndex interface {
 	// IndexArtifact indexes the streams of an artifact that are not indexed yet. ErrNotIndexed means that this takes longer
 	// than a reply can wait.
 	IndexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error
+	// Search returns the sections that match q, the best first.
 	Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error)
 }
 

@@ -15,11 +15,13 @@ import (
 
 // An Engine runs jobs. *job.Engine implements it.
 type Engine interface {
+	// Run decides on r, runs its job if it is allowed, and returns the record of it. out receives the output.
 	Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error)
 }
 
 // Outputs captures the output of jobs. *artifact.Store implements it.
 type Outputs interface {
+	// Begin begins a capture of a job's output; its Finish ends it.
 	Begin(o artifact.BeginOptions) *artifact.Output
 }
 

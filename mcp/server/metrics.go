@@ -12,6 +12,7 @@ const (
 	// MetricsPath is where Serve has metrics, for callers whose Tools name MetricsTool. A caller that may use all tools may not
 	// read them: they say what other principals do, together.
 	MetricsPath = "/metrics"
+	// MetricsTool is the name by which a token is allowed to read MetricsPath.
 	MetricsTool = "metrics"
 )
 

@@ -226,7 +226,7 @@ func TestReplySchema(t *testing.T) {
 		Absent *int           `json:"absent,omitempty"`
 		List   []*inner       `json:"list"`
 		Map    map[string]int `json:"map"`
-		hidden int
+		_      int            // has no name in JSON
 	}
 	got := string(ReplySchema[reply]())
 	want := `{"type":"object","properties":{"at":{"type":"string"},"word":{"type":"string","enum":["a","b"]},` +

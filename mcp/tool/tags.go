@@ -32,7 +32,10 @@ type argument struct {
 }
 
 // Choices is implemented by string types with a fixed set of values.
-type Choices interface{ Choices() []string }
+type Choices interface {
+	// Choices returns the values, in the order in which the schema lists them.
+	Choices() []string
+}
 
 // Named is implemented by types with Choices that accept other names for them.
 type Named interface {

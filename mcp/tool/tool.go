@@ -19,6 +19,7 @@ import (
 type Tool interface {
 	// Name returns the name without dots; Definition has both.
 	Name() string
+	// Definition returns what clients are told of the tool. It is the same in each call.
 	Definition() Definition
 	// Call runs the tool. arguments is a JSON object without duplicate keys. An *Error is returned to the client as a result
 	// with isError; any other error is reported as INTERNAL. After ctx ends, Call must return soon.

@@ -25,6 +25,7 @@ import (
 
 // A Server is a supervisor that serves connections.
 type Server interface {
+	// ServeConn serves one client until it closes c.
 	ServeConn(c *wire.Conn, peer host.Peer)
 }
 

@@ -50,7 +50,7 @@ func InInternet(run func() int) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // in /tmp, and the test has its result
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), inInternet+"="+dir)
@@ -208,7 +208,7 @@ func (in *Internet) Serve(addr string, h http.Handler, names ...string) {
 		defer close(done)
 		_ = serve()
 	}()
-	in.t.Cleanup(func() { s.Close(); <-done })
+	in.t.Cleanup(func() { _ = s.Close(); <-done })
 }
 
 func (in *Internet) makeAuthority() {
@@ -219,8 +219,9 @@ func (in *Internet) makeAuthority() {
 	}
 	in.key = key
 	in.authority = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority of a test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority of a test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	in.Roots = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: in.sign(in.authority, &key.PublicKey)})
 }

@@ -122,7 +122,8 @@ func (s *fuseServer) openDetached() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.Mount("corral-test", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device)); err != nil {
+	if err := unix.Mount("corral-test", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV,
+		fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device)); err != nil {
 		return -1, err
 	}
 	s.pages++

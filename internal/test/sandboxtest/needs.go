@@ -139,7 +139,7 @@ func CgroupKill() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(child) // an empty cgroup can be removed
+	defer func() { _ = os.Remove(child) }() // an empty cgroup can be removed
 	if _, err := os.Stat(filepath.Join(child, "cgroup.kill")); err != nil {
 		return err
 	}

@@ -51,7 +51,10 @@ func Programs() []Program {
 			Name: "bash, job control", Args: shell, Env: prompt, Needs: []sandboxtest.Need{sandboxtest.Program("perl")},
 			Files: map[string]string{"ticker": ticker}, Rows: 24, Cols: 80, Play: bashJobs,
 		},
-		{Name: "python3", Args: []string{"python3", "-q"}, Needs: []sandboxtest.Need{sandboxtest.Program("pydoc3")}, Rows: 24, Cols: 80, Exit: 4, Play: python},
+		{
+			Name: "python3", Args: []string{"python3", "-q"}, Needs: []sandboxtest.Need{sandboxtest.Program("pydoc3")}, Rows: 24, Cols: 80,
+			Exit: 4, Play: python,
+		},
 		{Name: "vi", Args: []string{"vi", "poem"}, Rows: 12, Cols: 60, Play: vi},
 		{Name: "less", Args: []string{"less", "numbers"}, Files: map[string]string{"numbers": numbers.String()}, Rows: 10, Cols: 60, Play: less},
 		{Name: "top", Args: []string{"top", "-d", "0.5"}, Rows: 12, Cols: 48, Play: top},

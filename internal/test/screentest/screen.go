@@ -26,6 +26,7 @@ const Term = "xterm"
 // types.
 type Driver interface {
 	io.ReadWriter
+	// Resize sets the size of the terminal.
 	Resize(rows, cols uint16) error
 }
 

@@ -25,7 +25,11 @@ func Index(t testing.TB, state string, b index.Base, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.Close()
+	defer func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if _, err := x.Add(t.Context(), b, index.Source{Label: "notes", Fixed: true}, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}

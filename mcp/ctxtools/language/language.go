@@ -31,7 +31,7 @@ var languages = []language{
 	{"csharp", "csharp", "C#"},
 }
 
-// A languageName is the name of a language.
+// A Name is the name of a language.
 type Name string
 
 // Choices implements Choices.
