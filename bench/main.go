@@ -75,10 +75,16 @@ func modes() []mode {
 		{flag: "deadline", usage: "timeouts, and the kill of many processes", run: deadlineMode},
 		{flag: "scale", usage: "many jobs, many at once, many repositories", bare: true, run: scaleMode},
 		{flag: "mcp", usage: "an agent's call beside the bare script", run: tableMode("mcp", "A script through runtime_execute", mcpRows)},
-		{flag: "session", usage: "a call in a standing session beside podman exec and Codex", run: tableMode("session", "A call in what stands already", sessionRows)},
+		{
+			flag: "session", usage: "a call in a standing session beside podman exec and Codex",
+			run: tableMode("session", "A call in what stands already", sessionRows),
+		},
 		{flag: "network", usage: "jobs with doors beside jobs without, and connections beside direct ones", bare: true, run: networkMode},
 		{flag: "versions", usage: "jobs of these programs beside those of -base", bare: true, run: versionsMode},
-		{flag: "starlark", usage: "a program in Starlark beside its bare interpreter", run: tableMode("starlark", "A program in Starlark", starlarkRows)},
+		{
+			flag: "starlark", usage: "a program in Starlark beside its bare interpreter",
+			run: tableMode("starlark", "A program in Starlark", starlarkRows),
+		},
 		{flag: "stream", usage: "a stream of output beside a pipe", run: stream},
 		{flag: "index", usage: "what the index finds, and what that takes", bare: true, run: indexRows(false)},
 		{flag: "index-large", usage: "the same, and searches in ten million lines", bare: true, run: indexRows(true)},

@@ -67,7 +67,8 @@ func networkMode(ctx context.Context, o *options) error {
 		return err
 	}
 	defer stop()
-	r := newResult("network", "Network access by rules", "what", "without a door", "through a door", "difference", "ratio", "difference at p10")
+	r := newResult("network", "Network access by rules", "what", "without a door", "through a door", "difference", "ratio",
+		"difference at p10")
 	for _, part := range []func(context.Context, *options, *Result) error{jobCost, doorCost} {
 		if err := part(ctx, o, r); err != nil {
 			return err
@@ -108,7 +109,10 @@ func serveNetwork(bytes int64) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for port, serve := range map[int]func(net.Conn){firstPort: serveFirst, readPort: serveRead(bytes), writePort: serveWrite, tlsPort: secure} {
+	for port, serve := range map[int]func(net.Conn){
+		firstPort: serveFirst, readPort: serveRead(bytes), writePort: serveWrite,
+		tlsPort: secure,
+	} {
 		l, err := net.Listen("tcp", net.JoinHostPort(serverAddr, strconv.Itoa(port)))
 		if err != nil {
 			stop()

@@ -40,10 +40,20 @@ func outputMode(ctx context.Context, o *options) error {
 	defer usual.close()
 	cat := "cat" + strings.Repeat(" chunk.log", int(n))
 	rows := []*Row{
-		{Name: "cat | gzip -1 >file", Sets: "nothing", Run: command("/bin/sh", "-c", "cd "+o.repo+" && "+cat+" | gzip -1 >"+filepath.Join(o.dir, "out.gz"))},
-		{Name: "cat | cat >/dev/null", Sets: "nothing, and does not compress", Run: command("/bin/sh", "-c", "cd "+o.repo+" && "+cat+" | cat >/dev/null")},
-		{Name: "corral, runtime_execute", Sets: "all of it kept: compressed, hashed, indexed, secrets looked for", Run: func() error { return writes(whole, o, cat, size) }},
-		{Name: "corral, runtime_execute, usual", Sets: "64 MiB of it kept, the default", Run: func() error { return writes(usual, o, cat, size) }},
+		{Name: "cat | gzip -1 >file", Sets: "nothing", Run: command("/bin/sh", "-c",
+			"cd "+o.repo+" && "+cat+" | gzip -1 >"+filepath.Join(o.dir, "out.gz"))},
+		{
+			Name: "cat | cat >/dev/null", Sets: "nothing, and does not compress",
+			Run: command("/bin/sh", "-c", "cd "+o.repo+" && "+cat+" | cat >/dev/null"),
+		},
+		{
+			Name: "corral, runtime_execute", Sets: "all of it kept: compressed, hashed, indexed, secrets looked for",
+			Run: func() error { return writes(whole, o, cat, size) },
+		},
+		{
+			Name: "corral, runtime_execute, usual", Sets: "64 MiB of it kept, the default",
+			Run: func() error { return writes(usual, o, cat, size) },
+		},
 	}
 	rows = o.onlyRows(rows)
 	err = measureOnce(ctx, o, rows, min(o.rounds, 3))

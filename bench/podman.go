@@ -108,7 +108,8 @@ func (p *podman) enter(files string) error {
 		}
 	}
 	// crun refuses a v2 hierarchy if there are v1 hierarchies.
-	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unified cgroups: %w", err)
 	}
 	const limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n" // its own may exceed our limits

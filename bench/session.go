@@ -189,7 +189,8 @@ func codexRows(o *options) ([]*Row, func(), error) {
 		return nil, nil, err
 	}
 	version, _ := exec.Command(found[0], "--version").Output()
-	rows, err := callRows(p, "Codex command/exec", o.repo, "bubblewrap, seccomp; "+string(firstLine(version)), "no cgroup, no user of its own, no audit")
+	rows, err := callRows(p, "Codex command/exec", o.repo, "bubblewrap, seccomp; "+string(firstLine(version)),
+		"no cgroup, no user of its own, no audit")
 	if err != nil {
 		p.close()
 		return nil, nil, err

@@ -145,7 +145,8 @@ func (v *release) round(ctx context.Context, r *Row, counts bool) error {
 }
 
 func compareVersions(base, now *release) *Result {
-	r := newResult("versions", "Jobs of two versions in turn", "row", "base ms", "now ms", "ratio", "ratio at p10", "base CPU ms", "now CPU ms", "ratio", "ratio at p10")
+	r := newResult("versions", "Jobs of two versions in turn", "row", "base ms", "now ms", "ratio", "ratio at p10", "base CPU ms",
+		"now CPU ms", "ratio", "ratio at p10")
 	for i, row := range now.rows {
 		old := base.rows[i]
 		r.Rounds = len(now.spent[row])

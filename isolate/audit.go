@@ -40,8 +40,9 @@ const DefaultAuditKeepFor = 7 * 24 * time.Hour
 func (s *Supervisor) openAudit() error {
 	l, err := audit.Open(filepath.Join(s.config.StateDir, "audit"), audit.Options{
 		Instance: s.config.Instance, Each: s.config.Audit.Each, MaxSize: s.config.Audit.MaxSize, Keep: s.config.Audit.Keep,
-		KeepFor: max(cmp.Or(s.config.Audit.KeepFor, DefaultAuditKeepFor), 0), UserDaily: max(cmp.Or(s.config.Audit.UserDaily, audit.DefaultUserDaily), 0),
-		Log: s.config.Log, Patience: s.config.locked,
+		KeepFor:   max(cmp.Or(s.config.Audit.KeepFor, DefaultAuditKeepFor), 0),
+		UserDaily: max(cmp.Or(s.config.Audit.UserDaily, audit.DefaultUserDaily), 0),
+		Log:       s.config.Log, Patience: s.config.locked,
 	})
 	if err != nil {
 		return err

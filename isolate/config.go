@@ -119,8 +119,9 @@ func (c *Config) complete() error {
 // served returns the part of the configuration that says which directories are served, and with which limits.
 func (c *Config) served() admit.Config {
 	return admit.Config{
-		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Network: c.Network, Requests: c.Requests, Defaults: c.Defaults, Ceilings: c.Ceilings,
-		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
+		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Network: c.Network, Requests: c.Requests, Defaults: c.Defaults,
+		Ceilings: c.Ceilings,
+		Private:  []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
 	}
 }
 

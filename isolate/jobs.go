@@ -28,7 +28,9 @@ type jobTable struct {
 }
 
 func newJobTable(maxAll, maxPerUser int, jails *cell.Jails) *jobTable {
-	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}, left: newLeftovers()}
+	return &jobTable{
+		maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}, left: newLeftovers(),
+	}
 }
 
 // adjust changes how many jobs there may be. Jobs that run are not ended.

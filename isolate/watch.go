@@ -13,7 +13,9 @@ import (
 )
 
 // runIn runs the job in its slot.
-func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, door *doorUse, terminal func(*os.File)) (wire.Result, error) {
+func (s *Supervisor) runIn(
+	ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, door *doorUse, terminal func(*os.File),
+) (wire.Result, error) {
 	j := sl.Jail()
 	since := j.OpenWindow()
 	defer since.End()
@@ -25,7 +27,10 @@ func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.
 	defer stopDisk()
 	defer stopMemory()
 	var err error
-	if r.sent, err = sl.Start(&cell.Job{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect, Env: r.variables, Ready: door.ready}); err != nil {
+	if r.sent, err = sl.Start(&cell.Job{
+		Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect, Env: r.variables,
+		Ready: door.ready,
+	}); err != nil {
 		return wire.Result{}, err
 	}
 	var layer wire.Result

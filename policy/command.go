@@ -42,7 +42,8 @@ func commandWords(c *chain) []string {
 		total += len(word) + 1
 	}
 	if len(c.r.Command) > maxWords || total > maxBytes {
-		return []string{fmt.Sprintf("Arguments: %d with %d bytes in total; the maximum is %d, and %d bytes", len(c.r.Command), total, maxWords, maxBytes)}
+		return []string{fmt.Sprintf("Arguments: %d with %d bytes in total; the maximum is %d, and %d bytes", len(c.r.Command), total,
+			maxWords, maxBytes)}
 	}
 	return nil
 }

@@ -96,7 +96,9 @@ type extra struct {
 }
 
 func (c *chain) extra() extra {
-	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols), output: c.r.Output, builtin: string(c.r.Builtin)}
+	a := extra{
+		command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols), output: c.r.Output, builtin: string(c.r.Builtin),
+	}
 	a.askedNetwork, a.network = c.r.Network, c.network
 	for _, name := range sortedNames(c.r.Env) {
 		if value := c.r.Env[name]; value != nil {

@@ -19,8 +19,8 @@ func base() environment {
 	return environment{
 		"PATH": "", "HOME": "/home/job", "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "TERM": "dumb",
-		// Most jobs have no network, see online for others. Retries of clients that wait longer each time only hide that for a minute, and so do requests that
-		// nobody made (for audits and new versions). What is in a cache is still found.
+		// Most jobs have no network, see online for others. With retries, each after a longer pause, a client takes a minute to
+		// report that; so does one that asks for audits and new versions unbidden. What is in a cache is still found.
 		"npm_config_fetch_retries": "0", "npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false",
 		"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1",
 		"CARGO_NET_OFFLINE": "true", "GOPROXY": "off", "GOTOOLCHAIN": "local",

@@ -66,7 +66,8 @@ func judgeFiles(e *evidence) (Status, string) {
 	case made != owner:
 		return Fail, fmt.Sprintf("the job's file belongs to user %d, the repository to %d", made, owner)
 	case e.section("owner") != e.section("id") || e.section("owned") != "owned":
-		return Fail, fmt.Sprintf("in the job, the owner's file belongs to user %q and contains %q", clip(e.section("owner")), clip(e.section("owned")))
+		return Fail, fmt.Sprintf("in the job, the owner's file belongs to user %q and contains %q", clip(e.section("owner")),
+			clip(e.section("owned")))
 	}
 	return OK, fmt.Sprintf("user %d", made)
 }

@@ -93,7 +93,8 @@ var words = map[Status]struct{ word, color string }{
 func (r Report) WriteText(w io.Writer, color bool) error {
 	var b strings.Builder
 	h := r.Host
-	fmt.Fprintf(&b, "%s, Linux %s, %s, %d CPUs, %s of memory\n\n", h.System, h.Kernel, h.Architecture, h.CPUs, job.FormatSize(h.Memory&^(1<<20-1)))
+	fmt.Fprintf(&b, "%s, Linux %s, %s, %d CPUs, %s of memory\n\n", h.System, h.Kernel, h.Architecture, h.CPUs,
+		job.FormatSize(h.Memory&^(1<<20-1)))
 	width := 0
 	for _, c := range r.Checks {
 		width = max(width, len(c.Name))

@@ -128,7 +128,8 @@ func plainUpgrade(r *http.Request) bool {
 	if len(up) == 0 {
 		return true
 	}
-	return len(up) == 1 && strings.EqualFold(up[0], "websocket") && r.Method == http.MethodGet && r.ContentLength == 0 && len(r.TransferEncoding) == 0
+	return len(up) == 1 && strings.EqualFold(up[0], "websocket") && r.Method == http.MethodGet && r.ContentLength == 0 &&
+		len(r.TransferEncoding) == 0
 }
 
 // serviceWorker reports whether a browser asks for the script of a service worker, as browsers say by Service-Worker (Service

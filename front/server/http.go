@@ -90,7 +90,9 @@ func HTTP(args []string) (int, error) {
 }
 
 // servePreviews serves previews at address until ctx ends or end is called, if address is not "".
-func (s *serving) servePreviews(ctx context.Context, b *front.Backend, t *tokens, address string, o *mcpserver.HTTPOptions) (end func() error, err error) {
+func (s *serving) servePreviews(
+	ctx context.Context, b *front.Backend, t *tokens, address string, o *mcpserver.HTTPOptions,
+) (end func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}

@@ -139,7 +139,8 @@ func (s *serving) chosen(tools, agents []tool.Tool) (listed, unlisted []tool.Too
 	chosen := agent.Expand(s.tools)
 	for _, name := range chosen {
 		if !slices.Contains(names, name) {
-			return nil, nil, fmt.Errorf("--tools %q: the tools are %s, and %s for the last %d", name, strings.Join(names, ", "), agent.Group, len(agents))
+			return nil, nil, fmt.Errorf("--tools %q: the tools are %s, and %s for the last %d", name, strings.Join(names, ", "), agent.Group,
+				len(agents))
 		}
 	}
 	for _, t := range all {

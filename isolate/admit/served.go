@@ -249,7 +249,10 @@ func (s *Served) pin(peer host.Peer, path string, want host.Inode) (*Repo, error
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &Repo{Path: path, Dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.UID, GID: peer.GroupFor(id.UID, id.GID), Group: id.GID}, probes: s.probes, payer: peer.Payer()}
+	r := &Repo{
+		Path: path, Dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.UID, GID: peer.GroupFor(id.UID, id.GID), Group: id.GID},
+		probes: s.probes, payer: peer.Payer(),
+	}
 	if err := r.checkRoot(); err != nil {
 		r.Close()
 		return nil, err

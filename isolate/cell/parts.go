@@ -25,7 +25,9 @@ type jailParts struct {
 
 // makeJailParts makes the parts of a jail for the repository r in dir, whose jobs trust an authority unless it is empty.
 // u unmounts what is mounted there; userns makes the user namespace, which the caller closes.
-func makeJailParts(u *host.Cleanup, dir string, roots *roots, r *admit.Repo, authority []byte, userns func() (*os.File, error)) (*jailParts, error) {
+func makeJailParts(
+	u *host.Cleanup, dir string, roots *roots, r *admit.Repo, authority []byte, userns func() (*os.File, error),
+) (*jailParts, error) {
 	root, devices := filepath.Join(dir, "root"), filepath.Join(dir, "dev")
 	p := jailParts{mounted: []string{root, devices}}
 	for _, path := range p.mounted {

@@ -16,7 +16,9 @@ import (
 // preparation returns the message that prepares the slot's stub before the job is known.
 func (sl *Slot) preparation(profile string) inside.Prepare {
 	j := sl.jail
-	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.doorKind(profile)}
+	p := inside.Prepare{
+		UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.doorKind(profile),
+	}
 	if len(j.view.roots) > 0 && !sl.plain {
 		p.Binds = nil
 		for _, r := range j.view.roots {

@@ -54,7 +54,9 @@ func (s *stub) awaitReady() (door []*os.File, err error) {
 		case inside.Ready:
 			return door, nil
 		case inside.Failed:
-			return door, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: fmt.Sprintf("confinement step %q: %v", r.Step, unix.Errno(r.Errno))}
+			return door, &job.Refusal{
+				Step: r.Step, Errno: int(r.Errno), Message: fmt.Sprintf("confinement step %q: %v", r.Step, unix.Errno(r.Errno)),
+			}
 		default:
 			return door, fmt.Errorf("the stub: %w", inside.ErrReport)
 		}

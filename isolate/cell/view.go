@@ -160,7 +160,8 @@ func (a *assembly) assembleRoot() error {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{
-		Repo: a.repo.Path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, Connected: ss.Door, // the session has one user
+		Repo: a.repo.Path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, // the session has one user
+		Connected: ss.Door,
 	})
 	if err != nil {
 		return err

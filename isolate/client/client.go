@@ -235,7 +235,12 @@ func checkLengths(spec job.Spec) error {
 	for _, f := range []struct {
 		step, value string
 		limit       int
-	}{{"repo", spec.Repo, wire.MaxPath}, {"cwd", spec.Dir, wire.MaxPath}, {"profile", spec.Profile, wire.MaxName}, {"network", spec.Network, wire.MaxNetwork}} {
+	}{
+		{"repo", spec.Repo, wire.MaxPath},
+		{"cwd", spec.Dir, wire.MaxPath},
+		{"profile", spec.Profile, wire.MaxName},
+		{"network", spec.Network, wire.MaxNetwork},
+	} {
 		if len(f.value) > f.limit {
 			return &job.Refusal{
 				Step: f.step, Errno: int(unix.ENAMETOOLONG),

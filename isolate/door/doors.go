@@ -123,7 +123,8 @@ func (d *Doors) egressOf(payer uint32) (*egress, error) {
 	}
 	if len(d.taken) >= maxUsers { // with those that are ending
 		return nil, &job.Refusal{
-			Step: "network", Message: fmt.Sprintf("jobs of %d users reach hosts, which is the maximum", maxUsers), Hint: "try again when a job has ended",
+			Step: "network", Message: fmt.Sprintf("jobs of %d users reach hosts, which is the maximum", maxUsers),
+			Hint: "try again when a job has ended",
 		}
 	}
 	e := newEgress(d, payer, d.freeUID())

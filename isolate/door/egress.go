@@ -64,7 +64,8 @@ func (e *egress) run() {
 			e.doors.Log.Info(Program+" is started again: the store of packages has another bound", "uid", e.payer)
 			continue
 		}
-		e.doors.Log.Error(Program+" ended: its doors are closed until it is started again", "uid", e.payer, "error", err, "after", time.Since(began))
+		e.doors.Log.Error(Program+" ended: its doors are closed until it is started again", "uid", e.payer, "error", err, "after",
+			time.Since(began))
 		if time.Since(began) > time.Minute {
 			pause = e.doors.Pause
 		}

@@ -156,7 +156,10 @@ const MaxEnv = 8192
 func (p *Plan) Append() []byte {
 	b := make([]byte, planPaths, planPaths+len(p.Repo)+len(p.Dir)+len(p.Common)+planStrings+1)
 	flags := uint32(0)
-	for flag, on := range map[uint32]bool{planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted, planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != "", planNoRepo: p.NoRepo} {
+	for flag, on := range map[uint32]bool{
+		planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted,
+		planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != "", planNoRepo: p.NoRepo,
+	} {
 		if on {
 			flags |= flag
 		}

@@ -6,7 +6,8 @@ import "slices"
 // Process 1 runs the first SlotSteps of them before the job is known, process 2 the next AheadSteps, process 1 the next
 // PlaceSteps once the job is known, and process 2 the rest.
 var Steps = []string{
-	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "socket-settings", "door", "proc-masks", "proc-sys", "devpts",
+	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "socket-settings", "door", "proc-masks", "proc-sys",
+	"devpts",
 	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
 	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",

@@ -242,7 +242,8 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 // is asked. socket reports that the file is a socket. It fails if the supervisor lacks the permission to look.
 func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool, err error) {
 	var st unix.Statx_t
-	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
+	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
+		unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
 	if err == unix.EACCES || err == unix.EPERM {
 		return 0, 0, false, err
 	}

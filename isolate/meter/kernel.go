@@ -69,10 +69,9 @@ type kernelHolder struct {
 	late         bool  // guarded by target.mu: of the last read, see openSize
 }
 
-// Watch starts watching a job of payer with at most maxTasks tasks. The process of pidfd is in the job's network namespace and ends after the
-// job's other processes; end kills the job. Jobs can share
-// the namespace: then each of them is judged by all that it holds. After stop returns, pidfd and group are not used any more;
-// over reports whether the job was ended.
+// Watch starts watching a job of payer with at most maxTasks tasks. The process of pidfd is in the job's network namespace
+// and ends after the job's other processes; end kills the job. Jobs can share the namespace: then each of them is judged
+// by all that it holds. After stop returns, pidfd and group are not used any more; over reports whether the job was ended.
 func (w *KernelWatch) Watch(pidfd *os.File, group Group, payer uint32, maxTasks int64, end func()) (stop func() (over bool)) {
 	h := &kernelHolder{target: target{end: end}, pidfd: pidfd, group: group, payer: payer, maxTasks: maxTasks}
 	if w.Walk != nil {

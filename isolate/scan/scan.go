@@ -167,7 +167,8 @@ func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 	exact := timesExact(probe)
 	unix.Close(probe)
 	return &Scanner{
-		fd: fd, bounds: b.withDefaults(), exact: exact, tree: rules, pendingSince: nonePending, buf: make([]byte, 64<<10), seed: maphash.MakeSeed(),
+		fd: fd, bounds: b.withDefaults(), exact: exact, tree: rules, pendingSince: nonePending, buf: make([]byte, 64<<10),
+		seed: maphash.MakeSeed(),
 	}, nil
 }
 

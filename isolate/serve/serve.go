@@ -166,7 +166,9 @@ func (s *Server) accept(u *net.UnixConn) error {
 		conn.Close()
 		return err
 	}
-	peer := host.Peer{UID: cred.Uid, Holder: s.Subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
+	peer := host.Peer{
+		UID: cred.Uid, Holder: s.Subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups},
+	}
 	if !s.connect(peer.Payer(), 1) {
 		s.Probes.HangUp(peer.Payer(), conn)
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.Payer())
@@ -232,7 +234,10 @@ func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struc
 	defer s.clients.Done()
 	ctx, cancel := context.WithCancel(s.Context)
 	conn.Patience = s.Patience
-	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]Run{}, denials: make(chan struct{}, maxClientDenials), opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File)}
+	c := &client{
+		s: s, conn: conn, peer: peer, runs: map[uint32]Run{}, denials: make(chan struct{}, maxClientDenials),
+		opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File),
+	}
 	if !peer.Embedded { // an embedded client can harm only its own supervisor
 		conn.Guard = c.receive
 	}

@@ -68,7 +68,8 @@ func (ss *Session) ensureKeepable() error {
 	}
 	return &job.Refusal{
 		Step: "changes", Errno: int(host.ErrnoOf(err)),
-		Message: fmt.Sprintf("session %s stays open because its jobs' changes cannot be kept: %s", ss.id, strings.ReplaceAll(err.Error(), "\n", "; ")),
+		Message: fmt.Sprintf("session %s stays open because its jobs' changes cannot be kept: %s", ss.id,
+			strings.ReplaceAll(err.Error(), "\n", "; ")),
 		Hint: fmt.Sprintf("free space on the file system of %s and close the session again; or apply the changes first (corral changes apply), or discard them (corral session close --discard)",
 			ss.m.StateDir),
 	}
@@ -175,7 +176,8 @@ func (ss *Session) layerHas(name string) bool {
 func (ss *Session) writeDescription() error {
 	r := ss.jail.Repo()
 	return ss.m.kept.write(&keptLayer{
-		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Share: ss.shares(), Profile: ss.profile, Network: ss.spec.Network,
+		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Share: ss.shares(),
+		Profile: ss.profile, Network: ss.spec.Network,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
 }

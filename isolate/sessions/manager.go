@@ -199,7 +199,8 @@ func (m *Manager) resume(peer host.Peer, id string) (*Session, error) {
 		flags |= wire.OpenShare
 	}
 	ss := &Session{
-		m: m, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: m.Subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
+		m: m, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: m.Subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened,
+		used:      time.Now(),
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
 		spec: wire.Open{Flags: flags, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile, Network: k.Network},
 	}

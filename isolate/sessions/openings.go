@@ -9,8 +9,8 @@ import (
 )
 
 // MaxUserOpenings bounds the sessions being opened for one user over all connections, and MaxOpenings those of all
-// users. Connections to sessions have the same bounds. They bound the threads and processes that a client's own file system can block. A single connection reaches
-// its own maximum first, which makes it wait instead of failing.
+// users. Connections to sessions have the same bounds. They bound the threads and processes that a client's own file system
+// can block. A single connection reaches its own maximum first, which makes it wait instead of failing.
 const (
 	MaxUserOpenings = 64
 	MaxOpenings     = 512

@@ -126,7 +126,8 @@ func (ss *Session) Admit(served *admit.Served, q *admit.Request, limits job.Limi
 	case err != nil:
 		return limits, err
 	case profile != "" && profile != ss.profile:
-		return limits, &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, but the session has %q", ss.jail.Repo().Path, profile, ss.profile)}
+		return limits, &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, but the session has %q",
+			ss.jail.Repo().Path, profile, ss.profile)}
 	}
 	return clamped, nil
 }

@@ -64,7 +64,8 @@ func ReadOpen(body []byte) (Open, error) {
 		*s = d.text(MaxLabel)
 	}
 	o.Network = d.text(MaxNetwork)
-	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting|OpenCheck|OpenShare) != 0 ||
+	const known = FlagReadOnly | FlagOverlay | FlagRepo | FlagCommon | OpenRoot | OpenLasting | OpenCheck | OpenShare
+	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(known) != 0 ||
 		o.Flags&FlagCommon != 0 && o.Common == ""
 	return o, d.done()
 }

@@ -147,7 +147,8 @@ func (t *Job) list(ctx context.Context, c tool.Caller) (tool.Result, error) {
 		case !s.Running:
 			state = ended(s.Record)
 		}
-		fmt.Fprintf(&b, "%s: %s, %s, %s of output, %s\n", s.ID, state, run.Duration(s.Elapsed), kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes), s.Repo)
+		fmt.Fprintf(&b, "%s: %s, %s, %s of output, %s\n", s.ID, state, run.Duration(s.Elapsed),
+			kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes), s.Repo)
 	}
 	if b.Len() == 0 {
 		return text("no background jobs")

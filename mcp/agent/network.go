@@ -21,9 +21,10 @@ var offline = []*regexp.Regexp{
 	regexp.MustCompile("failed to (?:download(?: from)?|query replaced source registry) `([^`\\s]+)"),
 	regexp.MustCompile(`Could not find a valid gem '([^']+)'`),
 	regexp.MustCompile(`(?m)^E: (?:Unable to locate package (\S+)|List directory \S+ is missing|Could not open lock file)`), // apt-get
-	regexp.MustCompile(`(?i)could not resolve (?:host(?:name)?|proxy):? '?([^\s':]+)`),                                      // curl, git, ssh, Maven
-	regexp.MustCompile(`unable to resolve host address [‘']([^’'\s]+)`),                                                     // wget
-	regexp.MustCompile(`getaddrinfo (?:EAI_AGAIN|ENOTFOUND|for) (\S+)`),                                                     // Node, PHP
+	regexp.MustCompile(`(?i)could not resolve (?:host(?:name)?|proxy):? '?([^\s':]+)`),
+	// curl, git, ssh, Maven
+	regexp.MustCompile(`unable to resolve host address [‘']([^’'\s]+)`), // wget
+	regexp.MustCompile(`getaddrinfo (?:EAI_AGAIN|ENOTFOUND|for) (\S+)`), // Node, PHP
 	regexp.MustCompile(`dial tcp: lookup (\S+)`),
 	regexp.MustCompile(`Failed to connect to (\S+) port \d+`),
 	regexp.MustCompile(`(?i)network is unreachable`),

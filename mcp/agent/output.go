@@ -184,8 +184,8 @@ func show(found *artifact.Answer, a *outputArgs) string {
 	return body + run.Footer(parts)
 }
 
-// excerpts returns what was read, at most about maxOutputRead bytes: a range of lines as it is, matches with the numbers of their lines. from
-// to to are the lines of the first excerpt; cut reports whether something is left out.
+// excerpts returns what was read, at most about maxOutputRead bytes: a range of lines as it is, matches with the numbers of
+// their lines. The first excerpt has the lines from to to; cut reports whether something is left out.
 func excerpts(found *artifact.Answer) (body string, from, to int64, cut bool) {
 	var b strings.Builder
 	cut = found.Truncated

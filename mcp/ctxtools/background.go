@@ -126,8 +126,9 @@ func (x *Suite) launch(ctx context.Context, script *scriptRun) *background {
 func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, begin func()) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b = &background{
-		scriptRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
-		out: x.output(script, backgroundMargins),
+		scriptRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}),
+		done: make(chan struct{}),
+		out:  x.output(script, backgroundMargins),
 	}
 	request := script.request()
 	request.Background = true

@@ -108,7 +108,8 @@ func (r *statsReply) words() string {
 	if r.Base.Sources == 0 {
 		fmt.Fprintf(&b, "Knowledge base of %s is empty.\n", answer.SingleLine(r.Base.Repo))
 	} else {
-		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", answer.SingleLine(r.Base.Repo), r.Base.size(), answer.Kilobytes(r.Base.Disk))
+		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", answer.SingleLine(r.Base.Repo), r.Base.size(),
+			answer.Kilobytes(r.Base.Disk))
 		fmt.Fprintf(&b, "Indexed from %s to %s\n\n", r.Base.Oldest, r.Base.Newest)
 	}
 	for _, s := range r.Base.BySource {

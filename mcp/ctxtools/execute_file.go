@@ -61,7 +61,8 @@ func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool
 	}
 	l, name := language.Of(a.Language), plainPath(a.Path)
 	ran, err := t.run(ctx, &scriptRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code), env: map[string]*string{language.PathVariable: &name},
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code),
+		env:     map[string]*string{language.PathVariable: &name},
 		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path), network: network,
 	})
 	if err != nil {

@@ -148,7 +148,8 @@ func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, erro
 		return nil, tool.Invalid("path", "%q is outside the repository", tool.Clip(name))
 	}
 	ran, err := t.run(ctx, &scriptRun{
-		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{language.PathVariable: &name},
+		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile,
+		env: map[string]*string{language.PathVariable: &name},
 	})
 	if err != nil {
 		return nil, err
@@ -161,9 +162,12 @@ func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, erro
 	case r.Status == job.Timeout:
 		return nil, &tool.Error{Code: tool.CodeUnavailable, Message: "the file cannot be read: timed out after " + limitMs(r), Details: details}
 	case r.Status != job.Success:
-		return nil, &tool.Error{Code: tool.CodeNotFound, Message: "the file cannot be read: " + tool.CutText(cmp.Or(why, tool.Clean(r.Message), "the job failed"), tool.MaxShort), Details: details}
+		return nil, &tool.Error{Code: tool.CodeNotFound, Message: "the file cannot be read: " + tool.CutText(cmp.Or(why,
+			tool.Clean(r.Message), "the job failed"), tool.MaxShort), Details: details}
 	case ran.out.Handle == "":
-		return nil, &tool.Error{Code: tool.CodeUnavailable, Message: "the file is not indexed: " + cmp.Or(tool.Clean(ran.out.Reason), errNotKept.Error())}
+		return nil, &tool.Error{
+			Code: tool.CodeUnavailable, Message: "the file is not indexed: " + cmp.Or(tool.Clean(ran.out.Reason), errNotKept.Error()),
+		}
 	}
 	return ran, nil
 }
@@ -171,7 +175,8 @@ func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, erro
 // words returns the reply's text.
 func (in *indexedOutput) words() string {
 	var b strings.Builder
-	b.WriteString("Indexed " + answer.Counted(in.Sections, "section") + " from \"" + answer.SingleLine(in.Source) + "\" into knowledge base (" +
+	source := answer.SingleLine(in.Source)
+	b.WriteString("Indexed " + answer.Counted(in.Sections, "section") + " from \"" + source + "\" into knowledge base (" +
 		answer.Counted(int(in.Lines), "line") + ", " + answer.Kilobytes(in.Bytes) + ").\n")
 	if in.Truncated {
 		b.WriteString("Not all of it was indexed.\n")
@@ -179,6 +184,6 @@ func (in *indexedOutput) words() string {
 	if len(in.Terms) > 0 {
 		b.WriteString("\nSearchable terms: " + strings.Join(in.Terms, ", ") + "\n")
 	}
-	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + answer.SingleLine(in.Source) + "\") to retrieve full content of any section.")
+	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + source + "\") to retrieve full content of any section.")
 	return b.String()
 }

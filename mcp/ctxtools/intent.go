@@ -22,7 +22,8 @@ const searchHint = "Use ctx_search(queries: [...]) to retrieve full content of a
 
 // indexedText returns the text about output that was indexed under label: the sections that match the intent, or without an
 // intent a pointer to the index.
-func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a index.Added, intent string) (string, *indexedOutput, error) {
+func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a index.Added, intent string,
+) (string, *indexedOutput, error) {
 	in := indexedOf(a)
 	var w strings.Builder
 	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", answer.Counted(a.Sections, "section"), label)
@@ -52,7 +53,8 @@ func matched(w *strings.Builder, a index.Added, found *index.Found, intent strin
 		return
 	}
 	n := max(found.Matched, len(found.Hits))
-	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", answer.Counted(n, "section"), quotedLine(intent), answer.Counted(int(a.Lines), "line"), answer.Kilobytes(a.Bytes))
+	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", answer.Counted(n, "section"), quotedLine(intent), answer.Counted(int(a.Lines), "line"),
+		answer.Kilobytes(a.Bytes))
 	words := strings.Fields(intent)
 	for _, h := range found.Hits {
 		fmt.Fprintf(w, "  - %s: %s\n", cutLine(h.Title, nil), cutLine(h.Line, words))

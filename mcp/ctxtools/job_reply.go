@@ -111,7 +111,8 @@ func (r *jobReply) words() string {
 	if r.Status == statusRunning {
 		ran = " for"
 	}
-	fmt.Fprintf(&b, "%s %s; %s; stdout %d bytes, stderr %d bytes", ran, time.Duration(r.DurationMs)*time.Millisecond, r.Source, r.StdoutBytes, r.StderrBytes)
+	fmt.Fprintf(&b, "%s %s; %s; stdout %d bytes, stderr %d bytes", ran, time.Duration(r.DurationMs)*time.Millisecond, r.Source,
+		r.StdoutBytes, r.StderrBytes)
 	if len(r.Listening) > 0 {
 		b.WriteString("; jobs of the session listen at " + strings.Join(r.Listening, " "))
 	}

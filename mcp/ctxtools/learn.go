@@ -159,12 +159,14 @@ func (x *Suite) Learn(ctx context.Context, c tool.Caller, name, repo, label stri
 	if out.Stderr.Bytes > 0 {
 		streams = append(streams, artifact.Stderr)
 	}
-	c.Progress = nil                                                                                                                  // it refers to the call
-	_ = x.indexLater(ctx, &finishedRun{scriptRun: &scriptRun{tool: name, caller: c, repo: repo, label: label}, out: out}, streams...) // logged
+	c.Progress = nil // it refers to the call
+	run := &finishedRun{scriptRun: &scriptRun{tool: name, caller: c, repo: repo, label: label}, out: out}
+	_ = x.indexLater(ctx, run, streams...) // logged
 }
 
 func (x *Suite) logUnindexed(ctx context.Context, c *indexTask, err error) {
-	x.Log.WarnContext(ctx, "output was not indexed", "trace_id", c.trace, "tool", c.tool, "artifact", c.sources[0].Artifact, "error", err.Error())
+	x.Log.WarnContext(ctx, "output was not indexed", "trace_id", c.trace, "tool", c.tool, "artifact", c.sources[0].Artifact, "error",
+		err.Error())
 }
 
 // indexSource indexes a source that is a stream of an artifact.

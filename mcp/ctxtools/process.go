@@ -30,8 +30,8 @@ type Script struct {
 	QueueWait time.Duration
 }
 
-// A Process is a Script that was started, see run.Process. It ends with its caller's session at the latest if it was detached, and otherwise
-// when Cancel is called. Its methods may be called by several goroutines at once.
+// A Process is a Script that was started, see run.Process. It ends with its caller's session at the latest if it was
+// detached, and otherwise when Cancel is called. Its methods may be called by several goroutines at once.
 type Process struct {
 	x *Suite
 	b *background

@@ -96,13 +96,17 @@ func (x *Suite) searchable(c tool.Caller, repo string) (index.Base, error) {
 		return index.Base{}, err
 	}
 	if x.Knowledge == nil {
-		return index.Base{}, &tool.Error{Code: tool.CodeUnsupported, Message: "indexing is disabled: the configuration sets index.enabled to false"}
+		return index.Base{}, &tool.Error{
+			Code:    tool.CodeUnsupported,
+			Message: "indexing is disabled: the configuration sets index.enabled to false",
+		}
 	}
 	return x.base(c, repo), nil
 }
 
 // searchAll answers queries one after the other. empty reports that the knowledge base is empty.
-func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q index.Query) (answers []*answer.Answer, empty bool, err error) {
+func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q index.Query,
+) (answers []*answer.Answer, empty bool, err error) {
 	for _, text := range queries {
 		q.Text = text
 		found, err := x.Knowledge.Search(ctx, b, q)

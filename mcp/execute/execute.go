@@ -145,7 +145,10 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 		return tool.Result{}, err
 	}
 	if a.Code == "" && len(a.Args) == 0 {
-		return tool.Result{}, &tool.Error{Code: tool.CodeInvalid, Message: "code or args is required", Details: map[string]any{"argument": "code"}}
+		return tool.Result{}, &tool.Error{
+			Code: tool.CodeInvalid, Message: "code or args is required",
+			Details: map[string]any{"argument": "code"},
+		}
 	}
 	caller := tool.CallerOf(ctx)
 	if err := caller.MayUse(t.Repos, a.Repo); err != nil {

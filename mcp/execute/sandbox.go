@@ -91,7 +91,8 @@ func (t *Sandbox) Definition() tool.Definition {
 		lasting = runsOn
 	}
 	return tool.Definition{
-		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, lasting, found, t.repoDescription()),
+		Name: t.Name(), Title: "Run a command in a sandbox of the session",
+		Description: fmt.Sprintf(sandboxDescription, lasting, found, t.repoDescription()),
 		Input: tool.InputSchema(sandboxArgs{}, tool.Unchecked, func(s *tool.Schema) {
 			p := s.Property("timeout")
 			if p.Default = usual; t.MaxTimeout > 0 {

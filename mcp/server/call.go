@@ -86,7 +86,9 @@ func guard(ctx context.Context, log *slog.Logger, t *registered, arguments json.
 		if p := recover(); p != nil {
 			log.ErrorContext(ctx, "panic in a tool", "trace_id", tool.CallerOf(ctx).Trace, "tool", t.published,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = &tool.Error{Code: tool.CodeInternal, Message: "the tool failed: see the server's diagnostic log, trace_id " + tool.CallerOf(ctx).Trace}
+			err = &tool.Error{
+				Code: tool.CodeInternal, Message: "the tool failed: see the server's diagnostic log, trace_id " + tool.CallerOf(ctx).Trace,
+			}
 		}
 	}()
 	if err := ctx.Err(); err != nil {

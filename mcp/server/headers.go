@@ -19,7 +19,8 @@ func checkHeaders(head http.Header, m *message) *jsonrpc.Error {
 	case m.meta.version == "":
 		return jsonrpc.Errorf(jsonrpc.CodeParams, "missing key %s in _meta", sdk.MetaKeyProtocolVersion)
 	case version != m.meta.version:
-		return jsonrpc.Errorf(codeHeader, "header %s is %q, but _meta has %q", sdk.HeaderProtocolVersion, tool.Clip(version), tool.Clip(m.meta.version))
+		return jsonrpc.Errorf(codeHeader, "header %s is %q, but _meta has %q", sdk.HeaderProtocolVersion, tool.Clip(version),
+			tool.Clip(m.meta.version))
 	case !sdk.IsValidProtocolVersion(version):
 		return unsupported(version)
 	}

@@ -177,7 +177,8 @@ func (h *web) postModern(w http.ResponseWriter, r *http.Request, c tool.Caller, 
 // postSilent responds 202 to a message that gets no JSON-RPC response.
 func (h *web) postSilent(w http.ResponseWriter, m *message) {
 	if m.method == "" && m.modern() {
-		writeJSON(w, http.StatusBadRequest, dialect.Error(m.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "unexpected response: this server sends no requests to clients")))
+		writeJSON(w, http.StatusBadRequest, dialect.Error(m.id, jsonrpc.Errorf(jsonrpc.CodeRequest,
+			"unexpected response: this server sends no requests to clients")))
 		return
 	}
 	writeEmpty(w, http.StatusAccepted)

@@ -115,7 +115,8 @@ func IsSecretName(name string) bool {
 
 // CheckMethod returns why a method cannot be one of Rule.Methods.
 func CheckMethod(method string) error {
-	if method == "" || len(method) > maxSecret || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == "CONNECT" || method == "TRACE" {
+	if method == "" || len(method) > maxSecret || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == "CONNECT" ||
+		method == "TRACE" {
 		return fmt.Errorf("a method must be in capital letters, and neither CONNECT nor TRACE, got %s", shown(method))
 	}
 	return nil

@@ -146,13 +146,16 @@ func (o *Output) spool(i int) *spool.Spool {
 		return nil
 	}
 	pending := o.pending
-	return o.store.hashers.New(spool.Options{Limit: o.limit, Mark: manifest.Mark(o.handle, o.begin.Principal), File: func() (io.Writer, error) {
-		t, err := pending.Wait()
-		if err != nil {
-			return nil, err
-		}
-		return t.Writer(i), nil
-	}})
+	return o.store.hashers.New(spool.Options{
+		Limit: o.limit, Mark: manifest.Mark(o.handle, o.begin.Principal),
+		File: func() (io.Writer, error) {
+			t, err := pending.Wait()
+			if err != nil {
+				return nil, err
+			}
+			return t.Writer(i), nil
+		},
+	})
 }
 
 // Written implements job.Output.

@@ -84,7 +84,10 @@ func Open(dir string, o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{o: o, patience: cmp.Or(o.Patience, files.LockPatience), running: map[uint64]bool{}, budgets: budgets{daily: o.UserDaily, now: time.Now}}
+	l := &Log{
+		o: o, patience: cmp.Or(o.Patience, files.LockPatience), running: map[uint64]bool{},
+		budgets: budgets{daily: o.UserDaily, now: time.Now},
+	}
 	if err := l.openAll(dir); err != nil {
 		l.closeAll()
 		return nil, fmt.Errorf("audit: %w", err)

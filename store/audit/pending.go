@@ -32,7 +32,8 @@ func (l *Log) account(event record.Event, of, seq uint64, rest []byte, err error
 func (l *Log) flushPending() error {
 	for len(l.pending) > 0 {
 		if err := l.put(record.Finished, l.pending[0]); err != nil {
-			text := fmt.Sprintf("audit: refusing new jobs: %d %q records could not be written: %s", len(l.pending), record.Finished, strings.TrimPrefix(err.Error(), "audit: "))
+			text := fmt.Sprintf("audit: refusing new jobs: %d %q records could not be written: %s", len(l.pending), record.Finished,
+				strings.TrimPrefix(err.Error(), "audit: "))
 			return &files.Failure{Text: text, Cause: err}
 		}
 		l.pending = l.pending[1:]

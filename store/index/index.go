@@ -71,7 +71,8 @@ func Open(state *os.File, o Options) (*Index, error) {
 	x := &Index{
 		ttl: o.TTL, maxBytes: o.MaxBytes, now: o.Now, log: o.Log, rebuild: o.Rebuild,
 		sections: maxSections, sources: maxSources,
-		adding: make(chan struct{}, addsAtOnce), opening: make(chan struct{}, 1), open: map[Base]*base{}, rebuilding: map[Base]context.CancelFunc{},
+		adding: make(chan struct{}, addsAtOnce), opening: make(chan struct{}, 1), open: map[Base]*base{},
+		rebuilding: map[Base]context.CancelFunc{},
 	}
 	x.defaults()
 	if x.ttl < 0 || x.maxBytes < minMaxBytes {

@@ -163,10 +163,13 @@ func (l Layer) options() []string {
 func (l Layer) rest(paths []string) []string { return append([]string{"--", l.Repo}, paths...) }
 
 // run runs corral-layer, calls each with every record but the last, the sum, and returns that.
-func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, timeout time.Duration, args []string, each func(any) error) (*stream.Sum, error) {
+func (l Layer) run(
+	ctx context.Context, r job.Runner, w job.Workspace, timeout time.Duration, args []string, each func(any) error,
+) (*stream.Sum, error) {
 	ctx, stop := context.WithCancel(ctx)
 	if timeout > 0 { // not a limit of the job, since the operator may set a lower or a higher one
-		ctx, stop = context.WithTimeoutCause(ctx, timeout+grace, fmt.Errorf("changes of session %s: no answer within %v", l.Session, timeout+grace))
+		ctx, stop = context.WithTimeoutCause(ctx, timeout+grace,
+			fmt.Errorf("changes of session %s: no answer within %v", l.Session, timeout+grace))
 	}
 	defer stop()
 	spec := job.Spec{

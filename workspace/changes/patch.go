@@ -205,7 +205,8 @@ func (p *patcher) unfit() string {
 		return "it is a FIFO, a socket or a device"
 	case e.Kind == job.ChangeMode && gitMode(e.Type, e.Mode) == gitMode(e.OldType, e.OldMode):
 		return "a patch can change only the execute permission"
-	case e.Kind != job.ChangeMode && (needs(e.OldType) && !p.sides[0].there || needs(e.Type) && e.Kind != job.ChangeDeleted && !p.sides[1].there):
+	case e.Kind != job.ChangeMode &&
+		(needs(e.OldType) && !p.sides[0].there || needs(e.Type) && e.Kind != job.ChangeDeleted && !p.sides[1].there):
 		return reason(stream.Unreadable)
 	}
 	return ""

@@ -59,7 +59,10 @@ func formatRecord(r *record.Record) string {
 		count("missing", r.Missing)
 		word("saved", r.Saved)
 	}
-	for _, name := range []string{"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason", "network", "argv", "source"} {
+	for _, name := range []string{
+		"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason", "network", "argv",
+		"source",
+	} {
 		word("claimed."+name, r.Claimed[name])
 	}
 	return b.String()

@@ -211,14 +211,16 @@ func (o *options) printList(stores []store) (int, error) {
 	fmt.Fprintln(w, "USER\tKIND\tHOST\tNAME\tSIZE\tAGE\tUSED")
 	now := time.Now()
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", text.Line(names.Of(r.User), 32), text.Line(r.Kind, 16), text.Line(r.Host, 64), text.Line(r.Name, 80),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", text.Line(names.Of(r.User), 32), text.Line(r.Kind, 16), text.Line(r.Host, 64),
+			text.Line(r.Name, 80),
 			cli.FormatBytes(r.Size), ago(now, r.Checked), ago(now, r.Used))
 	}
 	_ = w.Flush() // to memory
 	for _, s := range stores {
 		fmt.Fprintf(&b, "%s: %s, %s\n", text.Line(names.Of(s.user), 32), count(len(s.files)), cli.FormatBytes(s.size()))
 		if len(s.rest) > 0 {
-			fmt.Fprintf(&b, "%s: also %s that have no entry, %s\n", text.Line(names.Of(s.user), 32), count(len(s.rest)), cli.FormatBytes(sizeOf(s.rest)))
+			fmt.Fprintf(&b, "%s: also %s that have no entry, %s\n", text.Line(names.Of(s.user), 32), count(len(s.rest)),
+				cli.FormatBytes(sizeOf(s.rest)))
 		}
 	}
 	return cli.Print(b.String())

@@ -76,10 +76,11 @@ func keepCache(dir *os.Root, store string, limit int64) error {
 	return errors.Join(copyCaches(from, to, limit, maxCaches), evict(to, limit))
 }
 
-// copyCaches copies the files of from that to does not have with the same size and time: the newest, as far as they have
-// limit bytes together. It lists at most most entries of from. A sparse file of a job has its full size here: it takes that much when it is copied.
-func copyCaches(from, to *os.Root, limit int64, most int) error {
-	list, err := caches(from, most)
+// copyCaches copies the files of from that to does not have with the same size and time: the newest, up to limit bytes
+// together. It lists at most maxEntries entries of from. A sparse file of a job counts with its full size, which a copy
+// of it takes.
+func copyCaches(from, to *os.Root, limit int64, maxEntries int) error {
+	list, err := caches(from, maxEntries)
 	if err != nil {
 		return err
 	}

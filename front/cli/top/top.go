@@ -71,7 +71,9 @@ func Command(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	defer c.Close()
-	from := source{supervision: c, sessions: func() ([]job.Session, error) { return c.ListSessions(context.Background()) }, uid: uint32(os.Geteuid())}
+	from := source{
+		supervision: c, sessions: func() ([]job.Session, error) { return c.ListSessions(context.Background()) }, uid: uint32(os.Geteuid()),
+	}
 	last, err := tea.NewProgram(newModel(from, *interval)).Run()
 	if err != nil {
 		return cli.Failure, err

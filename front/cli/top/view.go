@@ -118,7 +118,8 @@ func (m *model) sessionLines() []string {
 		if s.Kept {
 			jobs = "kept"
 		}
-		lines = append(lines, fmt.Sprintf("%-33s %-10s %5s %10s  %s", s.ID, text.Escape(m.users.Of(s.UID)), jobs, cli.FormatBytes(s.DiskUsed), text.Escape(s.Repo)))
+		lines = append(lines, fmt.Sprintf("%-33s %-10s %5s %10s  %s", s.ID, text.Escape(m.users.Of(s.UID)), jobs,
+			cli.FormatBytes(s.DiskUsed), text.Escape(s.Repo)))
 	}
 	return lines
 }

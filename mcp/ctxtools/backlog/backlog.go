@@ -56,7 +56,9 @@ type Entry struct {
 
 // New returns an empty backlog. The owner must call close.
 func New() *Backlog {
-	p := &Backlog{Settle: settleTimeout, Stop: settleTimeout / 2, slots: make(chan struct{}, MaxRunning), all: map[index.Base]map[*Entry]bool{}}
+	p := &Backlog{
+		Settle: settleTimeout, Stop: settleTimeout / 2, slots: make(chan struct{}, MaxRunning), all: map[index.Base]map[*Entry]bool{},
+	}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p
 }

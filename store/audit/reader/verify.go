@@ -227,7 +227,8 @@ func (v *verifier) ends() {
 		v.note(Problem{}, "the head is %d records behind: a supervisor was killed", v.at.Seq-head.Seq)
 	}
 	if v.report.First > 1 && v.report.First > v.kept {
-		v.problem(Problem{File: files.FileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them", v.report.First)
+		v.problem(Problem{File: files.FileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them",
+			v.report.First)
 	}
 	for seq := range v.anchors {
 		if seq < v.report.First {

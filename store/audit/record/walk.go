@@ -85,7 +85,10 @@ func walkFile(file *os.File, at Position, f func(Fixed)) (Position, *Flaw, error
 		}
 		first, ok := Parse(line)
 		if !whole || !ok {
-			return at, &Flaw{Torn: true, Last: !whole && n < MaxLine, After: Position{at.Seq, at.Hash, at.File, at.Size + n}, Behind: at.Size + n}, nil
+			return at, &Flaw{
+				Torn: true, Last: !whole && n < MaxLine, After: Position{at.Seq, at.Hash, at.File, at.Size + n},
+				Behind: at.Size + n,
+			}, nil
 		}
 		next := at.After(&first, line)
 		if first.Seq != at.Seq+1 || first.Prev != at.Hash {
