@@ -90,7 +90,7 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 	}
 	d := &door{
 		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(maxConns), hosts: map[string]*host{}, next: firstName,
-		log: doorLog{to: s.log.With("name", m.Name), rate: rate{burst: logBurst, interval: logInterval}},
+		log: doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},
 	}
 	var err error
 	if d.authority, err = s.authorityOf(m.Authority); err != nil {

@@ -19,6 +19,7 @@ func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.R
 	if err != nil {
 		return nil, nil, err
 	}
+	r.session = ss.ID()
 	limits, err = ss.Admit(served, q, limits)
 	if err == nil {
 		s.jobs.setRepo(r, ss.Jail().Repo().Path)
@@ -65,7 +66,9 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 			repo.Close()
 			return nil, nil, err
 		}
-		r.connect(access, s.network.opening(r.peer, repo, r.id, q.Network, sessions.NewPlaceholder()))
+		o := s.network.opening(r.peer, repo, r.id, q.Network, sessions.NewPlaceholder())
+		o.Request = r.request()
+		r.connect(access, o)
 	}
 	s.jobs.setRepo(r, repo.Path)
 	r.limits, r.protect = limits, served.Protection(repo, q)

@@ -23,6 +23,7 @@ type run struct {
 	s          *Supervisor
 	id         string
 	peer       host.Peer
+	session    string    // id of the session in which it runs; "" if none
 	repo       string    // guarded by jobTable.mu while the run is registered; set before the job starts
 	started    time.Time // guarded like repo
 	limits     job.Limits
@@ -56,6 +57,15 @@ func (s *Supervisor) newRun(peer host.Peer) *run {
 		s: s, id: newJobID(), peer: peer,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
+}
+
+// request returns the id of the job's request for the diagnostic log, with which the line of the front-end is found. It is a claim: a text
+// of another form than front-ends send does not get into a log.
+func (r *run) request() string {
+	if !record.IsName(r.claim.Request) {
+		return ""
+	}
+	return r.claim.Request
 }
 
 // connect records what the job may reach: all that the rules allow of what it, or its session, asked for.

@@ -72,6 +72,8 @@ type Authority struct {
 type Open struct {
 	Door uint64 `json:"door"`
 	Name string `json:"name"` // of the job or session, for the log
+	// Request is the id of the job's request, for the log. Empty: the front-end has named none, or the door is a session's.
+	Request string `json:"request,omitempty"`
 	Access
 	Ask string `json:"ask,omitempty"` // what the job asks for of the rules, see policy/network
 	// Placeholder stands for secrets in all that the job knows: a text that no other door has. Empty: the job knows none.
@@ -116,7 +118,7 @@ func KindOf(message []byte) Kind {
 // AppendOpen appends the message. It fails if the message or one of its parts exceeds its maximum.
 func AppendOpen(to []byte, m Open) ([]byte, error) {
 	// JSON has no other characters: the text would not be what was checked.
-	m.Name, m.Ask = strings.ToValidUTF8(m.Name, "?"), strings.ToValidUTF8(m.Ask, "?")
+	m.Name, m.Request, m.Ask = strings.ToValidUTF8(m.Name, "?"), strings.ToValidUTF8(m.Request, "?"), strings.ToValidUTF8(m.Ask, "?")
 	if err := m.check(); err != nil {
 		return to, err
 	}
@@ -136,6 +138,8 @@ func (m Open) check() error {
 	switch {
 	case len(m.Name) > MaxName:
 		return fmt.Errorf("the name of a door has %d bytes, the maximum is %d", len(m.Name), MaxName)
+	case len(m.Request) > MaxName:
+		return fmt.Errorf("the id of a request has %d bytes, the maximum is %d", len(m.Request), MaxName)
 	case m.Placeholder != "" && (len(m.Placeholder) < MinPlaceholder || len(m.Placeholder) > MaxName):
 		return fmt.Errorf("the placeholder of a door has %d bytes, must have %d to %d", len(m.Placeholder), MinPlaceholder, MaxName)
 	case len(m.Ask) > MaxAsk:

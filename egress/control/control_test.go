@@ -12,7 +12,7 @@ import (
 var accessExample = Access{json.RawMessage(`{"allow":[{"host":"example.org"}]}`), []Secret{{"acme", "Authorization", "Bearer {}", "s"}}}
 
 var openExample = Open{
-	Door: 7, Name: "job 1", Access: accessExample, Ask: "go example.org:443", Placeholder: "corral-0123456789abcdef0",
+	Door: 7, Name: "job 1", Request: "0af7651916cd43dd8448eb211c80319c", Access: accessExample, Ask: "go example.org:443", Placeholder: "corral-0123456789abcdef0",
 	Authority: &Authority{[]byte{1}, []byte{2}},
 }
 

@@ -74,6 +74,8 @@ func New(c Config) *Doors {
 type Opening struct {
 	Payer uint32 // the user whose process answers
 	Name  string // of the job or session, for the log
+	// Request is the id of the job's request, for the log; "" for a session, whose jobs share the door.
+	Request string
 	// Access returns what is allowed at present, passed on unread; without rules: nothing. It is called for a new door and by Update,
 	// and must not block.
 	Access func() control.Access

@@ -156,7 +156,8 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 	case control.KindOpen:
 		files = o.Sockets
 		message, err = control.AppendOpen(nil, control.Open{
-			Door: door.number, Name: o.Name, Access: door.access, Ask: o.Ask, Placeholder: o.Placeholder, Authority: o.Authority,
+			Door: door.number, Name: o.Name, Request: o.Request, Access: door.access, Ask: o.Ask, Placeholder: o.Placeholder,
+			Authority: o.Authority,
 		})
 	case control.KindUpdate:
 		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Access: door.access})

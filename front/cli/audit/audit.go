@@ -39,6 +39,7 @@ FILTER is any of these; a record must match all of them:
   --repo PATH             requests for this repository: its path, or its id as the front-end claims it
   --principal PRINCIPAL   requests of this client, as the front-end claims it
   --tool TOOL             requests by this tool or command, as the front-end claims it
+  --request ID            requests with this id, as the front-end claims it: the trace id that its log has
   --outcome OUTCOME,...   requests that ended so: success, failure, timeout, cancelled, lost, refused, denied
   --since T               records from this time on: 2026-11-21, 2026-11-21T10:00:00Z or 36h, which is 36 hours ago
   --until T               records before this time

@@ -31,9 +31,9 @@ var outcomes = []string{
 // The options about a job select all its records. Its last record does not repeat what the first one says, and says how it
 // ended, so the filter remembers what it has selected of the jobs that have not ended: as many as run at once.
 type filter struct {
-	user, repo, principal, tool string
-	wanted                      []string // outcomes; nil is any
-	since, until                time.Time
+	user, repo, principal, tool, request string
+	wanted                               []string // outcomes; nil is any
+	since, until                         time.Time
 
 	uid  *uint32         // of user
 	mine map[uint64]*one // jobs that run, by the number of their first record
@@ -51,6 +51,7 @@ func (f *filter) flags(set *flag.FlagSet) {
 	set.StringVar(&f.repo, "repo", "", "")
 	set.StringVar(&f.principal, "principal", "", "")
 	set.StringVar(&f.tool, "tool", "", "")
+	set.StringVar(&f.request, "request", "", "")
 	set.Func("outcome", "", func(s string) error {
 		for word := range strings.SplitSeq(s, ",") {
 			if !slices.Contains(outcomes, word) {
@@ -89,7 +90,7 @@ func (f *filter) prepare() error {
 
 // anyJob reports whether the filter selects records of every job and request.
 func (f *filter) anyJob() bool {
-	return f.user == "" && f.repo == "" && f.principal == "" && f.tool == "" && f.wanted == nil
+	return f.user == "" && f.repo == "" && f.principal == "" && f.tool == "" && f.request == "" && f.wanted == nil
 }
 
 // all reports whether the filter selects every record.
@@ -136,7 +137,7 @@ func (f *filter) about(r *record.Record) bool {
 	claims := func(name, want string) bool { return want == "" || r.Claimed[name] == want }
 	by := func(uid *uint32) bool { return uid != nil && *uid == *f.uid }
 	return (f.uid == nil || by(r.Peer) || by(r.Account)) && claims("principal", f.principal) && claims("tool", f.tool) &&
-		(f.repo == "" || r.Claimed["repo"] == f.repo || r.RepoPath() == filepath.Clean(f.repo))
+		claims("request", f.request) && (f.repo == "" || r.Claimed["repo"] == f.repo || r.RepoPath() == filepath.Clean(f.repo))
 }
 
 // within returns the records of the period.

@@ -44,6 +44,8 @@ type networkJSON struct {
 type networkClaims struct {
 	Tool      string `json:"tool,omitempty"`
 	Principal string `json:"principal,omitempty"`
+	Session   string `json:"session,omitempty"`
+	Request   string `json:"request,omitempty"` // the trace id
 	Repo      string `json:"repo,omitempty"`
 	Network   string `json:"network,omitempty"` // what it asked for
 }
@@ -117,7 +119,8 @@ func (p *networkPrinter) line(l *reader.Line) error {
 	if p.JSON {
 		return jsontext.Write(p.to, networkJSON{
 			r.Time, r.Instance, r.Job, first.Peer, first.Account, first.RepoPath(),
-			networkClaims{first.Claimed["tool"], first.Claimed["principal"], first.Claimed["repo"], first.Claimed["network"]},
+			networkClaims{first.Claimed["tool"], first.Claimed["principal"], first.Claimed["session"], first.Claimed["request"],
+				first.Claimed["repo"], first.Claimed["network"]},
 			use,
 		}, "")
 	}
@@ -136,7 +139,7 @@ func networkLines(first, last *record.Record, use *job.NetworkUse) string {
 		fmt.Fprintf(&b, " account=%d", *first.Account)
 	}
 	fmt.Fprintf(&b, " repo=%s", shown(first.RepoPath()))
-	for _, name := range []string{"tool", "principal"} {
+	for _, name := range []string{"tool", "principal", "request"} {
 		if value := first.Claimed[name]; value != "" {
 			fmt.Fprintf(&b, " claimed.%s=%s", name, shown(value))
 		}
