@@ -678,6 +678,7 @@ var bounds = []bound{
 		but: []string{
 			"internal/calls/callstest", "internal/test/fronttest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest",
 			"internal/test/nettest", "internal/test/screentest", "internal/text/texttest", "isolate/test/supervise",
+			"scripts/follow", // is itself a test, of pages in a guest
 		},
 		never: []string{
 			"internal/calls/callstest", "internal/test/example", "internal/test/fronttest", "internal/test/isolatetest", "isolate/test/...",
