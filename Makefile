@@ -197,7 +197,7 @@ package: $(if $(ARCH),,build) ## deb, rpm, a tarball and their bill of materials
 release: ## package, after a second build in a clean clone has given the same bytes
 	scripts/package/release
 
-test-package: build setup-vm ## the package in a guest with systemd: installed, used, upgraded, purged; as root
+test-package: build setup-vm ## the package and the pages for users in bare guests with systemd, as root (scripts/package/test-guest has parts)
 	scripts/package/test-guest
 
 clean: ## what build and package have made
