@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/front/login"
 	"corral/job"
 )
 
@@ -57,7 +58,7 @@ func newStage(t *testing.T, answer http.HandlerFunc) *stage {
 		_, _ = fmt.Fprintf(w, "app %s %s", r.URL.RequestURI(), b)
 	}))
 	t.Cleanup(g.app.Close)
-	list, port, err := Listen("127.0.0.1:0")
+	list, port, err := login.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/front/login"
 	"corral/internal/gate"
 	"corral/job"
 )
@@ -41,7 +42,7 @@ type Config struct {
 // A Server serves previews.
 type Server struct {
 	c      Config
-	grants grants
+	grants *login.Grants[place]
 	proxy  *httputil.ReverseProxy
 	pool   *http.Transport
 }
@@ -57,6 +58,12 @@ const (
 	maxHeader = 64 << 10
 	// maxConnections is the maximum number of connections of a listener.
 	maxConnections = 512
+	// linkTime is how long a link can be opened.
+	linkTime = 5 * time.Minute
+	// grantTime is how long a browser that has opened a link sees the preview.
+	grantTime = 12 * time.Hour
+	// maxGrants is the maximum number of links that are not opened, and of browsers that have opened one, of a principal.
+	maxGrants = 64
 )
 
 // New returns a server without links.
@@ -67,7 +74,7 @@ func New(c Config) *Server {
 	if c.Secret == nil {
 		c.Secret = func(string) bool { return false }
 	}
-	s := &Server{c: c}
+	s := &Server{c: c, grants: login.New[place](login.Options{Link: linkTime, Cookie: grantTime, Max: maxGrants})}
 	s.pool = &http.Transport{
 		DialContext: s.dial, DisableCompression: true, MaxIdleConns: 64, MaxIdleConnsPerHost: 8, IdleConnTimeout: idlePatience,
 		MaxResponseHeaderBytes: maxHeader, Protocols: onlyHTTP1(),
@@ -92,7 +99,7 @@ func (s *Server) Link(principal, session string, port uint16) (url string, expir
 	if at.host() == "" || !s.c.Has(principal, session) {
 		return "", time.Time{}, fmt.Errorf("no session %.40q", session)
 	}
-	token, expires := s.grants.link(principal, at, s.c.Now())
+	token, expires := s.grants.Link(principal, at, s.c.Now())
 	return fmt.Sprintf("http://%s:%d%s?%s=%s", at.host(), s.c.Port, openPath, tokenParameter, token), expires, nil
 }
 

@@ -65,7 +65,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, at place) {
 		say(w, http.StatusForbidden, "This link is not complete.")
 		return
 	}
-	cookie, ok := s.grants.open(tokens[0], at, s.c.Now())
+	cookie, ok := s.grants.Open(tokens[0], at, s.c.Now())
 	if _, seen := s.visitor(r, at); !ok && seen { // this browser has opened it: some load a page before a person goes there
 		redirect(w)
 		return
@@ -97,7 +97,7 @@ func (s *Server) visitor(r *http.Request, at place) (string, bool) {
 		if n == maxCookies {
 			break
 		}
-		if principal, ok := s.grants.seen(c.Value, at, s.c.Now()); ok {
+		if principal, ok := s.grants.Use(c.Value, at, s.c.Now()); ok {
 			return principal, true
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"corral/front"
 	"corral/front/cli"
-	"corral/front/preview"
+	"corral/front/login"
 	"corral/front/privilege"
 	"corral/internal/config"
 )
@@ -96,7 +96,7 @@ func (s *serving) servePreviews(
 	if address == "" {
 		return func() error { return nil }, nil
 	}
-	list, port, err := preview.Listen(address)
+	list, port, err := login.Listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("--preview: %w", err)
 	}

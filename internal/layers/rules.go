@@ -412,7 +412,11 @@ var bounds = []bound{
 		reason: "it connects to the supervisor, whatever the connection is used for",
 	},
 	{
-		from: "front/preview", only: []string{"std", sys, "internal/gate", "internal/text", "job"},
+		from: "front/login", only: []string{"std", sys},
+		reason: "who may log in depends on tokens and clocks alone",
+	},
+	{
+		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/text", "job"},
 		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
 	},
 	{

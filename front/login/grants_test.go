@@ -1,0 +1,114 @@
+package login
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	start   = time.Unix(1_800_000_000, 0)
+	options = Options{Link: 5 * time.Minute, Cookie: 12 * time.Hour, Idle: 30 * time.Minute, Max: 8}
+)
+
+// cookie returns the cookie that a link of a principal is exchanged for.
+func cookie(t *testing.T, g *Grants[string], principal string, now time.Time) string {
+	t.Helper()
+	token, _ := g.Link(principal, "here", now)
+	c, ok := g.Open(token, "here", now)
+	if !ok {
+		t.Fatal("the link cannot be opened")
+	}
+	return c
+}
+
+// TestOnce: a link is opened once, in time and at its own place; neither a link is a cookie nor a cookie a link.
+func TestOnce(t *testing.T) {
+	g := New[string](options)
+	token, expires := g.Link("me", "here", start)
+	if !expires.Equal(start.Add(options.Link)) || len(token) != 64 || strings.Contains(token, "me") {
+		t.Errorf("%s until %v", token, expires)
+	}
+	if _, ok := g.Open(token, "there", start); ok {
+		t.Error("opened at another place")
+	}
+	if _, ok := g.Use(token, "here", start); ok {
+		t.Error("a link is taken as a cookie")
+	}
+	c, ok := g.Open(token, "here", start)
+	if !ok || c == token {
+		t.Fatal("it cannot be opened")
+	}
+	if _, ok := g.Open(token, "here", start); ok {
+		t.Error("opened twice")
+	}
+	if _, ok := g.Open(c, "here", start); ok {
+		t.Error("a cookie is taken as a link")
+	}
+	if p, ok := g.Use(c, "here", start); !ok || p != "me" {
+		t.Errorf("the cookie is %q's, %v", p, ok)
+	}
+	if _, ok := g.Use(c, "there", start); ok || g.Holds(c, "there", start) {
+		t.Error("the cookie is valid at another place")
+	}
+	late, _ := g.Link("me", "here", start)
+	if _, ok := g.Open(late, "here", start.Add(options.Link)); ok {
+		t.Error("opened late")
+	}
+}
+
+// TestExpires: a cookie ends when it was not used for a while, at the latest after its life, and when it is ended. A look without use
+// does not prolong it.
+func TestExpires(t *testing.T) {
+	g := New[string](options)
+	idle := cookie(t, g, "me", start)
+	if !g.Holds(idle, "here", start.Add(options.Idle-1)) || g.Holds(idle, "here", start.Add(options.Idle)) {
+		t.Error("a cookie that is not used does not end after its idle time")
+	}
+	used, now := cookie(t, g, "me", start), start
+	for ; now.Before(start.Add(options.Cookie)); now = now.Add(options.Idle - 1) {
+		if _, ok := g.Use(used, "here", now); !ok {
+			t.Fatalf("ended after %v of use", now.Sub(start))
+		}
+	}
+	if _, ok := g.Use(used, "here", start.Add(options.Cookie)); ok {
+		t.Error("a cookie that is used has no end")
+	}
+	gone := cookie(t, g, "me", start)
+	if g.End(gone); g.Holds(gone, "here", start) {
+		t.Error("an ended cookie is valid")
+	}
+	forever := New[string](Options{Link: 1, Cookie: options.Cookie, Max: 1})
+	if c := cookie(t, forever, "me", start); !forever.Holds(c, "here", start.Add(options.Cookie-1)) {
+		t.Error("a cookie without an idle time ends when it is not used")
+	}
+}
+
+// TestBounded: the links and cookies of a principal are bounded, and those of others stay.
+func TestBounded(t *testing.T) {
+	g := New[string](options)
+	other, _ := g.Link("you", "there", start)
+	first, _ := g.Link("me", "here", start)
+	for n := range options.Max {
+		g.Link("me", "here", start.Add(time.Duration(n+1)))
+	}
+	if len(g.links) != options.Max+1 {
+		t.Errorf("%d links", len(g.links))
+	}
+	if _, ok := g.Open(first, "here", start); ok {
+		t.Error("the oldest link stays")
+	}
+	if _, ok := g.Open(other, "there", start); !ok {
+		t.Error("another principal's link was replaced")
+	}
+	g.Link("me", "here", start.Add(2*options.Link))
+	if len(g.links) != 1 {
+		t.Errorf("%d links when all but one have expired", len(g.links))
+	}
+	for n := range 3 * options.Max {
+		cookie(t, g, "me", start.Add(time.Duration(n)))
+	}
+	if len(g.cookies) != options.Max+1 {
+		t.Errorf("%d cookies, one of them another principal's", len(g.cookies))
+	}
+}
