@@ -78,14 +78,18 @@ type charged struct {
 	reclaimable int64 // part of kernel; 0 on v1, which does not tell
 }
 
+// memoryFile returns the file with the memory that a group uses now, in bytes.
+func (t *Tree) memoryFile() string {
+	if t.layout == "v2" {
+		return "memory.current"
+	}
+	return "memory.usage_in_bytes"
+}
+
 // charged reads the memory of a group.
 func (i *Instance) charged(dir group.Group) (charged, error) {
 	v2 := i.tree.layout == "v2"
-	usageFile := "memory.usage_in_bytes"
-	if v2 {
-		usageFile = "memory.current"
-	}
-	usage, err := dir.Read(usageFile)
+	usage, err := dir.Read(i.tree.memoryFile())
 	if err != nil {
 		return charged{}, err
 	}

@@ -164,6 +164,16 @@ func (g *Job) Account() (Usage, Events, error) {
 	return u, e, errors.Join(errs[:]...)
 }
 
+// Memory returns the memory that the job uses now in bytes, counted as for MemoryBytes, or -1 if it cannot be read. It opens the
+// file each time: few jobs are ever looked at while they run, and one that is held open would cost every job.
+func (g *Job) Memory() int64 {
+	b, err := g.in("memory").Read(g.instance.tree.memoryFile())
+	if err != nil {
+		return -1
+	}
+	return group.Number(b)
+}
+
 // readCPU reads the CPU time from cpu.stat, or from cpuacct on v1.
 func (g *Job) readCPU(u *Usage, buf []byte) error {
 	if g.instance.tree.unified == "" {

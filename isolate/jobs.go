@@ -124,7 +124,7 @@ func (t *jobTable) setRepo(r *run, path string) {
 func (t *jobTable) entries(peer host.Peer) []wire.Entry {
 	runs, list := t.seenBy(peer)
 	for i, r := range runs { // reads files, and so without the lock
-		list[i].CPU, list[i].Memory = r.usage()
+		list[i].CPU, list[i].Memory, list[i].MemoryNow = r.usage()
 	}
 	sort.Slice(list, func(i, k int) bool { return list[i].Started < list[k].Started })
 	return list

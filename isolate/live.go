@@ -42,6 +42,7 @@ type run struct {
 	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
 	slot       *cell.Slot   // guarded by mu: where the job runs; nil before and afterwards
 	cpu        int64        // guarded by mu: as usage read it last
+	peak       int64        // guarded by mu: likewise
 	memory     int64        // guarded by mu: likewise
 	usageAt    time.Time    // guarded by mu: when that was
 	forwarding bool         // guarded by mu: forwardSignals runs
@@ -169,18 +170,18 @@ func (r *run) finish(mine bool) wire.Outcome {
 // usageInterval is how old the usage of a job in a list can be: a user who lists jobs in a loop causes no more readings.
 const usageInterval = 200 * time.Millisecond
 
-// usage returns the CPU time in nanoseconds and the peak memory in bytes of the job so far, -1 where unknown.
-func (r *run) usage() (cpu, memory int64) {
+// usage returns the CPU time in nanoseconds of the job so far, and its peak memory and its memory now in bytes, -1 where unknown.
+func (r *run) usage() (cpu, peak, memory int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.slot == nil && r.usageAt.IsZero():
-		return -1, -1
+		return -1, -1, -1
 	case r.slot != nil && time.Since(r.usageAt) >= usageInterval:
-		r.cpu, r.memory = r.slot.Usage()
+		r.cpu, r.peak, r.memory = r.slot.Usage()
 		r.usageAt = time.Now()
 	}
-	return r.cpu, r.memory
+	return r.cpu, r.peak, r.memory
 }
 
 // runAfter calls f after d, unless stop is called before. stop waits for a call of f in progress.

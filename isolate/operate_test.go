@@ -132,6 +132,9 @@ func TestListUsage(t *testing.T) {
 		if list[0].CPU < int64(time.Millisecond) {
 			return "no CPU time is listed"
 		}
+		if list[0].MemoryNow <= 0 {
+			return "no memory is listed"
+		}
 		return ""
 	})
 	if _, err := l.End(); err != nil {

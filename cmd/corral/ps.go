@@ -107,6 +107,7 @@ type jobJSON struct {
 	Started    string   `json:"started"` // RFC 3339
 	CPUMS      *float64 `json:"cpuMs"`
 	PeakMemory *int64   `json:"peakMemoryBytes"`
+	Memory     *int64   `json:"memoryBytes"` // now
 	Repo       string   `json:"repo"`
 	Tool       string   `json:"tool,omitempty"`
 	Runtime    string   `json:"runtime,omitempty"`
@@ -123,7 +124,7 @@ func (n *userNames) showJSON(c *client.Client) error {
 	for _, e := range list {
 		o := jobJSON{
 			Job: e.Job, UID: e.UID, User: n.Of(e.UID), Started: time.Unix(0, e.Started).UTC().Format(time.RFC3339Nano),
-			PeakMemory: orNull(e.Memory), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Principal: e.Principal,
+			PeakMemory: orNull(e.Memory), Memory: orNull(e.MemoryNow), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Principal: e.Principal,
 			Artifact: e.Artifact,
 		}
 		if e.CPU >= 0 {

@@ -16,7 +16,7 @@ func TestOperateCommands(t *testing.T) {
 	repo := makeDirectory(t, filepath.Join(d.Dir, "repo"), alice, 0o755)
 	d.hold(t, alice, repo)
 	code, out, errs := d.runs(0, "ps", "--json")
-	if code != 0 || !strings.Contains(out, `"uid":61234,"user":"61234"`) || !strings.Contains(out, `"peakMemoryBytes":`) || strings.Count(out, "\n") != 1 {
+	if code != 0 || !strings.Contains(out, `"uid":61234,"user":"61234"`) || !strings.Contains(out, `"peakMemoryBytes":`) || !strings.Contains(out, `"memoryBytes":`) || strings.Count(out, "\n") != 1 {
 		t.Fatalf("exit code %d, %q, %q", code, out, errs)
 	}
 	_, id, _ := strings.Cut(out, `"job":"`)

@@ -299,11 +299,11 @@ func (sl *Slot) Account(r *wire.Result) {
 	r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
 }
 
-// Usage returns the CPU time in nanoseconds and the peak memory in bytes of the job so far, -1 where unknown. The slot must
-// not have been released.
-func (sl *Slot) Usage() (cpu, memory int64) {
+// Usage returns the CPU time in nanoseconds of the job so far, and its peak memory and its memory now in bytes, -1 where unknown.
+// The slot must not have been released.
+func (sl *Slot) Usage() (cpu, peak, memory int64) {
 	u, _, _ := sl.group.Account() // what could not be read is -1
-	return int64(u.CPU), u.PeakMemory
+	return int64(u.CPU), u.PeakMemory, sl.group.Memory()
 }
 
 // Signal makes the stub send a signal to the job. The job may have ended.

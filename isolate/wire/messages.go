@@ -262,7 +262,9 @@ type Entry struct {
 	Started int64  // nanoseconds since the Unix epoch
 	Memory  int64  // peak memory use in bytes; -1 is unknown
 	CPU     int64  // CPU time so far, in nanoseconds; -1 is unknown
-	Repo    string
+	// MemoryNow is the memory in use in bytes; -1 is unknown.
+	MemoryNow int64
+	Repo      string
 	// What the front-end said about the request; "" where it said nothing. The supervisor never reads a job's arguments.
 	Tool, Runtime, Principal string
 	Artifact                 string // handle under which the output will be stored
@@ -276,6 +278,7 @@ func (en *Entry) Append(tag uint32) []byte {
 	e.i64(en.Started)
 	e.i64(en.Memory)
 	e.i64(en.CPU)
+	e.i64(en.MemoryNow)
 	e.text(en.Job, MaxName)
 	e.text(en.Repo, MaxPath)
 	for _, claim := range []string{en.Tool, en.Runtime, en.Principal, en.Artifact} {
@@ -288,7 +291,7 @@ func (en *Entry) Append(tag uint32) []byte {
 func ReadEntry(body []byte) (Entry, error) {
 	d := decoder{b: body}
 	en := Entry{
-		UID: d.u32(), Started: d.i64(), Memory: d.i64(), CPU: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath),
+		UID: d.u32(), Started: d.i64(), Memory: d.i64(), CPU: d.i64(), MemoryNow: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath),
 		Tool: d.text(job.MaxClaim), Runtime: d.text(job.MaxClaim), Principal: d.text(job.MaxClaim),
 		Artifact: d.text(job.MaxClaim),
 	}

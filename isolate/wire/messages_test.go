@@ -101,7 +101,7 @@ var codecs = []struct {
 		return m.Append(tag), err
 	}},
 	{
-		"Entry", OpEntry, (&Entry{Job: "job-1", UID: 2, Started: 3, Memory: -1, CPU: 5, Repo: "/srv/a\nb", Tool: "t", Principal: "p", Artifact: "runtime-app-1"}).Append(7),
+		"Entry", OpEntry, (&Entry{Job: "job-1", UID: 2, Started: 3, Memory: -1, CPU: 5, MemoryNow: 4, Repo: "/srv/a\nb", Tool: "t", Principal: "p", Artifact: "runtime-app-1"}).Append(7),
 		func(body []byte, tag uint32) ([]byte, error) {
 			m, err := ReadEntry(body)
 			return m.Append(tag), err

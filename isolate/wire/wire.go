@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the first field of every message; both sides must be of one release.
-const Version = 7
+const Version = 8
 
 // Maximum sizes of a message's parts, in bytes.
 const (
