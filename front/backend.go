@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	"corral/front/samples"
 	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/front/telemetry"
@@ -32,6 +33,7 @@ type Options struct {
 type Backend struct {
 	Options
 	Sessions *session.Manager // the sessions of the server's clients
+	Samples  *samples.Sampler // of running jobs
 
 	tracer *telemetry.Tracer // nil if no spans are exported
 	tools  *toolset          // nil before Tools; see Reload
@@ -44,7 +46,7 @@ type Backend struct {
 func New(o Options) (*Backend, error) {
 	// Output of jobs passes through short-lived buffers. Collecting them more often keeps fewer of them in memory.
 	debug.SetGCPercent(40)
-	b := &Backend{Options: o, ballast: make([]byte, 4<<20)}
+	b := &Backend{Options: o, Samples: samples.New(o.Supervisor.List), ballast: make([]byte, 4<<20)}
 	var err error
 	if b.tracer, err = openTracer(o.Config, o.Log); err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b.tools = newToolset(b.Options, rules, b.Sessions)
+	b.tools = newToolset(b.Options, rules, b.Sessions, b.Samples)
 	tools = b.tools.list(b.Options, rules)
 	return tools, b.tools.agentTools(b.Config), nil
 }

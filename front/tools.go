@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"corral/front/patches"
+	"corral/front/samples"
 	"corral/front/settings"
 	"corral/front/store"
 	"corral/internal/calls"
@@ -33,9 +34,9 @@ type toolset struct {
 	sessions  *session.Manager
 }
 
-func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *toolset {
+func newToolset(o Options, rules *policy.Policy, sessions *session.Manager, sampler *samples.Sampler) *toolset {
 	c := o.Config
-	t := &toolset{artifacts: store.NewArtifacts(c, o.Log, o.Supervisor.State), options: o, sessions: sessions}
+	t := &toolset{artifacts: store.NewArtifacts(c, o.Log, o.Supervisor.State, sampler), options: o, sessions: sessions}
 	t.patches = patches.New(o.Supervisor, t.artifacts)
 	t.engine = &engine{Engine: job.Engine{
 		Policy: rules, Runner: o.Supervisor, Auditor: o.Supervisor,

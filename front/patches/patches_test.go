@@ -63,7 +63,7 @@ func (r *fakeLayer) patches(t *testing.T, change func(*config.Config)) *Patches 
 	if change != nil {
 		change(&c)
 	}
-	a := store.NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return os.Open(dir) })
+	a := store.NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return os.Open(dir) }, nil)
 	t.Cleanup(a.Close)
 	return New(r, a)
 }
@@ -168,7 +168,7 @@ func TestPatchNotKept(t *testing.T) {
 	if c := list(t, p, r.of("1")); c.Patch != "" || len(c.Entries) != 1 || c.PatchReason != "the output could not be stored: it has more than 1024 bytes" {
 		t.Errorf("%+v", c)
 	}
-	p.artifacts = store.NewArtifacts(config.Default(), slog.New(slog.DiscardHandler), func() (*os.File, error) { return nil, io.ErrUnexpectedEOF })
+	p.artifacts = store.NewArtifacts(config.Default(), slog.New(slog.DiscardHandler), func() (*os.File, error) { return nil, io.ErrUnexpectedEOF }, nil)
 	for _, n := range []int{1, 50_000} {
 		r.files = []string{strings.Repeat("x\n", n)}
 		if c := list(t, p, r.of("2")); c.Patch != "" || c.PatchReason != "there is no directory to store output in" {

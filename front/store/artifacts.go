@@ -21,11 +21,11 @@ type Artifacts struct {
 	store lazy[*artifact.Store]
 }
 
-// NewArtifacts returns the artifact store of a configuration. state opens the directory of this user's state.
-func NewArtifacts(c config.Config, log *slog.Logger, state func() (*os.File, error)) *Artifacts {
+// NewArtifacts returns the artifact store of a configuration. state opens the directory of this user's state. samples may be nil.
+func NewArtifacts(c config.Config, log *slog.Logger, state func() (*os.File, error), samples artifact.Sampler) *Artifacts {
 	o := artifact.Options{
 		TTL: c.Artifacts.TTL, MaxCount: c.Artifacts.MaxCount, MaxBytes: c.Artifacts.MaxBytes, StreamBytes: c.Output.Keep,
-		FsyncEach: c.Artifacts.Fsync == config.Each, Live: true,
+		FsyncEach: c.Artifacts.Fsync == config.Each, Live: true, Samples: samples,
 	}
 	return &Artifacts{log: log, plain: !c.Output.Redact, store: lazy[*artifact.Store]{open: func() (*artifact.Store, error) {
 		return inState(state, func(dir *os.File) (*artifact.Store, error) { return artifact.Open(dir, o) })
@@ -86,6 +86,15 @@ func (o *Artifacts) Stream(ctx context.Context, r artifact.Reader, handle, strea
 func (o *Artifacts) Has(r artifact.Reader, handle string) bool {
 	store, err := o.store.get()
 	return err == nil && store.Copy(r, handle, nil, nil) == nil
+}
+
+// List returns at most limit artifacts that r may read now, newest first.
+func (o *Artifacts) List(r artifact.Reader, limit int) ([]*artifact.Manifest, error) {
+	store, err := o.store.get()
+	if err != nil {
+		return nil, err
+	}
+	return store.List(r, limit)
 }
 
 // Used returns the size on disk of the user's artifacts in bytes, and false if it is not known: before the first call that needs

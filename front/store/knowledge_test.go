@@ -19,7 +19,7 @@ func newTestIndex(t *testing.T, state string) (*Knowledge, *Artifacts) {
 	t.Helper()
 	open := func() (*os.File, error) { return os.Open(state) }
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	a := NewArtifacts(config.Default(), log, open)
+	a := NewArtifacts(config.Default(), log, open, nil)
 	k := NewKnowledge(config.Default(), log, open, a)
 	t.Cleanup(func() {
 		k.Close()

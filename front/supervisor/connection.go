@@ -10,6 +10,7 @@ import (
 
 	"corral/front/state"
 	"corral/isolate/client"
+	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -68,6 +69,24 @@ func (s *Connection) Denied(ctx context.Context, claim job.Claim, spec job.Spec)
 		return err
 	}
 	return c.Denied(ctx, claim, spec)
+}
+
+// List lists the running jobs of this user, or all of an embedded supervisor.
+func (s *Connection) List() ([]wire.Entry, error) {
+	c, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	return c.List()
+}
+
+// Kill ends a running job of this user by its id.
+func (s *Connection) Kill(id string) error {
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	return c.Kill(id)
 }
 
 // Close closes the connection, which ends all jobs of this server. It ends an embedded supervisor.

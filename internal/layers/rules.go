@@ -420,6 +420,10 @@ var bounds = []bound{
 		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
 	},
 	{
+		from: "front/samples", only: []string{"std", sys, "isolate/wire", "job"},
+		reason: "it asks the supervisor through a function, and stores nothing",
+	},
+	{
 		from: "front/settings", never: []string{"mcp/...", "rpc/...", "store/...", "net/http"},
 		reason: "a configuration means the same for every protocol and command",
 	},

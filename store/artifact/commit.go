@@ -24,6 +24,7 @@ func (o *Output) commit(r *job.Record) error {
 		}
 	}
 	m := newManifest(o.handle, &o.begin, r, o.store.now(), o.store.ttl)
+	m.Run = newRun(r, o.store.samples, o.handle)
 	m.StdoutBytes, m.StdoutSHA256, m.StdoutGap = seals[0].Bytes, hex.EncodeToString(seals[0].SHA256[:]), seals[0].Gap
 	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].Bytes, hex.EncodeToString(seals[1].SHA256[:]), seals[1].Gap
 	m.TotalStdout, m.StdoutLines = o.captured.Stdout.Bytes, o.captured.Stdout.Lines
@@ -62,3 +63,31 @@ func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, t
 	}
 	return m
 }
+
+// newRun describes the life of a job. samples may be nil.
+func newRun(r *job.Record, samples Sampler, handle string) *manifest.Run {
+	run := &manifest.Run{
+		Job: r.Result.ID, Limit: r.Result.Limit, Requested: inUTC(r.Created), Decided: inUTC(r.Phases.Decided), Ended: inUTC(r.Phases.Ended),
+		CPUMs: -1, Peak: r.Result.Usage.PeakMemory,
+	}
+	run.Begun = run.Ended.Add(-max(r.Result.Usage.Wall, 0)).Truncate(time.Millisecond)
+	if r.Result.Usage.CPU >= 0 {
+		run.CPUMs = r.Result.Usage.CPU.Milliseconds()
+	}
+	if r.Request != nil {
+		run.Tool = r.Request.Tool
+	}
+	if samples == nil {
+		return run
+	}
+	for _, s := range samples.End(handle) {
+		one := manifest.Sample{AtMs: s.At.Milliseconds(), CPUMs: -1, Memory: s.Memory}
+		if s.CPU >= 0 {
+			one.CPUMs = s.CPU.Milliseconds()
+		}
+		run.Samples = append(run.Samples, one)
+	}
+	return run
+}
+
+func inUTC(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

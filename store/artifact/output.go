@@ -110,6 +110,9 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	}
 	if o.store != nil {
 		o.pending = o.store.disk.Prepare(o.handle)
+		if o.store.samples != nil {
+			o.store.samples.Begin(o.handle)
+		}
 		if o.store.live {
 			o.live = live.New(o.handle)
 		}
@@ -271,6 +274,9 @@ func (o *Output) end() {
 	}
 	if o.pending == nil {
 		return
+	}
+	if o.store.samples != nil {
+		o.store.samples.End(o.handle)
 	}
 	if t, err := o.pending.Wait(); err == nil {
 		o.store.disk.Drop(t)

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"corral/job"
 	"corral/store/artifact/disk"
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
@@ -26,7 +27,16 @@ type Options struct {
 	ReadOnly bool
 	// Live lets the user follow stored output while its job runs, see package live.
 	Live bool
-	Now  func() time.Time // default time.Now
+	// Samples takes samples of jobs whose output is stored, which are stored with it; nil takes none.
+	Samples Sampler
+	Now     func() time.Time // default time.Now
+}
+
+// A Sampler takes samples of jobs from Begin to End, by the handle of their output.
+type Sampler interface {
+	Begin(handle string)
+	// End returns the samples, at most job.MaxSamples. It may be called more than once.
+	End(handle string) []job.Sample
 }
 
 // A Store keeps artifacts in a directory. Its methods may be called by several goroutines at once; several processes
@@ -36,6 +46,7 @@ type Store struct {
 	streamBytes int64
 	readOnly    bool
 	live        bool
+	samples     Sampler // may be nil
 	now         func() time.Time
 
 	disk    *disk.Dir
@@ -60,7 +71,7 @@ func Open(state *os.File, o Options) (*Store, error) {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
 	return &Store{
-		ttl: o.TTL, streamBytes: o.StreamBytes, readOnly: o.ReadOnly, live: o.Live, now: o.Now, disk: d,
+		ttl: o.TTL, streamBytes: o.StreamBytes, readOnly: o.ReadOnly, live: o.Live, samples: o.Samples, now: o.Now, disk: d,
 		reading: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}, nil
 }

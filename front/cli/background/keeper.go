@@ -137,7 +137,7 @@ func open(socket string) (*keeper, error) {
 		return nil, errors.Join(err, dir.Close(), k.client.Close())
 	}
 	k.repo = repoID(c, k.spec.Repo)
-	k.store = store.NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return dir, nil })
+	k.store = store.NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return dir, nil }, nil)
 	if err := k.store.Open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("the output cannot be stored: %w", err), k.client.Close())
 	}

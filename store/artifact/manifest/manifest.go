@@ -66,6 +66,31 @@ type Manifest struct {
 	PolicyAuditHash string     `json:"policyAuditHash"`
 	CreatedAt       time.Time  `json:"createdAt"`
 	ExpiresAt       time.Time  `json:"expiresAt"`
+	Run             *Run       `json:"run,omitempty"` // nil in artifacts of earlier versions
+}
+
+// A Run is the life of the job of an artifact.
+type Run struct {
+	Job       string    `json:"job"` // id
+	Tool      string    `json:"tool"`
+	Limit     string    `json:"limit,omitempty"` // that was reached
+	Requested time.Time `json:"requestedAt"`
+	Decided   time.Time `json:"decidedAt"`
+	Begun     time.Time `json:"begunAt"` // the program was executed
+	Ended     time.Time `json:"endedAt"` // no process of it was left
+	CPUMs     int64     `json:"cpuMs"`   // -1 is unknown, here and below
+	Peak      int64     `json:"peakMemoryBytes"`
+	Samples   []Sample  `json:"samples,omitempty"` // at most MaxSamples
+}
+
+// MaxSamples is the maximum number of samples of a job, that of package job.
+const MaxSamples = 120
+
+// A Sample is a job.Sample.
+type Sample struct {
+	AtMs   int64 `json:"atMs"`
+	CPUMs  int64 `json:"cpuMs"`
+	Memory int64 `json:"memoryBytes"`
 }
 
 // A Stream is a manifest's description of one stream.
@@ -118,6 +143,9 @@ func Parse(handle string, r io.Reader) (*Manifest, error) {
 		return nil, errors.New("it describes another repository's artifact")
 	case m.ExpiresAt.Before(m.CreatedAt):
 		return nil, errors.New("it expires before it was created")
+	}
+	if m.Run != nil && len(m.Run.Samples) > MaxSamples {
+		return nil, fmt.Errorf("it has %d samples, the maximum is %d", len(m.Run.Samples), MaxSamples)
 	}
 	for _, name := range [...]string{Stdout, Stderr} {
 		if err := m.Stream(name).check(); err != nil {

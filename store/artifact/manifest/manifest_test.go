@@ -38,6 +38,8 @@ func TestParse(t *testing.T) {
 	}{
 		"valid":               {func(*Manifest) {}, ""},
 		"with a gap":          {func(m *Manifest) { m.StdoutGap = &spool.Gap{Offset: 1, Marker: 2, Bytes: 3, Lines: 4} }, ""},
+		"many samples":        {func(m *Manifest) { m.Run = &Run{Samples: make([]Sample, 120)} }, ""},
+		"too many samples":    {func(m *Manifest) { m.Run = &Run{Samples: make([]Sample, 121)} }, "121 samples"},
 		"another version":     {func(m *Manifest) { m.Version = 2 }, "version 2 is not supported"},
 		"another artifact":    {func(m *Manifest) { m.ArtifactID = "y" }, "another artifact"},
 		"another repository":  {func(m *Manifest) { m.RepoID = "y" }, "another repository's"},
