@@ -193,7 +193,12 @@ func enterMachine(args []string) (code int, err error) {
 			return 0, errors.Join(err, removeGroups(groups))
 		}
 	}
-	defer func() { err = errors.Join(err, removeGroups(groups)) }()
+	defer func() {
+		if os.Getenv(reportCPU) != "" {
+			fmt.Printf(cpuFormat, cpuSeconds(groups)) //nolint:forbidigo // the output of a test process is its standard output
+		}
+		err = errors.Join(err, removeGroups(groups))
+	}()
 
 	if _, err := mkdirs(); err != nil { // an installation may have been removed meanwhile
 		return 0, err
@@ -417,7 +422,7 @@ func (m *machine) run(args []string) int {
 	home := filepath.Join(m.dir, "home")
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "HOME" || strings.HasPrefix(name, "XDG_")
+		return name == "HOME" || name == reportCPU || strings.HasPrefix(name, "XDG_")
 	})
 	process, err := os.StartProcess(args[0], args, &os.ProcAttr{
 		Env: append(env, "HOME="+home, "CORRAL_TEST_MACHINE=own"), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},

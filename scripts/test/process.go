@@ -33,7 +33,7 @@ func (r *runner) environment(phase string) []string {
 	})
 	env = append(env, "CORRAL_TEST_PHASE="+phase)
 	if r.root {
-		env = append(env, "CORRAL_REQUIRE=1")
+		env = append(env, "CORRAL_REQUIRE=1", reportCPU+"=1")
 	}
 	if r.mode == "soak" {
 		env = append(env, "CORRAL_TEST_SOAK=1")
@@ -162,7 +162,6 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 		}
 	})
 	err = cmd.Wait()
-	r.report.spent(b, cmd.ProcessState)
 	if err != nil && ctx.Err() == nil {
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {

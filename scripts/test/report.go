@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,8 +57,8 @@ type packageReport struct {
 	open                    int // pieces of work that have not ended
 	passed, failed, skipped int
 	seconds                 float64
-	cpu                     time.Duration // of its test processes, and of all that they waited for
-	broken                  bool          // a process failed beside its tests
+	cpu                     float64 // seconds of processors that its test machines used
+	broken                  bool    // a process failed beside its tests
 }
 
 type timed struct {
@@ -112,17 +111,7 @@ func (r *report) end(pkg string) {
 		verdict = "FAIL"
 	}
 	r.printf("%-4s  %-26s %4d passed %3d failed %3d skipped %7.1f s, CPU %6.1f s\n",
-		verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds, p.cpu.Seconds())
-}
-
-// spent records the processor time of a batch.
-func (r *report) spent(b batch, s *os.ProcessState) {
-	if s == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.of(b.pkg.path).cpu += s.UserTime() + s.SystemTime()
+		verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds, p.cpu)
 }
 
 // note records an event. reason is the reason of a skipped test.
@@ -132,6 +121,10 @@ func (r *report) note(label string, e event, reason string) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
 	case "output":
+		if seconds, ok := parseCPU(e.Output); ok {
+			r.of(e.Package).cpu += seconds
+			return
+		}
 		if e.Test == "" || !strings.HasPrefix(e.Output, "=== ") {
 			r.output[key] = append(r.output[key], e.Output)
 		}

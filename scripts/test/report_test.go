@@ -41,9 +41,12 @@ func TestReport(t *testing.T) {
 	}{
 		{
 			"passed", "all",
-			[]string{line("output", "TestX", "=== RUN   TestX\n", 0), line("pass", "TestX", "", 1.5), line("pass", "", "", 2)},
+			[]string{
+				line("output", "TestX", "=== RUN   TestX\n", 0), line("pass", "TestX", "", 1.5), line("pass", "", "", 2),
+				line("output", "", fmt.Sprintf(cpuFormat, 1.25), 0), line("output", "", fmt.Sprintf(cpuFormat, 3.0), 0),
+			},
 			true,
-			[]string{"ok    a ", "1 passed   0 failed   0 skipped     2.0 s, CPU    0.0 s", "1.5 s  a.TestX", "\n1 passed, 0 failed, 0 skipped in "},
+			[]string{"ok    a ", "1 passed   0 failed   0 skipped     2.0 s, CPU    4.2 s", "1.5 s  a.TestX", "\n1 passed, 0 failed, 0 skipped in "},
 			"RUN",
 		},
 		{
