@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -239,6 +240,11 @@ func memoryHas(dir, secret string) bool {
 		return false
 	}
 	defer mem.Close()
+	pagemap, err := os.Open(dir + "/pagemap")
+	if err != nil {
+		return false
+	}
+	defer pagemap.Close()
 	maps, _ := os.ReadFile(dir + "/maps")
 	for line := range strings.Lines(string(maps)) {
 		fields := strings.Fields(line)
@@ -248,11 +254,38 @@ func memoryHas(dir, secret string) bool {
 		if err1 != nil || err2 != nil || !strings.HasPrefix(fields[1], "rw") {
 			continue
 		}
-		if b, _ := io.ReadAll(io.NewSectionReader(mem, from, min(to-from, 256<<20))); bytes.Contains(b, []byte(secret)) {
-			return true
+		used := [][2]int64{{from, min(to, from+256<<20)}}
+		if fields[4] == "0" { // of no file: only pages that the process has used
+			used = usedPages(pagemap, from, to)
+		}
+		for _, part := range used {
+			b := make([]byte, part[1]-part[0])
+			if n, _ := mem.ReadAt(b, part[0]); bytes.Contains(b[:n], []byte(secret)) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// usedPages returns the parts of a mapping that are in memory or swapped out. The runtime of Go and malloc(3) map far more than they use.
+func usedPages(pagemap *os.File, from, to int64) (parts [][2]int64) {
+	const used = 3 << 62 // proc_pid_pagemap(5)
+	size := int64(os.Getpagesize())
+	entries := make([]byte, (to-from)/size*8)
+	n, _ := pagemap.ReadAt(entries, from/size*8)
+	for at := 0; at+8 <= n; at += 8 {
+		if binary.NativeEndian.Uint64(entries[at:])&used == 0 {
+			continue
+		}
+		page := from + int64(at/8)*size
+		if last := len(parts) - 1; last >= 0 && parts[last][1] == page {
+			parts[last][1] += size
+		} else {
+			parts = append(parts, [2]int64{page, page + size})
+		}
+	}
+	return parts
 }
 
 // misuses are what a job does with the placeholder to get the secret, or to have it sent to somebody else.
