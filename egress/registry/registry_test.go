@@ -444,7 +444,7 @@ func TestCrowded(t *testing.T) {
 
 // TestFactsMemory: what is kept of a fact does not keep the text of its index.
 func TestFactsMemory(t *testing.T) {
-	const links = 5000
+	const links = 1000
 	var digests []Digest
 	link := "<a href=\"/" + strings.Repeat("x", 2000) + "%d#sha256=" + strings.Repeat("0", 64) + "\">"
 	var before, after runtime.MemStats
