@@ -89,16 +89,8 @@ func TestGoModuleCache(t *testing.T) {
 		}
 	}
 	p.file(t, "go.mod", "module example.com/app\n\ngo 1.20\n\nrequire example.com/greet v1.2.0\n", 0o644)
-	p.file(t, "app_test.go", `package app
-
-import (
-	"testing"
-
-	"example.com/greet"
-)
-
-func TestWord(t *testing.T) { t.Fatal(greet.Word) }
-`, 0o644)
+	// The message of the compiler says what it has read. A program that printed it would need the runtime, which takes seconds to compile.
+	p.file(t, "app.go", "package app\n\nimport \"example.com/greet\"\n\nconst number int = greet.Word\n", 0o644)
 	p.asOwner(t, []string{"GOPROXY=file://" + filepath.Join(p.dir, "proxy"), "GOSUMDB=off", "GOFLAGS=-mod=mod"}, "go", "mod", "tidy")
 	secret := filepath.Join(p.home, "go/pkg/mod/cache/vcs/clone/config")
 	makeDir(t, filepath.Dir(secret), p.uid, 0o755)
@@ -108,10 +100,10 @@ func TestWord(t *testing.T) { t.Fatal(greet.Word) }
 	}
 	cache := filepath.Join(p.home, "go/pkg/mod/cache/download")
 	h := p.serve(t, cache)
-	code := "go test -vet=off ./... 2>&1; cat " + secret + " 2>/dev/null; ls " + p.home + "/go/pkg/mod/cache; touch " + cache + "/x 2>/dev/null || echo cannot write"
+	code := "go build ./... 2>&1; cat " + secret + " 2>/dev/null; ls " + p.home + "/go/pkg/mod/cache; touch " + cache + "/x 2>/dev/null || echo cannot write"
 	for tool, key := range map[string]string{"run": "code", "ctx_execute": "code"} {
 		got := h.agentCall(tool, object{key: code, "language": "shell", "timeout": 100_000})
-		if !strings.Contains(got, "app_test.go:9: from the cache") || !strings.Contains(got, "\ndownload\n") ||
+		if !strings.Contains(got, "from the cache\") as int") || !strings.Contains(got, "\ndownload\n") ||
 			!strings.Contains(got, "cannot write") || strings.Contains(got, "hunter2") || strings.Contains(got, "vcs\n") {
 			t.Errorf("%s: %s", tool, got)
 		}
