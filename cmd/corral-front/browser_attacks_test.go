@@ -31,6 +31,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         body = b"served"
         if at.path.startswith("/pages/"):
             body = open("." + at.path, "rb").read()
+        elif at.path == "/": # or the browser asks for /favicon.ico, at a time of its own
+            body = b"<link rel=icon href=data:,>served"
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         for hint in query.get("hint", []):
             self.wfile.write(("HTTP/1.1 103 Early Hints\r\n" + hint + "\r\n\r\n").encode())
@@ -213,7 +215,7 @@ func (s *scene) fill(text string) string {
 
 // page returns the document of an attack.
 func (s *scene) page(a attack) string {
-	return s.fill("<!doctype html><body>" + a.page + "<script>" + tries + "window.result = (async () => {" + a.code + "\n})()</script>")
+	return s.fill("<!doctype html><link rel=icon href=data:,><body>" + a.page + "<script>" + tries + "window.result = (async () => {" + a.code + "\n})()</script>")
 }
 
 // seen returns what a server in a jail got since the last call.
