@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -82,7 +83,11 @@ var compiles = map[string]bool{"typescript": true, "go": true, "rust": true, "el
 // TestCtxLanguages checks that installed languages run a program, alone and on a file, and that the reply for others
 // says what to install.
 func TestCtxLanguages(t *testing.T) {
-	p, _, h := served(t, "runtime: {max_duration: 5m}\n")
+	var tools []string
+	if goProgram, err := exec.LookPath("go"); err == nil {
+		tools = append(tools, sandboxtest.GoCache(t, goProgram))
+	}
+	p, _, h := servedWith(t, "runtime: {max_duration: 5m}\n", tools...)
 	const path = `some dir/it's "odd" $(x) #{y} \n.txt`
 	p.file(t, path, "first\n\"second\"\n", 0o644)
 	for _, l := range languages {

@@ -15,9 +15,22 @@ import (
 // served starts a supervisor, and a server for the place's repository.
 func served(t *testing.T, sections string) (*place, *sandboxtest.Supervisor, *host) {
 	t.Helper()
+	return servedWith(t, sections)
+}
+
+// servedWith is served with toolchain directories.
+func servedWith(t *testing.T, sections string, toolchains ...string) (*place, *sandboxtest.Supervisor, *host) {
+	t.Helper()
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := daemon(t)
+	o := sandboxtest.DaemonOptions{Everyone: true}
+	for _, dir := range toolchains {
+		o.Args = append(o.Args, "--toolchain", dir)
+	}
+	if len(toolchains) > 0 {
+		sections += "toolchains: [" + strings.Join(toolchains, ", ") + "]\n"
+	}
+	d := sandboxtest.Daemon(t, o)
 	return p, d, connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.Socket))
 }
 

@@ -31,7 +31,7 @@ func (r *runner) environment(phase string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CORRAL_") && !strings.HasPrefix(v, "CORRAL_TEST_SLOW=")
 	})
-	env = append(env, "CORRAL_TEST_PHASE="+phase)
+	env = append(env, "CORRAL_TEST_PHASE="+phase, "CORRAL_TEST_CACHE="+r.cache)
 	if r.root {
 		env = append(env, "CORRAL_REQUIRE=1", reportCPU+"=1")
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // inJail imports an archive of Debian by command line, and uses it in sessions.
-func inJail(t *testing.T, work, archive string) {
+func inJail(t *testing.T, work, root, archive string) {
 	t.Helper()
 	sandboxtest.RequireJails(t, sandboxtest.FileSystem("overlay"), sandboxtest.FileSystem("ext4"))
 	socket := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: []string{"--state", filepath.Join(work, "state")}}).Socket
@@ -47,7 +47,7 @@ func inJail(t *testing.T, work, archive string) {
 	run := func(command string) string {
 		return corral(nil, "session", "exec", id, "--supervisor", socket, "--", "/bin/sh", "-c", command)
 	}
-	release, err := os.ReadFile(filepath.Join(work, "debian/etc/debian_version"))
+	release, err := os.ReadFile(filepath.Join(root, "etc/debian_version"))
 	if err != nil {
 		t.Fatal(err)
 	}

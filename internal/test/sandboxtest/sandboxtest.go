@@ -19,6 +19,7 @@
 //	CORRAL_TEST_PHASE   unit: tests that need more than a user's rights and a compiler are skipped, see scripts/test
 //	CORRAL_TEST_SOAK    1: loops run in full, see Scale
 //	CORRAL_TEST_SLOW    by which factor this machine is slower than others: stretches timeouts, shortens loops
+//	CORRAL_TEST_CACHE   directory for what is prepared once for all runs, see Prepared
 //	CORRAL_TEST_MACHINE own: no other test runs in this PID, mount and cgroup namespace, see Leaks
 //	CORRAL_BIN          directory of the built programs (default: bin in the root of the module)
 package sandboxtest
