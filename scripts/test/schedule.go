@@ -71,22 +71,19 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 		}
 	}
 	q := newQueue(r.jobs)
-	err := r.build(ctx, binaries, false, func(p testPackage) {
-		if r.cover != "" || !p.raced() {
-			r.unitThenMachine(ctx, q, p, false)
-		}
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var beside sync.WaitGroup
+	err := r.buildInOrder(ctx, q, &beside, binaries)
 	if err != nil {
+		cancel()
+		beside.Wait()
 		q.wait() // for the packages that were built before
 		return err
 	}
 	// The tests that run now wait for programs most of the time, which leaves processors to the compiler and the guest.
-	var beside sync.WaitGroup
 	var raceErr error
 	beside.Go(func() { raceErr = r.race(ctx, q, raced) })
-	if r.guest {
-		beside.Go(func() { r.runGuest(ctx) })
-	}
 	beside.Wait()
 	q.wait()
 	if r.mode == "all" && r.cover == "" && !r.strict {
@@ -96,6 +93,52 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 		err = r.profiles.write(r.cover, os.Stdout)
 	}
 	return errors.Join(err, raceErr, ctx.Err())
+}
+
+// buildInOrder builds test binaries and queues the tests of packages without the race detector. The guest takes longest of all, and
+// begins as soon as its packages are built; the packages whose tests take longest are built together with those.
+func (r *runner) buildInOrder(ctx context.Context, q *queue, beside *sync.WaitGroup, list []testPackage) error {
+	built := func(p testPackage) {
+		if r.cover != "" || !p.raced() {
+			r.unitThenMachine(ctx, q, p, false)
+		}
+	}
+	early, later, err := r.early(list)
+	if err == nil {
+		err = r.build(ctx, early, false, built)
+	}
+	if err != nil {
+		return err
+	}
+	if r.guest {
+		beside.Go(func() { r.runGuest(ctx) })
+	}
+	return r.build(ctx, later, false, built)
+}
+
+// longSeconds is how long the machine tests of a package take if it is built early.
+const longSeconds = 40
+
+// early divides packages into those to build first and the others.
+func (r *runner) early(list []testPackage) (early, later []testPackage, err error) {
+	selection, err := os.ReadFile(guestSelection)
+	if err != nil {
+		return nil, nil, err
+	}
+	inGuest := map[string]bool{}
+	for line := range strings.Lines(string(selection)) {
+		if f := strings.Fields(line); r.guest && len(f) > 0 && !strings.HasPrefix(f[0], "#") {
+			inGuest[f[0]] = true
+		}
+	}
+	for _, p := range list {
+		if inGuest[p.short()] || r.times.sum(p) >= longSeconds {
+			early = append(early, p)
+		} else {
+			later = append(later, p)
+		}
+	}
+	return early, later, nil
 }
 
 // findGo builds test2json and finds the environment that go needs in a machine without a home directory.
@@ -159,6 +202,9 @@ func (r *runner) raceChoice(p testPackage) string {
 
 // kernelLine matches messages of the guest's kernel on its console, amid the output of tests: mostly jobs that it killed.
 var kernelLine = regexp.MustCompile(`(?m)^\[ *[0-9]+\.[0-9]+\] .*\n`)
+
+// guestSelection lists what runs in the guest.
+const guestSelection = "scripts/vm/selection"
 
 // guestNice gives the guest about half of the processors beside the test machines, which are cgroups with a share each. The
 // guest takes longest of all, uses one and a half processors, and has tests that wait.

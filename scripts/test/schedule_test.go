@@ -28,6 +28,30 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// TestEarly: the packages of the guest and those with long tests are built before the others.
+func TestEarly(t *testing.T) {
+	t.Chdir("../..")
+	list := []testPackage{{path: module + "/job"}, {path: module + "/cgroup"}, {path: module + "/slow"}, {path: module + "/slow/below"}}
+	tm := &times{seconds: map[string]float64{"slow.TestOne": longSeconds / 2, "slow.TestTwo": longSeconds / 2, "slow/below.TestOne": 1}}
+	for guest, want := range map[bool]string{true: "cgroup slow | job slow/below", false: "slow | job cgroup slow/below"} {
+		early, later, err := (&runner{options: &options{guest: guest}, times: tm}).early(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range early {
+			got = append(got, p.short())
+		}
+		got = append(got, "|")
+		for _, p := range later {
+			got = append(got, p.short())
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("with a guest %t: %s, want %s", guest, s, want)
+		}
+	}
+}
+
 // TestJobs: a run of some packages has two test processes for each processor, one beside the guest or in a soak fewer; an option
 // says otherwise.
 func TestJobs(t *testing.T) {

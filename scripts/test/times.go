@@ -66,6 +66,18 @@ func (t *times) of(p testPackage, test string) float64 {
 	return usualSeconds
 }
 
+// sum returns how long the tests of a package take that were measured.
+func (t *times) sum(p testPackage) (seconds float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, s := range t.seconds {
+		if pkg, _, _ := strings.Cut(name, ".Test"); pkg == p.short() {
+			seconds += s
+		}
+	}
+	return seconds
+}
+
 // divide makes batches of a package's tests. None is much longer than batchSeconds unless a single test is.
 func (t *times) divide(p testPackage, tests []string) []batch {
 	tests = slices.Clone(tests)
