@@ -6,6 +6,7 @@
 //	repo, dir  id and directory of the repository that they serve
 //	state      XDG_STATE_HOME of the servers
 //	absent     {runtime, executable}: a program that the runtime could use, and that this machine lacks
+//	short      only rows about messages between client and server, not those about what a job does
 //
 // and writes one line per row, {"row", "error", "ms"}, then {"rows": how many}. Rows run one after the other, except for those
 // marked as slow, which begin first and are awaited last.
@@ -69,7 +70,10 @@ async function run(row) {
 }
 
 const transport = orders.servers.default.url ? 'http' : 'stdio';
-const rows = [...listing, ...requests, ...output, ...policy, ...programs].filter((row) => !row.only || row.only === transport);
+// aboutMessages matches the rows in which client, version of the protocol and transport matter, beside those of the list.
+const aboutMessages = /^(cancel\/|progress$|input\/(unknown|neither|at its bounds)|status\/(success|failure)$|query\/(match with context|errors)$|starlark\/(input and output|what an error tells)$|denied\/)/;
+const rows = [...listing, ...requests, ...output, ...policy, ...programs].filter((row) => !row.only || row.only === transport)
+  .filter((row) => !orders.short || row.only || listing.includes(row) || aboutMessages.test(row.name));
 const slow = rows.filter((row) => row.slow).map(run);
 for (const row of rows.filter((row) => !row.slow)) await run(row);
 await Promise.all(slow);
