@@ -70,7 +70,7 @@ class A { public static void main(String[] a) throws Exception {
 	TrustManagerFactory f = TrustManagerFactory.getInstance("PKIX"); f.init(k); SSLContext c = SSLContext.getInstance("TLS"); c.init(null, f.getTrustManagers(), null);
 	System.out.println(HttpClient.newBuilder().sslContext(c).build().send(HttpRequest.newBuilder(URI.create("https://web." + a[0] + "/")).build(), BodyHandlers.ofString()).body()); } }
 J
-java /tmp/A.java $1`, "hello over HTTP/2.0"},
+java -XX:TieredStopAtLevel=1 /tmp/A.java $1`, "hello over HTTP/2.0"},
 	{"Ruby", `ruby -ropen-uri -e 'puts URI.open("https://web.#{ARGV[0]}/").read' $1`, "hello over HTTP/1.1"},
 	{"PHP", `php -r 'echo file_get_contents("https://web.$argv[1]/") ?: exit(1);' $1`, "hello over HTTP/1.1"},
 	{"Perl, TCP", `perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new("web.$ARGV[0]:5432") or die "$@"; print "connected\n"' $1`, "connected"},
