@@ -399,7 +399,7 @@ func TestMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := range sandboxtest.Scale(100<<20) / len(in) {
+			for i := range sandboxtest.Scale(60<<20) / len(in) {
 				for _, f := range []*os.File{o, e} {
 					if _, err := f.Write(in); err != nil {
 						t.Fatal(err)

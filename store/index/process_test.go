@@ -289,16 +289,17 @@ func TestIncompleteSources(t *testing.T) {
 // TestConcurrent runs many operations at once.
 func TestConcurrent(t *testing.T) {
 	sandboxtest.Leaks(t)
+	const lines = 500 / RaceScale
 	x := openIndex(t, Options{})
 	var wait sync.WaitGroup
 	for i := range 8 {
 		wait.Go(func() {
 			for n := range 3 {
-				add(t, x, Source{Label: fmt.Sprint("adder", i)}, numbered(fmt.Sprintf("adder%cx%dx", 'a'+i, n), 500))
+				add(t, x, Source{Label: fmt.Sprint("adder", i)}, numbered(fmt.Sprintf("adder%cx%dx", 'a'+i, n), lines))
 			}
 		})
 		wait.Go(func() {
-			for range 20 {
+			for range 1 + 20/RaceScale {
 				for _, h := range find(t, x, Query{Text: "comon words", Limit: 5}).Hits {
 					checkHit(t, h)
 				}
@@ -307,7 +308,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if s := stats(t, x); s.Sources != 24 || s.Lines != 24*500 {
+	if s := stats(t, x); s.Sources != 24 || s.Lines != 24*lines {
 		t.Errorf("%d sources, %d lines", s.Sources, s.Lines)
 	}
 	checkIntact(t, x)
