@@ -353,7 +353,7 @@ func TestSoakKilled(t *testing.T) {
 			stopped <- s.kills(supervisor, stop)
 		}()
 		var failed atomic.Int64
-		s.load(inFull(3_000, 100), inFull(100, 8), inFull(50, 4), func(error) { failed.Add(1) })
+		s.load(inFull(3_000, 60), inFull(100, 5), inFull(50, 3), func(error) { failed.Add(1) })
 		close(stop)
 		t.Logf("killed %v; %d jobs, sessions and front-ends failed", <-stopped, failed.Load())
 		s.flat(before)
