@@ -28,7 +28,7 @@ func commandPages(t *testing.T) []string {
 }
 
 // TestCommands: something runs each block of commands of the documentation, or the page says why nothing does. The test that a page
-// names exists, and a script of the guest follows each page that is to be followed.
+// names exists, and a script of the guest follows each page with blocks to follow.
 func TestCommands(t *testing.T) {
 	tests := testNames(t)
 	var scripts string

@@ -32,11 +32,11 @@ func main() {
 		start := time.Now()
 		n, err := follow(os.Stdout, page)
 		if err != nil {
-			fmt.Println("FAIL ", err)
+			_, _ = fmt.Fprintln(os.Stdout, "FAIL ", err)
 			os.Exit(1)
 		}
 		took := time.Since(start).Seconds()
-		fmt.Printf("ok    %s: %d steps in %.0f s; on a machine that is not emulated, %.0f s\n", page, n, took, took/(*slow))
+		_, _ = fmt.Fprintf(os.Stdout, "ok    %s: %d steps in %.0f s; on a machine that is not emulated, %.0f s\n", page, n, took, took/(*slow))
 	}
 }
 
@@ -65,14 +65,14 @@ func follow(log *os.File, page string) (int, error) {
 			if err != nil {
 				return n, fmt.Errorf("%s:%d: %s: %w", page, step.Line, step.Command+step.File, err)
 			}
-			fmt.Fprintf(log, "  %5.1f s  %s:%d  %s\n", time.Since(start).Seconds(), page, step.Line, step.Command+step.File)
+			_, _ = fmt.Fprintf(log, "  %5.1f s  %s:%d  %s\n", time.Since(start).Seconds(), page, step.Line, step.Command+step.File)
 			for line := range strings.Lines(output) {
-				fmt.Fprintf(log, "          | %s\n", strings.TrimSuffix(line, "\n"))
+				_, _ = fmt.Fprintf(log, "          | %s\n", strings.TrimSuffix(line, "\n"))
 			}
 		}
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("%s: no block of it is to be followed (<!-- run: as USER -->)", page)
+		return 0, fmt.Errorf("%s: it has no block to follow (<!-- run: as USER -->)", page)
 	}
 	return n, nil
 }

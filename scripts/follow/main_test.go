@@ -33,7 +33,7 @@ func TestFollow(t *testing.T) {
 		{"nothing that fits", "$ true\nb\n", "the page has\nb"},
 		{"a later command", "$ true\n$ false\n$ touch " + dir + "/never\n", "page.md:4: false: exit status 1"},
 		{"the shell ends", "$ exit 0\n", "the shell ended in it"},
-		{"no command", "", "no block of it is to be followed"},
+		{"no command", "", "it has no block to follow"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			page := filepath.Join(t.TempDir(), "page.md")

@@ -97,7 +97,7 @@ func (s *shell) serve(command string, fits func(string) error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if err := os.Chown(dir, s.uid, -1); err != nil {
 		return "", err
 	}
