@@ -115,8 +115,8 @@ var (
 	// varying matches what pages show as it once was: dates as ls -l writes them, and ids of a job's user, which depend on the
 	// slot that the job gets.
 	varying = regexp.MustCompile(`[A-Z][a-z]{2} [ \d]\d \d\d:\d\d|\b1\d{3}\(job\)`)
-	// ids matches ids of sessions and changes.
-	ids = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+	// ids matches ids of sessions and changes, and digests.
+	ids = regexp.MustCompile(`\b(?:[0-9a-f]{32}|[0-9a-f]{64})\b`)
 )
 
 // learn has ids of the page stand for those of this output, in the order in which they are written.
