@@ -29,6 +29,13 @@ func parseCPU(line string) (seconds float64, ok bool) {
 	return seconds, err == nil
 }
 
+// writeCPU reports the processor time of a machine's groups, if that is asked for.
+func writeCPU(groups []hierarchy) {
+	if os.Getenv(reportCPU) != "" {
+		fmt.Printf(cpuFormat, cpuSeconds(groups)) //nolint:forbidigo // the output of a test process is its standard output
+	}
+}
+
 // cpuSeconds returns the processor time of a machine's groups, 0 if the kernel does not count it.
 func cpuSeconds(groups []hierarchy) (seconds float64) {
 	for _, h := range groups {

@@ -194,9 +194,7 @@ func enterMachine(args []string) (code int, err error) {
 		}
 	}
 	defer func() {
-		if os.Getenv(reportCPU) != "" {
-			fmt.Printf(cpuFormat, cpuSeconds(groups)) //nolint:forbidigo // the output of a test process is its standard output
-		}
+		writeCPU(groups)
 		err = errors.Join(err, removeGroups(groups))
 	}()
 

@@ -114,6 +114,17 @@ func (r *report) end(pkg string) {
 		verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds, p.cpu)
 }
 
+// keep keeps a line of output until its test has ended, except for what is not the test's. The caller holds mu.
+func (r *report) keep(key string, e event) {
+	seconds, isCPU := parseCPU(e.Output)
+	switch {
+	case isCPU:
+		r.of(e.Package).cpu += seconds
+	case e.Test == "" || !strings.HasPrefix(e.Output, "=== "):
+		r.output[key] = append(r.output[key], e.Output)
+	}
+}
+
 // note records an event. reason is the reason of a skipped test.
 func (r *report) note(label string, e event, reason string) {
 	r.mu.Lock()
@@ -121,13 +132,7 @@ func (r *report) note(label string, e event, reason string) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
 	case "output":
-		if seconds, ok := parseCPU(e.Output); ok {
-			r.of(e.Package).cpu += seconds
-			return
-		}
-		if e.Test == "" || !strings.HasPrefix(e.Output, "=== ") {
-			r.output[key] = append(r.output[key], e.Output)
-		}
+		r.keep(key, e)
 		return
 	case "pass", "fail", "skip":
 	default:
