@@ -27,6 +27,7 @@ type runner struct {
 	test2json     string
 	goEnvironment []string // locations of go's caches, which are in a home directory that test machines lack
 	profiles      profiles
+	built         chan struct{} // closed when the test binaries without the race detector are built
 }
 
 // Phases of a run, as package sandboxtest reads them from CORRAL_TEST_PHASE.
@@ -74,18 +75,26 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var beside sync.WaitGroup
+	var raceErr error
+	race := func() { raceErr = r.race(ctx, q, raced) }
+	r.built = make(chan struct{})
+	if !r.guest { // one linker keeps one processor busy, and of few packages both binaries are linked at once
+		beside.Go(race)
+	}
 	err := r.buildInOrder(ctx, q, &beside, binaries)
 	if err != nil {
 		cancel()
-		beside.Wait()
-		q.wait() // for the packages that were built before
-		return err
 	}
+	close(r.built)
 	// The tests that run now wait for programs most of the time, which leaves processors to the compiler and the guest.
-	var raceErr error
-	beside.Go(func() { raceErr = r.race(ctx, q, raced) })
+	if r.guest && err == nil {
+		beside.Go(race)
+	}
 	beside.Wait()
 	q.wait()
+	if err != nil {
+		return err
+	}
 	if r.mode == "all" && r.cover == "" && !r.strict {
 		r.again(ctx)
 	}
@@ -162,7 +171,11 @@ func (r *runner) findGo(ctx context.Context) error {
 // unitThenMachine runs the unit tests of a package, and then its tests that skipped themselves there.
 func (r *runner) unitThenMachine(ctx context.Context, q *queue, p testPackage, race bool) {
 	q.add(batch{pkg: p, phase: unitPhase, race: race, weight: 1000}, func(b batch) {
-		r.machineTests(ctx, q, p, r.runBatch(ctx, b))
+		machine := r.runBatch(ctx, b)
+		if race {
+			<-r.built
+		}
+		r.machineTests(ctx, q, p, machine)
 		r.report.end(p.path)
 	})
 }
@@ -183,6 +196,7 @@ func (r *runner) race(ctx context.Context, q *queue, raced []testPackage) error 
 		return err
 	}
 	return r.goTest(ctx, unitPhase, r.run, units, func(p testPackage, machine []string) {
+		<-r.built
 		r.machineTests(ctx, q, p, machine)
 		r.report.end(p.path)
 	})
