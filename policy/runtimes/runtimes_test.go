@@ -1,8 +1,6 @@
 package runtimes
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -227,16 +225,4 @@ func goToolchain(t *testing.T) string {
 		t.Fatal(missing)
 	}
 	return sandboxtest.GoCache(t, c.Path)
-}
-
-// publicDir returns a directory that jobs can read; t.TempDir is readable for root only.
-func publicDir(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
