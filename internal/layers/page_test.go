@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +47,86 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestWhereToChange: each path of the table that leads a newcomer to the code exists, and each name is in one of the files
+// of its row.
+func TestWhereToChange(t *testing.T) {
+	root := sandboxtest.ModuleRoot(t)
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "\n## Where to change what\n")
+	table, _, closed := strings.Cut(table, "\n## ")
+	if !ok || !closed {
+		t.Fatal("ARCHITECTURE.md has no section \"Where to change what\" with another behind it")
+	}
+	rows := 0
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 2 && strings.Contains(cells[1], "`") {
+			rows++
+			for _, problem := range checkWhere(root, cells[1]) {
+				t.Errorf("%s: %s", strings.TrimPrefix(cells[0], "| "), problem)
+			}
+		}
+	}
+	if rows < 8 {
+		t.Errorf("the table has %d rows with code, want at least 8", rows)
+	}
+	for _, wrong := range []string{"`no/such/file.go`", "`noSuchName` in `internal/layers`", "`load`"} {
+		if len(checkWhere(root, wrong)) == 0 {
+			t.Errorf("%s: no problem was found", wrong)
+		}
+	}
+}
+
+// checkWhere returns what is wrong with the paths and names of a cell. A path below the module is from its root, or from a
+// directory that the same cell names; a name without a dot or slash stands in one of the cell's files.
+func checkWhere(root, cell string) (problems []string) {
+	var files, names []string
+	quoted := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1)
+	dirs := []string{""}
+	for _, q := range quoted {
+		if info, err := os.Stat(filepath.Join(root, q[1])); err == nil && info.IsDir() {
+			dirs = append(dirs, q[1])
+		}
+	}
+	for _, q := range quoted {
+		found := false
+		for _, dir := range dirs {
+			matches, _ := filepath.Glob(filepath.Join(root, dir, q[1])) // the only error is one of the pattern
+			files, found = append(files, matches...), found || len(matches) > 0
+		}
+		switch {
+		case found, strings.HasPrefix(q[1], "/"), q[1] == "command/exec": // or a path of the host, or a protocol
+		case strings.ContainsAny(q[1], "./"):
+			problems = append(problems, q[1]+" does not exist")
+		default:
+			names = append(names, q[1])
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(files, func(file string) bool { return mentions(file, name) }) {
+			problems = append(problems, name+" is in none of the files that are named with it")
+		}
+	}
+	return problems
+}
+
+// mentions reports whether name is a word of a file, or of one of a directory's Go files.
+func mentions(path, name string) bool {
+	files, _ := filepath.Glob(filepath.Join(path, "*.go")) // the only error is one of the pattern
+	if files = slices.DeleteFunc(files, isTest); len(files) == 0 {
+		files = []string{path}
+	}
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+	return slices.ContainsFunc(files, func(file string) bool {
+		src, err := os.ReadFile(file)
+		return err == nil && word.Match(src)
+	})
+}
+
+func isTest(file string) bool { return strings.HasSuffix(file, "_test.go") }
 
 // firstDifference returns the first line that differs, of both texts.
 func firstDifference(got, want string) string {
