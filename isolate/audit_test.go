@@ -465,7 +465,7 @@ func TestAuditNotSynced(t *testing.T) {
 	}
 	below := t.TempDir()
 	state := filepath.Join(below, "state")
-	// The loop driver reports success for a request of more than a page of which only the first page fits.
+	// The loop driver reports success for a request of more than a page although only the first page fits.
 	script := `mount -t tmpfs -o size=8m tmpfs "$1"; mkdir "$1/state"; truncate -s 64M "$1/image"
 mkfs.ext4 -q -b 4096 -O ^has_journal "$1/image"; mount -o loop "$1/image" "$1/state"
 loop=$(findmnt -n -o SOURCE "$1/state"); echo 4 >"/sys/block/${loop#/dev/}/queue/max_sectors_kb"

@@ -56,7 +56,7 @@ func (f *front) withoutMaps() count {
 	return c
 }
 
-// above lists the kinds of which there are more than before, with slack for slots being made ahead.
+// above lists the kinds that there are more of than before, with slack for slots being made ahead.
 func (c count) above(before count) string {
 	const slack = 16
 	var list []string

@@ -97,7 +97,7 @@ func (r *reloader) apply() (Reloaded, error) {
 	return Reloaded{Restart: c.needsRestart(&s.config), Rejected: reasons(served)}, nil
 }
 
-// maxReasons bounds the repositories of which an answer says why they are not served. The diagnostic log has all.
+// maxReasons bounds the repositories that an answer lists as not served, with the reason. The diagnostic log has all.
 const maxReasons = 64
 
 // reasons returns why configured repositories are not served.

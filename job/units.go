@@ -65,7 +65,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// FormatSize formats a size in the largest unit of which it is an integer multiple. ParseSize returns the same value.
+// FormatSize formats a size in the largest unit that divides it. ParseSize returns the same value.
 func FormatSize(n int64) string {
 	for _, u := range []struct {
 		name string

@@ -115,7 +115,7 @@ func TestChain(t *testing.T) {
 			"the operator's nonsense", func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Limits: job.Limits{Memory: -7}} },
 			"rules", "The operator's rules failed: they would raise a limit",
 		},
-		{"several, of which the first counts", func(rules *Rules, r *job.Request) {
+		{"several: the first counts", func(rules *Rules, r *job.Request) {
 			rules.Operator, r.Dir, r.Executable = verdict{Denied: true, Reason: "x"}, "..", "node"
 		}, "executable.compatible", `Executable "node" is not compatible with runtime "python"`},
 		{"an absolute directory of a session", func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/tmp" }, "", "python3"},

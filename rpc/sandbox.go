@@ -54,7 +54,7 @@ func (r *reader) policy() sandbox {
 	return s
 }
 
-// apply sets up a launch as its sandboxPolicy says. It refuses a policy of which any part cannot be enforced.
+// apply sets up a launch as its sandboxPolicy says. It refuses a policy if any part of it cannot be enforced.
 func (l *launch) apply(p sandbox, who *Caller) *jsonrpc.Error {
 	if p.restricted {
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories; use type fullAccess, or leave it out")

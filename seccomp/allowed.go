@@ -3,8 +3,8 @@ package seccomp
 // allowed lists the calls that a job may make. Names that exist on one architecture only are skipped on the other.
 //
 // "strict" takes away the rows with a strict verdict: calls that shells, git, Python, C and Go toolchains do without.
-// Of the candidates, splice and tee remain (Go's copy between sockets falls back only on EINVAL), and so do inotify,
-// pidfd and robust futexes (runtimes use them by default).
+// splice and tee remain allowed (Go's copy between sockets falls back only on EINVAL), and so do inotify, pidfd and robust
+// futexes (runtimes use them by default).
 var allowed = []family{
 	{
 		"bytes", Allow, "", "reading and writing open descriptors",

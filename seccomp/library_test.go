@@ -77,7 +77,7 @@ func export(filter *scmp.ScmpFilter) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// A library computes actions from two filters of libseccomp, of which the stricter action applies, as in the kernel:
+// A library computes actions from two filters of libseccomp, where the stricter action applies, as in the kernel:
 // libseccomp loses a rule that refuses arguments beside one that allows the call.
 type library struct{ allows, refuses *machine }
 

@@ -7,7 +7,7 @@ import (
 	"corral/egress/registry"
 )
 
-// Bounds of what is known, of which a fact takes about 200 bytes.
+// Bounds of what is known. A fact takes about 200 bytes.
 const (
 	maxFacts     = 200_000
 	maxDownloads = 64

@@ -290,7 +290,7 @@ func TestWrongDigest(t *testing.T) {
 	}
 }
 
-// TestMinAge: what is younger is not there, neither in the index nor by its address, and what nobody knows the age of is denied.
+// TestMinAge: what is younger is not there, neither in the index nor by its address, and a version of unknown age is denied.
 func TestMinAge(t *testing.T) {
 	w := newWorld(t)
 	contents := w.npm()

@@ -130,7 +130,7 @@ func strongest(hashes map[string]string) Digest {
 	return Digest{}
 }
 
-// repairVersions removes the versions of which no file is left.
+// repairVersions removes the versions that have no file left.
 func repairVersions(all object, files []pypiFile) {
 	var versions []string
 	if json.Unmarshal(all["versions"], &versions) != nil {

@@ -36,11 +36,11 @@ const (
 type Item struct {
 	Class Class
 	Name  string // what it is about, for people
-	// Of a File: the path, at the same host, of the index that has its digest or when it was published; "" if none has.
+	// For a File: the path, at the same host, of the index that has its digest or its time of publication; "" if none has.
 	Index string
-	// Of a File: the digest in its own path; zero if there is none.
+	// For a File: the digest in its own path; zero if there is none.
 	Digest Digest
-	// Of a File: clients verify it by other means than an index of the registry, so it may be kept without a known digest.
+	// For a File: clients verify it by other means than an index of the registry, so it may be kept without a known digest.
 	Verified bool
 	// It has no version that could be too young.
 	Ageless bool
@@ -72,7 +72,7 @@ type Document struct {
 
 // Options say how an index is read.
 type Options struct {
-	// What was published after Before is left out, and so is what nobody knows the age of. Zero: nothing is left out.
+	// Versions published after Before are left out, and so are those of unknown age. Zero: nothing is left out.
 	Before time.Time
 	// HTML asks for the index of PyPI as HTML.
 	HTML bool
@@ -131,7 +131,7 @@ func Read(kind string, d Document, o Options) (Reading, error) {
 	return Reading{}, malformed("no document of %s is read as a whole", kind)
 }
 
-// Bounds of the values in JSON, of which those that are decoded at once take a hundred bytes and more. Indexes of packages have one for
+// Bounds of the values in JSON. Each that is decoded at once with others takes a hundred bytes and more. Indexes of packages have one for
 // each 20 bytes or more, since they are made of names, addresses and digests.
 const (
 	minValue  = 12   // bytes

@@ -334,7 +334,7 @@ func ambiguous(p string) string {
 		return "a control character or a backslash"
 	}
 	if !utf8.ValidString(p) {
-		return "bytes that are not UTF-8" // of which some servers make dots and slashes
+		return "bytes that are not UTF-8" // some servers turn them into dots and slashes
 	}
 	if clean := path.Clean(p); clean != p && clean+"/" != p || strings.Contains(p, "//") {
 		return dots

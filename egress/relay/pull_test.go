@@ -110,7 +110,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPullReadings: a path that servers can read in two ways is asked about in both, and without a Puller the request is passed on.
+// TestPullReadings: a path that servers can read in two ways is checked in both, and without a Puller the request is passed on.
 func TestPullReadings(t *testing.T) {
 	w := newSecure(t, "example.org", nil, nil)
 	var asked []string

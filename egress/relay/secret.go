@@ -90,7 +90,7 @@ func (s *Secret) inPlaceOf(placeholder, login string, basic bool) string {
 }
 
 // Login returns the user and password that the job wrote around the secret in a value of the header, with {} in the secret's place.
-// "" is the operator's own value, of which the job chose nothing.
+// "" is the operator's own value, and no part of it the job's choice.
 func (s *Secret) Login(value string) string {
 	if value == strings.ReplaceAll(s.Format, "{}", s.Value) {
 		return ""
@@ -173,7 +173,7 @@ func (g guard) ask(in *http.Request) {
 	}
 }
 
-// reply makes a response one that does not tell the job a secret. It calls deny if the body has one, of which forward does not tell.
+// reply makes a response one that does not tell the job a secret. It calls deny if the body has a secret, which forward does not report.
 func (g guard) reply(reply *http.Response, deny func(*Denied)) error {
 	reply.Header.Del("Alt-Svc") // the environment of a job has no HTTP/3, which these lines would lead to
 	if len(g) == 0 {

@@ -62,7 +62,7 @@ func (a Account) Open(path string) (dir *os.File, err error) {
 		if dir, err = Open(path); err != nil {
 			return
 		}
-		// AT_EACCESS makes faccessat2(2) use the ids for file access and the effective capabilities, of which there are none.
+		// AT_EACCESS makes faccessat2(2) use the ids for file access and the effective capabilities: it has none.
 		if may := unix.Faccessat(int(dir.Fd()), "", unix.R_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS); may != nil {
 			dir.Close()
 			dir, err = nil, &os.PathError{Op: "open", Path: path, Err: may}

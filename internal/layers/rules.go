@@ -113,7 +113,7 @@ var owners = []owner{
 	{
 		"golang.org/x/crypto",
 		[]string{"egress/registry"},
-		"one package knows the digests of registries, of which the standard library lacks BLAKE2b",
+		"one package knows the digests of registries; the standard library lacks BLAKE2b",
 	},
 	{
 		"github.com/ulikunitz/xz",
@@ -194,7 +194,7 @@ var bounds = []bound{
 	},
 	{
 		from: "store/artifact/live", only: []string{"std", sys, "internal/peer"},
-		reason: "it shows output to the user whose it is, whatever wrote it",
+		reason: "it shows output to the user who owns it, whatever wrote it",
 	},
 	{
 		from: "store/artifact/disk",

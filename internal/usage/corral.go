@@ -1,4 +1,4 @@
-// Package usage has the help texts of programs of which another program prints the manual or completes the command line.
+// Package usage has the help texts of programs whose manual or completion script another program writes.
 // Those of corral-front's commands are beside the commands.
 //
 // The texts are the table of commands and options: package commandline reads them.

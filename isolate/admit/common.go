@@ -17,7 +17,7 @@ import (
 // worktree has that mounted too, at its own path. Front-ends find it and make sure that it knows the worktree;
 // whether it is served is decided here, by the rules for repositories.
 
-// Common returns the git directory at path, of which the repository is a worktree. A client that is not embedded
+// Common returns the git directory at path, which has the repository as a worktree. A client that is not embedded
 // passes its descriptor too. The result is nil if there is none or it is not served to the peer: the job runs without
 // it, and git in the job reports that.
 func (s *Served) Common(peer host.Peer, path string, dir *os.File, r *Repo) *Repo {

@@ -121,7 +121,7 @@ func (r *Entry) checkOwner(uid uint32) error {
 	}
 }
 
-// rejectOverlaps rejects entries of which one directory contains the other: a job in the outer one could replace the
+// rejectOverlaps rejects entries whose directories contain each other: a job in the outer one could replace the
 // inner one and would not be subject to the inner entry's settings. Two entries for one path are one directory to
 // which both apply.
 func (s *Served) rejectOverlaps() {

@@ -114,7 +114,7 @@ func (s *Served) AccessAgain(peer host.Peer, repo *Repo) Access {
 	return s.Access(peer, repo.Paths())
 }
 
-// Paths are those of a repository and of the git directory of which it is a worktree, or "".
+// Paths are those of a repository and of the git directory that it is a worktree of, or "".
 type Paths struct{ Repo, Common string }
 
 // Paths returns the paths of the repository.

@@ -23,7 +23,7 @@ type Repo struct {
 	Mode     uint32 // permission bits; set when its jail is built
 	FSType   int64  // its file system's magic number; set when its jail is built
 	ReadOnly bool   // it was passed from a read-only mount
-	Common   *Repo  // the git directory of which it is a worktree, or nil
+	Common   *Repo  // the git directory that it is a worktree of, or nil
 	probes   *probe.Prober
 	payer    uint32 // the payer of the peer for whom it was pinned; closing it counts on this user
 	forget   func() // see Prober.Hold; nil until it was inspected
@@ -121,7 +121,7 @@ func (r *Repo) Clone(userns *os.File, readOnly bool) (*os.File, error) {
 	return mount, nil
 }
 
-// Inspect inspects a repository, and the git directory of which it is a worktree.
+// Inspect inspects a repository, and the git directory that it is a worktree of.
 func (s *Served) Inspect(user uint32, r *Repo) error {
 	for ; r != nil; r = r.Common {
 		if err := s.inspectOne(user, r); err != nil {

@@ -21,7 +21,7 @@ import (
 	"corral/rootfs"
 )
 
-// Config is the operator's configuration of which directories clients may have jobs in, and with which limits.
+// Config is the operator's configuration of the directories that clients may have jobs in, and of their limits.
 type Config struct {
 	Entries  []Entry            // directories that are served
 	Commons  []string           // git directories of served worktrees; only for embedded supervisors

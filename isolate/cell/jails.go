@@ -220,7 +220,7 @@ func (s *Jails) Adjust(maxJails int, idle time.Duration) {
 	}
 }
 
-// Retire ends the jails of which keep returns false for the repository: unused ones now, others when the jobs in them have
+// Retire ends the jails whose repository keep returns false for: unused ones now, others when the jobs in them have
 // ended. A jail of a session stays: it ends with the session.
 func (s *Jails) Retire(keep func(*admit.Repo) bool) {
 	s.mu.Lock()

@@ -14,7 +14,7 @@ const (
 	leftLeast = 8 << 10
 )
 
-// smallLeft is what jobs of a jail have left of which each left less than leftMin.
+// smallLeft is what jobs of a jail have left that left less than leftMin each.
 type smallLeft struct {
 	strict atomic.Bool // it is more than maxSmall
 

@@ -273,7 +273,7 @@ func (a *assembly) trustedIn(path string) (rootfs.Tree, error) {
 }
 
 // refuseLayer turns errors of a client's layer into refusals: it is too small for what a session needs before its first
-// job, or its file system is damaged. A file system of which the host's disk lost blocks may be mounted without an error,
+// job, or its file system is damaged. A file system that lost blocks on the host's disk may be mounted without an error,
 // because its superblock says that it was unmounted; ext4 reports the damage when it reads a directory or an inode.
 func refuseLayer(err error) error {
 	for _, damage := range []error{unix.EBADMSG, unix.EUCLEAN, unix.EIO} { // a checksum, a structure, a read

@@ -239,7 +239,7 @@ func TestUsersHaveProcesses(t *testing.T) {
 	}
 }
 
-// TestEgressFails: a process that does not answer, dies, or sends what nobody asked for, costs its own user the doors until it was started
+// TestEgressFails: a process that does not answer, dies, or sends a message without a request, costs its own user the doors until it was started
 // again, and the supervisor nothing.
 func TestEgressFails(t *testing.T) {
 	d := newTestDoors(t)
@@ -303,7 +303,7 @@ func TestDoorsConcurrently(t *testing.T) {
 	work.Wait()
 }
 
-// long are rules of which a socket holds few messages.
+// long are rules that few messages of fit in a socket.
 var long = `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
 
 // TestUpdateReachesOthers: what the process of one user does not read delays no new rules of other users.

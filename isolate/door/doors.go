@@ -27,7 +27,7 @@ const (
 	maxUsers = host.JobUIDs
 )
 
-// Config is what doors need of the supervisor.
+// Config has the parts of the supervisor that doors need.
 type Config struct {
 	Instance *host.Instance
 	Program  func() (*os.File, error) // opens corral-egress
@@ -51,7 +51,7 @@ type Doors struct {
 	mu      sync.Mutex
 	ended   bool
 	program *os.File           // guarded by mu until set: nil before the first door
-	filters [2]*os.File        // likewise: without and with those of a store, of which the latter may be nil
+	filters [2]*os.File        // likewise: without and with those of a store; the latter may be nil
 	groups  *cgroup.Jail       // likewise
 	base    uint32             // likewise: the first of the processes' user ids
 	taken   map[uint32]bool    // guarded by mu: user ids of processes
@@ -59,7 +59,7 @@ type Doors struct {
 	last    uint64             // guarded by mu: number of the last door
 }
 
-// New returns doors of which none is open. It starts and opens nothing before the first Open.
+// New returns Doors without an open door. It starts no process and opens no file before the first Open.
 func New(c Config) *Doors {
 	if c.Patience == 0 {
 		c.Patience = 5 * time.Second
@@ -76,11 +76,11 @@ type Opening struct {
 	Name  string // of the job or session, for the log
 	// Request is the id of the job's request, for the log; "" for a session, whose jobs share the door.
 	Request string
-	// Access returns what is allowed at present, passed on unread; without rules: nothing. It is called for a new door and by Update,
-	// and must not block.
+	// Access returns the rules that apply at present, passed on unread; without rules, nothing is allowed. It is called for a
+	// new door and by Update, and must not block.
 	Access func() control.Access
 	Ask    string // how the job narrows the rules; opaque
-	// Placeholder is what the job knows of the secrets; "": it knows none.
+	// Placeholder stands for secrets in the job; "": it has none.
 	Placeholder string
 	// Authority is the one that the job trusts; nil: none.
 	Authority *control.Authority
@@ -136,7 +136,7 @@ func (d *Doors) egressOf(payer uint32) (*egress, error) {
 	return e, nil
 }
 
-// prepare makes what all processes share, at the first need. The caller holds d.mu.
+// prepare makes what all processes share, when the first one starts. The caller holds d.mu.
 func (d *Doors) prepare() (err error) {
 	if d.groups != nil {
 		return nil
@@ -237,7 +237,7 @@ type Door struct {
 	// The fields below are guarded by egress.mu.
 	access control.Access // that was sent last
 	wants  control.Kind   // the reply that is awaited; 0: none
-	again  bool           // the reply will be that to an Open after a restart, for which nobody waits
+	again  bool           // the reply will be to an Open after a restart: no goroutine waits for it
 	answer chan answer
 }
 

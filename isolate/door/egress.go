@@ -249,7 +249,7 @@ var errOutdated = errors.New("it has another store than the configuration says")
 
 var errNoAnswer = errors.New("network access: " + Program + " does not answer in time")
 
-var errUnexpected = errors.New("it sent a message that nobody asked for")
+var errUnexpected = errors.New("it sent a message without a request")
 
 // reply passes a reply on to the goroutine that waits for it.
 func (e *egress) reply(message []byte) error {

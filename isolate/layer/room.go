@@ -207,7 +207,7 @@ func (r *ledger) fits(c Client, p *reservation, others int64) error {
 	rest := p.rest()
 	left := free - promised - rest
 	if left < 0 {
-		return fmt.Errorf("%w of %d MiB: %d MiB of the state directory's file system can be used, of which %d MiB are reserved for other sessions\nhint: end sessions, ask for a smaller layer, or make room",
+		return fmt.Errorf("%w of %d MiB: %d MiB of the state directory's file system can be used, and %d MiB of these are reserved for other sessions\nhint: end sessions, ask for a smaller layer, or make room",
 			ErrNoRoom, rest>>20, max(free, 0)>>20, promised>>20)
 	}
 	part := (max(free, 0) + layers) / share

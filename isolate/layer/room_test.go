@@ -54,7 +54,7 @@ func fill(t *testing.T, path string, n int) {
 
 // TestKeptAreCounted: a kept layer grows no further than the space that is not reserved for others.
 func TestKeptAreCounted(t *testing.T) {
-	s, dir := disk(t, "160") // of which 150 can be reserved
+	s, dir := disk(t, "160") // 150 can be reserved
 	at, other := mountPoint(t, dir, "mount"), mountPoint(t, dir, "other")
 	for _, name := range []string{"a", "b"} {
 		l, err := s.Make(at, Client{}, 64<<20, files)
@@ -156,7 +156,7 @@ func TestShare(t *testing.T) {
 		"root":             {Client{}, Client{}, 120 << 20, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, dir := disk(t, "200") // of which 187 can be reserved
+			s, dir := disk(t, "200") // 187 can be reserved
 			at, other := mountPoint(t, dir, "mount"), mountPoint(t, dir, "other")
 			l, err := s.Make(at, tt.first, 64<<20, files)
 			if err != nil {

@@ -128,7 +128,7 @@ func TestKernelOrder(t *testing.T) {
 	}
 }
 
-// TestKernelWatch: a job of which more tasks are found than its limit is ended at the first look, a small one is not, and a
+// TestKernelWatch: a job with more tasks than its limit is ended at the first look, a small one is not, and a
 // process that has ended is not judged by its number.
 func TestKernelWatch(t *testing.T) {
 	pid, pidfd, end := sleeper(t)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestShortList: a short list acquits, unless asking has taken too long: then no directory is asked about, and each counts as long.
+// TestShortList: a short list acquits, unless walking has taken too long: then no directory is walked, and each counts as long.
 func TestShortList(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {

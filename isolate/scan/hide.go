@@ -262,7 +262,7 @@ func (r *reading) entry(version uint32, name int, n uint32, last []byte) ([]byte
 	return path, nil
 }
 
-// path parses the path of an entry of which size bytes have been read.
+// path parses the path of an entry after its first size bytes.
 func (r *reading) path(version uint32, size int, last []byte) ([]byte, error) {
 	if version < 4 {
 		path, err := r.until(0)

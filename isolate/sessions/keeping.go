@@ -92,7 +92,7 @@ func (ss *Session) lost() bool {
 	return ss.layer.Lost() != nil
 }
 
-// checkWritten refuses to apply changes of which a part was lost.
+// checkWritten refuses to apply changes if a part of them was lost.
 func (ss *Session) checkWritten() error {
 	ss.layerMu.Lock()
 	defer ss.layerMu.Unlock()

@@ -17,7 +17,7 @@ const (
 	BundleFile    = rootfs.DoorDir + "/ca-certificates.crt" // the host's authorities and this one
 )
 
-// A place is where clients look for authorities.
+// A place is a path where clients look for authorities.
 type place struct{ path, reason string }
 
 // bundles are files with all authorities in PEM. The first one that the host has is what it trusts. Those that a root file
@@ -47,7 +47,7 @@ var javaStores = []place{
 	{"/opt/java/openjdk/lib/security/cacerts", "container images of Eclipse Temurin"},
 }
 
-// Files are what jobs find an authority in. A nil *Files stands for none.
+// Files are the files by which jobs trust an authority. A nil *Files stands for none.
 type Files struct {
 	maker             *Maker
 	authority, bundle []byte // PEM
@@ -143,7 +143,7 @@ func (f *Files) add(r root) (rootfs.Tree, error) {
 	return s.tree, nil
 }
 
-// maxSame is the number of authorities with the same hash of which OpenSSL's directory can have another one. More are a mistake.
+// maxSame bounds the authorities with the same hash in a directory of OpenSSL. More are a mistake.
 const maxSame = 16
 
 // freeName returns base with the first free number: authorities with the same hash are told apart by it.

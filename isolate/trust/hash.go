@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An attribute is part of a name, in the form of which OpenSSL makes the hash.
+// An attribute is part of a name, in the form that OpenSSL hashes.
 type attribute struct {
 	Type  asn1.ObjectIdentifier
 	Value string `asn1:"utf8"`

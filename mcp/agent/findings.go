@@ -19,7 +19,7 @@ var failures = []*regexp.Regexp{
 	regexp.MustCompile(`^test \S+ \.\.\. FAILED$`),            // cargo test
 }
 
-// failureMarks are words of which each line that failures match has one. Most lines have none, and expressions are slow.
+// failureMarks are words: each line that failures match has one of them. Most lines have none, and expressions are slow.
 var failureMarks = []string{"FAIL", "ERROR", "not ok", "✖", "●"}
 
 // namesFailure reports whether a line names a failed test.

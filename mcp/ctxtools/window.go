@@ -13,7 +13,7 @@ type part struct {
 	missing           int64 // bytes that were requested, precede text, and are not available
 }
 
-// cut returns the requested part of a stream of which only the margins are available.
+// cut returns the requested part of a stream when only its margins are available.
 func (a *jobArgs) cut(c *artifact.StreamCapture) part {
 	w := a.window()
 	_, _ = w.Write([]byte(c.Head))

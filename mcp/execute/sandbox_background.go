@@ -81,7 +81,7 @@ func (t *Sandbox) endedReply(ctx context.Context, a *sandboxArgs, s run.Snapshot
 	return reply.text(), nil
 }
 
-// margins returns a stream of which the beginning and the end are known.
+// margins returns a stream whose beginning and end are known.
 func margins(c *artifact.StreamCapture) string {
 	if c.Between == 0 {
 		return tool.UTF8(c.Head + c.Tail)

@@ -38,7 +38,7 @@ type HTTPOptions struct {
 	Idle time.Duration
 	// MaxSessions is the maximum number of sessions of a principal; 0 is 64.
 	MaxSessions int
-	// MaxConns is the maximum number of connections of Serve, of which a principal can have a quarter; 0 is 512. At
+	// MaxConns is the maximum number of connections of Serve; a principal can have a quarter of them; 0 is 512. At
 	// the maximum, a new connection evicts another: the oldest one that has not sent a valid token, else one that
 	// is idle between requests.
 	MaxConns int

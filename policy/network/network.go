@@ -1,7 +1,7 @@
 // Package network has the rules that say which hosts the jobs of a repository may reach.
 //
 // An operator writes Rules in the configuration. The supervisor passes them on unread, as the JSON of Encode, and
-// corral-egress, which connects jobs to hosts, obeys the Set that Compile makes of them. What no entry of Allow has is not
+// corral-egress, which connects jobs to hosts, obeys the Set that Compile makes of them. A connection that no entry of Allow has is not
 // allowed, and an entry of Deny takes precedence over all of Allow. A job can ask for less than its repository may reach,
 // never for more: see Set.Narrow.
 //
@@ -108,7 +108,7 @@ func Encode(r *Rules) (json.RawMessage, error) {
 	return data, nil
 }
 
-// Decode returns the Rules of which data is the JSON, and checks them. It accepts what Encode writes, in no other spelling.
+// Decode returns the Rules whose JSON is data, and checks them. It accepts what Encode writes, in no other spelling.
 func Decode(data []byte) (*Rules, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes, the maximum is %d", ErrMalformed, len(data), MaxSize)

@@ -148,7 +148,7 @@ type RequestDecision struct {
 	Allowed bool
 	Secret  string // the name of the secret that the placeholder stands for; "" if it stands for none
 	Why     string // why it is not allowed
-	// Of a request to a registry: its kind, how old a version must be, and the rule, as it is written. "" if it is none.
+	// For a request to a registry: its kind, the minimum age of a version, and the rule, as it is written. "" for others.
 	Registry string
 	MinAge   time.Duration
 	Rule     string

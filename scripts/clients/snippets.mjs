@@ -16,7 +16,7 @@ import { connect } from './clients.mjs';
 const orders = JSON.parse(await new Response(process.stdin).text());
 const page = readFileSync(orders.page, 'utf8');
 
-// parsers, by the word after the fence. A shell snippet is one command line, of whose syntax only quotes and one variable are
+// parsers, by the word after the fence. A shell snippet is one command line; of its syntax, only quotes and one variable are
 // supported.
 const parsers = { json: JSON.parse, toml: parseTOML, yaml: parseYAML, sh: parseCommandLine };
 

@@ -180,7 +180,7 @@ func (r *runner) unitThenMachine(ctx context.Context, q *queue, p testPackage, r
 	})
 }
 
-// race runs the unit tests of packages with the race detector, and queues their machine tests. Packages of which machine
+// race runs the unit tests of packages with the race detector, and queues their machine tests. Packages whose machine
 // tests run with the race detector, too, have a binary for both.
 func (r *runner) race(ctx context.Context, q *queue, raced []testPackage) error {
 	var both, units []testPackage

@@ -37,7 +37,7 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%s: no tests in that package", fields[0])
 			continue
 		}
-		// Of an expression with subtests, alternatives stand inside parentheses only.
+		// In an expression with subtests, alternatives stand inside parentheses only.
 		top, _, _ := strings.Cut(fields[1], "/")
 		for name := range strings.SplitSeq(top, "|") {
 			exact, err := regexp.Compile("^(" + name + ")$")

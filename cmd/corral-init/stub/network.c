@@ -87,7 +87,7 @@ static int resolver(void)
 }
 
 /* open_door passes the supervisor three sockets of this namespace: one that receives the job's queries for names, and two
- * without an address, of which corral-egress makes all others. Only they outlive this step, outside of the jail. */
+ * without an address, from which corral-egress makes all others. Only they outlive this step, outside of the jail. */
 static int open_door(void)
 {
 	struct report out = { .version = PLAN_VERSION, .kind = REPORT_DOOR };

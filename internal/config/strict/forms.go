@@ -37,7 +37,7 @@ func Number(what string, tags []string, parse func(s string) (int64, error), wri
 	}
 }
 
-// Text returns a form of texts of which valid holds; nil accepts all.
+// Text returns a form of the texts that valid accepts; nil accepts all.
 func Text(what string, valid func(s string) bool) Form {
 	return Form{
 		What: what,

@@ -192,7 +192,7 @@ func (p *Page) Calls() []Call {
 	return calls
 }
 
-// Missing returns the kinds of which the page has no example.
+// Missing returns the kinds that the page has no example of.
 func (p *Page) Missing() []string {
 	return slices.DeleteFunc(Kinds(), func(kind string) bool {
 		return slices.ContainsFunc(p.Blocks, func(b Block) bool {

@@ -63,8 +63,7 @@ func missing(t testing.TB, err error) {
 	t.Skip(err)
 }
 
-// Of the repetitions of a loop that `make soak` runs in full, `make test` runs one in testShare, and unit tests with
-// -short one in shortShare.
+// `make soak` runs every repetition of a loop, `make test` one in testShare, and unit tests with -short one in shortShare.
 const (
 	testShare  = 5
 	shortShare = 20

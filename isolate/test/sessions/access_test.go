@@ -24,7 +24,7 @@ func TestReplacedAccess(t *testing.T) {
 		list = binary.LittleEndian.AppendUint32(list, e[2])
 	}
 	f := shared(t)
-	isolatetest.Give(t, f.Repo, owner, 1500) // of which the client is not a member: its jobs see the group, and are not in it
+	isolatetest.Give(t, f.Repo, owner, 1500) // the client is not a member: its jobs see the group, and are not in it
 	fresh := func() {
 		put(t, filepath.Join(f.Repo, "list"), "old\n", 0o600, owner)
 		put(t, filepath.Join(f.Repo, "group"), "old\n", 0o660, owner)

@@ -1,6 +1,6 @@
 // Package spool stores one stream of a job as a gzip file within bounds, and reads it back.
 //
-// Of a stream that is too long, its head and its end are stored, with a line in between that says how much was left out
+// If a stream is too long, its head and its end are stored, with a line in between that says how much was left out
 // (Gap). Short streams stay in memory until they end; for longer ones, a goroutine compresses, hashes and writes, so that
 // the job is not slowed down by it. The file is one gzip member (RFC 1952), whose header may hold a mark. Memory is at
 // most about 3 MiB per stream.

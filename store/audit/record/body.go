@@ -37,7 +37,7 @@ func (w Who) peer(e *encoder) {
 type Decision struct {
 	Who
 	Repo      string // real path
-	Common    string // real path of the git directory of which Repo is a worktree and which the job can access, or ""
+	Common    string // real path of the git directory that Repo is a worktree of, if the job can access it, or ""
 	Dir       string // relative to Repo, as requested
 	Profile   string
 	Workspace job.Workspace

@@ -66,7 +66,7 @@ type Cutter struct {
 	compressed bytes.Buffer
 }
 
-// NewCutter returns a Cutter for the chunks of a source, of which there may be limit.
+// NewCutter returns a Cutter for the chunks of a source, at most limit.
 func NewCutter(ctx context.Context, source, limit int64) *Cutter {
 	c := &Cutter{ctx: ctx, source: source, limit: limit, Batches: make(chan *Batch), spare: make(chan *Batch, 2)}
 	c.compressor, _ = flate.NewWriter(nil, flate.BestSpeed) // the level is valid

@@ -8,7 +8,7 @@ import (
 	"corral/store/index/db"
 )
 
-// Forget removes words of which no source is left. It does so only when half of the sources have been removed since the
+// Forget removes words that are in no source any more. It does so only when half of the sources have been removed since the
 // last time.
 func Forget(ctx context.Context, b *db.Base) error {
 	var sources, gone, first int64
