@@ -166,14 +166,10 @@ func besideFresh(ctx context.Context, o *options, run func() error) (aged, fresh
 // scaleOnce starts more and more sleeping jobs.
 func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Jobs at once"
-	clients := []*client.Client{c}
-	for range (o.atOnce - 1) / ofClient {
-		more, err := client.Dial(o.socket)
-		if err != nil {
-			return err
-		}
-		defer more.Close()
-		clients = append(clients, more)
+	clients, hangUp, err := dialFor(o, c)
+	defer hangUp()
+	if err != nil {
+		return err
 	}
 	var s sleepers
 	defer s.end()
@@ -228,6 +224,22 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 		{Title: "Memory of jobs at once", Unit: "MiB", XLabel: "jobs running", Curves: []Curve{memory, gone}},
 	}
 	return o.publish(r)
+}
+
+// dialFor returns c and as many more clients as o.atOnce jobs need, and a function that closes those.
+func dialFor(o *options, c *client.Client) (clients []*client.Client, hangUp func(), err error) {
+	clients = []*client.Client{c}
+	for err == nil && len(clients) <= (o.atOnce-1)/ofClient {
+		var more *client.Client
+		if more, err = client.Dial(o.socket); err == nil {
+			clients = append(clients, more)
+		}
+	}
+	return clients, func() {
+		for _, more := range clients[1:] {
+			more.Close()
+		}
+	}, err
 }
 
 // startStep starts stepAtOnce jobs, or as many as o.atOnce leaves, after n others. It returns how long each took until it was

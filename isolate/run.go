@@ -41,7 +41,8 @@ func (r *run) Log(result *wire.Result) {
 		}
 	}
 	r.s.config.Log.LogAttrs(r.s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
-		slog.String("repo", r.repo), slog.String("session", r.session), slog.String("request", r.request()), slog.String("outcome", result.Outcome.String()), slog.Uint64("status", uint64(result.WaitStatus)),
+		slog.String("repo", r.repo), slog.String("session", r.session), slog.String("request", r.request()),
+		slog.String("outcome", result.Outcome.String()), slog.Uint64("status", uint64(result.WaitStatus)),
 		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6), slog.Int("omitted", omitted))
 }
 

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen listens for browsers of this machine at HOST:PORT, where HOST is localhost, which stands for 127.0.0.1 and ::1, or one loopback address.
+// Listen listens for browsers of this machine at HOST:PORT, where HOST is localhost, which stands for 127.0.0.1 and ::1, or one
+// loopback address.
 // Others are refused: a browser resolves names in localhost to the loopback interface of its own machine.
 func Listen(address string) (list []net.Listener, port uint16, err error) {
 	host, number, err := net.SplitHostPort(address)

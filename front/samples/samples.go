@@ -44,7 +44,7 @@ type Snapshot struct {
 type series struct {
 	handle string
 	points []job.Sample
-	step   int // a sample of so many is kept
+	step   int // one of step samples is kept
 	skip   int // so many are dropped before the next one is kept
 }
 
