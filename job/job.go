@@ -63,32 +63,6 @@ func ParseWorkspace(s string) (Workspace, error) {
 	return Direct, fmt.Errorf("workspace %q is not known: must be direct, overlay or readonly", s)
 }
 
-// Limits bound the resources of a job. A zero field means the supervisor's default, see Defaults; Unlimited lifts a
-// limit that can be lifted.
-type Limits struct {
-	Memory    int64         // bytes, of all processes together; swap is never used
-	MilliCPUs int64         // thousandths of a CPU; default Unlimited, all of the host's
-	PIDs      int64         // processes and threads
-	Wall      time.Duration // from start to end; default Unlimited
-	Tmp       int64         // bytes in each private directory (/tmp, /var/tmp, /home, /dev/shm)
-	TmpInodes int64         // files in each of them
-	Disk      int64         // bytes the job may add to the repository; default Unlimited
-	Inodes    int64         // files the job may add to the repository; default Unlimited
-	FileSize  int64         // bytes of one file; default Unlimited
-	OpenFiles int64         // descriptors of one process
-}
-
-// Unlimited lifts a limit. CPU, wall time, disk, inodes and file size can be lifted.
-const Unlimited = -1
-
-// Defaults returns the limits of a job that sets none.
-func Defaults() Limits {
-	return Limits{
-		Memory: 2 << 30, MilliCPUs: Unlimited, PIDs: 512, Wall: Unlimited,
-		Tmp: 512 << 20, TmpInodes: 65536, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited, OpenFiles: 4096,
-	}
-}
-
 // Size is the size of a terminal in characters. The zero value means no terminal.
 type Size struct{ Rows, Cols uint16 }
 
@@ -191,23 +165,6 @@ type Result struct {
 	// configured as readonly, or was passed from a mount that is read-only.
 	ReadOnly bool
 	Network  *NetworkUse // nil if the job had no network access, or its use is not known
-}
-
-// A Refusal is the error for a job that was not started.
-type Refusal struct {
-	// Step is the step that failed: a step of the confinement, or "request", "repo", "limits", "profile", "network", "workspace", "jail".
-	Step    string
-	Errno   int // errno reported by the kernel, or 0
-	Message string
-	Hint    string // what the user can do about it, or ""
-}
-
-// Error returns the message, with the hint on a line of its own.
-func (r *Refusal) Error() string {
-	if r.Hint != "" {
-		return r.Message + "\nhint: " + r.Hint
-	}
-	return r.Message
 }
 
 // ErrUnavailable reports that the supervisor cannot be reached.

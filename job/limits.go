@@ -7,6 +7,32 @@ import (
 	"time"
 )
 
+// Limits bound the resources of a job. A zero field means the supervisor's default, see Defaults; Unlimited lifts a
+// limit that can be lifted.
+type Limits struct {
+	Memory    int64         // bytes, of all processes together; swap is never used
+	MilliCPUs int64         // thousandths of a CPU; default Unlimited, all of the host's
+	PIDs      int64         // processes and threads
+	Wall      time.Duration // from start to end; default Unlimited
+	Tmp       int64         // bytes in each private directory (/tmp, /var/tmp, /home, /dev/shm)
+	TmpInodes int64         // files in each of them
+	Disk      int64         // bytes the job may add to the repository; default Unlimited
+	Inodes    int64         // files the job may add to the repository; default Unlimited
+	FileSize  int64         // bytes of one file; default Unlimited
+	OpenFiles int64         // descriptors of one process
+}
+
+// Unlimited lifts a limit. CPU, wall time, disk, inodes and file size can be lifted.
+const Unlimited = -1
+
+// Defaults returns the limits of a job that sets none.
+func Defaults() Limits {
+	return Limits{
+		Memory: 2 << 30, MilliCPUs: Unlimited, PIDs: 512, Wall: Unlimited,
+		Tmp: 512 << 20, TmpInodes: 65536, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited, OpenFiles: 4096,
+	}
+}
+
 // A Unit is what a limit is measured in.
 type Unit int
 
