@@ -1,5 +1,17 @@
 package usage
 
+// Limits are the lines of the options for limits, in the help texts of all commands that have them.
+const Limits = `  --timeout 30s         kill the job after this time (default none)
+  --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
+  --cpus 1.5            CPUs (default all)
+  --pids 256            processes and threads (default 512)
+  --disk SIZE           space that it may add to the repository (default no limit)
+  --inodes N            files that it may add to the repository (default no limit)
+  --file-size SIZE      size of a file (default no limit)
+  --nofile N            open files of a process (default 4096)
+  --tmp SIZE            size of each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
+`
+
 // Run is the help text of corral run.
 const Run = `corral run runs a program in a jail: it sees the repository, the system's programs, and nothing else of the host.
 
@@ -17,16 +29,7 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
   --session ID          run in this session, with its repository and workspace; see corral session
   --background          of a session: return when it runs and print its id; see corral session
 
-  --timeout 30s         kill the job after this time (default none)
-  --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
-  --cpus 1.5            CPUs (default all)
-  --pids 256            processes and threads (default 512)
-  --disk SIZE           space that it may add to the repository (default no limit)
-  --inodes N            files that it may add to the repository (default no limit)
-  --file-size SIZE      size of a file (default no limit)
-  --nofile N            open files of a process (default 4096)
-  --tmp SIZE            size of each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
-
+` + Limits + `
   --env NAME=VALUE      set a variable; repeatable. Your environment is not passed
   --env-pass NAME       pass a variable of your environment; repeatable
   --stdin               pass standard input (default: only if it is a pipe or a file; otherwise it is empty)

@@ -11,6 +11,7 @@ import (
 	"corral/front/cli"
 	"corral/front/privilege"
 	"corral/internal/directory"
+	"corral/internal/usage"
 	"corral/job"
 )
 
@@ -33,16 +34,10 @@ All four take the same options, and need the same ones:
   --cache SIZE          maximum size of the caches of a project (default 2GiB)
   --profile PROFILE     system call profile: default or strict
   --supervisor SOCKET   use the supervisor on this socket
-  --timeout 30s         maximum time of one stage
-  --memory 1GiB         memory of all processes of a stage
-  --cpus 1.5            CPUs of a stage
-  --pids 256            processes and threads of a stage
-  --disk SIZE           bytes that a stage may add to the job's directory
-  --inodes N            files that a stage may add to it
-  --file-size SIZE      size of the largest file
-  --nofile N            open files of one process
-  --tmp SIZE            size of each private directory
 
+Limits of a stage, whose repository is the directory of the job:
+
+` + usage.Limits + `
 Stages of a job share the build directory, the home directory and /tmp. No process outlives its stage. Stages that transfer
 sources and artifacts reach the GitLab server and nothing else; scripts of the pipeline reach no network.
 
