@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"corral/front/otlp"
 )
 
 // maxFile is the maximum size of a file of spans in bytes.
@@ -77,7 +79,7 @@ func (w *file) open() error {
 // checkWritable returns an error unless the file is regular, belongs to this user or root, is writable only by its
 // owner, and has one link.
 func checkWritable(path string, info os.FileInfo) error {
-	if err := checkOwner(path, info); err != nil {
+	if err := otlp.CheckOwner(path, info); err != nil {
 		return err
 	}
 	switch st, ok := info.Sys().(*syscall.Stat_t); {
@@ -85,17 +87,6 @@ func checkWritable(path string, info os.FileInfo) error {
 		return fmt.Errorf("%s is writable by group or others (mode %04o)\nhint: chmod go-w %s", path, info.Mode().Perm(), path)
 	case !ok || st.Nlink != 1:
 		return fmt.Errorf("%s has more than one hard link\nhint: name a file with a single link", path)
-	}
-	return nil
-}
-
-// checkOwner returns an error unless the file is regular and belongs to this user or root.
-func checkOwner(path string, info os.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another user\nhint: chown it, or name another file", path)
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func TestUnreachable(t *testing.T) {
 				call(tracer, calls.Trace{ID: traceID, Sampled: true}, "")
 				slowest = max(slowest, time.Since(start))
 			}
-			if slowest > attemptTime-time.Second {
+			if slowest > 4*time.Second {
 				t.Errorf("a call waited for %v", slowest)
 			}
 			if held := heap(); held > before+64<<20 {

@@ -1,4 +1,4 @@
-package telemetry
+package otlp
 
 import (
 	"fmt"
@@ -11,35 +11,50 @@ import (
 	"syscall"
 )
 
-// tracesPath is added to a collector's URL (OTLP Exporter Configuration).
-const tracesPath = "/v1/traces"
+// Paths that are added to a collector's URL (OTLP Exporter Configuration).
+const (
+	tracesPath = "/v1/traces"
+	logsPath   = "/v1/logs"
+)
+
+// Options configure a collector of spans.
+type Options struct {
+	// Endpoint is the URL of a collector; /v1/traces is appended. If "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is used
+	// unchanged, or else OTEL_EXPORTER_OTLP_ENDPOINT, or else http://localhost:4318.
+	Endpoint string
+	// HeadersFile has headers for the collector, see ReadSecret: one "NAME: VALUE" per line. If "", OTEL_EXPORTER_OTLP_TRACES_HEADERS or
+	// OTEL_EXPORTER_OTLP_HEADERS is used, if set.
+	HeadersFile string
+	Getenv      func(name string) string
+	Version     string // of corral
+}
 
 // url returns the URL to which spans are posted.
 func (o *Options) url() (*url.URL, error) {
 	const traces, all = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 	switch {
 	case o.Endpoint != "":
-		return endpoint("telemetry.endpoint", o.Endpoint, true)
+		return endpoint("telemetry.endpoint", o.Endpoint, tracesPath)
 	case o.Getenv(traces) != "":
-		return endpoint(traces, o.Getenv(traces), false)
+		return endpoint(traces, o.Getenv(traces), "")
 	case o.Getenv(all) != "":
-		return endpoint(all, o.Getenv(all), true)
+		return endpoint(all, o.Getenv(all), tracesPath)
 	}
-	return endpoint("", "http://localhost:4318", true)
+	return endpoint("", "http://localhost:4318", tracesPath)
 }
 
-// endpoint parses the URL s from the setting from. If base is set, tracesPath is appended.
-func endpoint(from, s string, base bool) (*url.URL, error) {
+// endpoint parses the URL s from the setting from, and appends path to it.
+func endpoint(from, s, path string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		// s is not repeated: it may contain a secret.
 		return nil, fmt.Errorf("%s: must be a URL such as http://localhost:4318", from)
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("%s: must not contain a user name\nhint: put an Authorization header into telemetry.headers_file", from)
+		return nil, fmt.Errorf("%s: must not contain a user name\nhint: put an Authorization header into headers_file", from)
 	}
-	if base && !strings.HasSuffix(u.Path, tracesPath) {
-		u = u.JoinPath(tracesPath)
+	if !strings.HasSuffix(u.Path, path) {
+		u = u.JoinPath(path)
 	}
 	u.Fragment = ""
 	return u, nil
@@ -56,7 +71,7 @@ const maxHeaders = 16 << 10 // bytes of all headers
 // headers returns the configured headers for the collector; never nil.
 func (o *Options) headers() (http.Header, error) {
 	if o.HeadersFile != "" {
-		text, err := readSecret(o.HeadersFile)
+		text, err := ReadSecret(o.HeadersFile)
 		if err != nil {
 			return nil, fmt.Errorf("telemetry.headers_file: %w", err)
 		}
@@ -94,8 +109,8 @@ func isToken(s string) bool {
 	return s != "" && strings.Trim(s, letters) == ""
 }
 
-// readSecret reads a small file that belongs to this user or root and is not world-readable.
-func readSecret(path string) (string, error) {
+// ReadSecret reads a file of headers or a key, of 16 KiB at most, that belongs to this user or root and is not world-readable.
+func ReadSecret(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would block until it has a writer
 	if err != nil {
 		return "", err
@@ -105,8 +120,8 @@ func readSecret(path string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case checkOwner(path, info) != nil:
-		return "", checkOwner(path, info)
+	case CheckOwner(path, info) != nil:
+		return "", CheckOwner(path, info)
 	case info.Mode().Perm()&0o007 != 0:
 		return "", fmt.Errorf("%s is world-readable (mode %04o)\nhint: chmod o-rwx %s", path, info.Mode().Perm(), path)
 	}
@@ -115,4 +130,15 @@ func readSecret(path string) (string, error) {
 		err = fmt.Errorf("%s is larger than %d bytes", path, maxHeaders)
 	}
 	return string(text), err
+}
+
+// CheckOwner returns an error unless the file is regular and belongs to this user or root.
+func CheckOwner(path string, info os.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to another user\nhint: chown it, or name another file", path)
+	}
+	return nil
 }

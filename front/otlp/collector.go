@@ -1,0 +1,200 @@
+// Package otlp sends batches to an OpenTelemetry collector: OTLP 1.x over HTTP, binary protobuf (opentelemetry.io/docs/specs/otlp).
+//
+// A batch is sent to the configured address alone, within a timeout, and of the answer at most 64 KiB are read, which are never logged.
+// Package telemetry makes spans of calls, and front/forward log records of the audit log.
+package otlp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const (
+	attemptTime = 5 * time.Second
+	maxAnswer   = 64 << 10 // bytes read of an answer
+)
+
+// A Collector is one address to which batches are posted.
+type Collector struct {
+	url    string
+	head   http.Header
+	client *http.Client
+}
+
+// Spans returns the collector of spans that the options configure. It connects nowhere yet.
+func (o *Options) Spans() (*Collector, error) {
+	u, err := o.url()
+	if err != nil {
+		return nil, err
+	}
+	head, err := o.headers()
+	if err != nil {
+		return nil, err
+	}
+	return newCollector(u, head, o.Version, nil)
+}
+
+// newCollector returns a collector at a URL. A nil config is the default of TLS.
+func newCollector(u *url.URL, head http.Header, version string, config *tls.Config) (*Collector, error) {
+	if len(head) > 0 && u.Scheme != "https" && !loopback(u.Hostname()) {
+		return nil, fmt.Errorf("headers must not be sent to %s unencrypted\nhint: use https", u.Host)
+	}
+	head.Set("Content-Type", "application/x-protobuf")
+	head.Set("User-Agent", "corral/"+version)
+	return &Collector{url: u.String(), head: head, client: &http.Client{
+		Timeout: attemptTime,
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
+			TLSClientConfig: config, TLSHandshakeTimeout: attemptTime, MaxResponseHeaderBytes: maxAnswer,
+		},
+		// Spans and headers must not reach any host but the configured one.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close closes idle connections.
+func (c *Collector) Close() { c.client.CloseIdleConnections() }
+
+// A retryableError is an error after which the same request may be sent again.
+type retryableError struct {
+	error
+	after time.Duration // that the collector requested
+}
+
+// Unwrap returns the underlying error.
+func (e *retryableError) Unwrap() error { return e.error }
+
+// Retryable returns whether the batch of an error of Post may be sent again, and the pause that the collector asks for, which may be
+// an hour.
+func Retryable(err error) (after time.Duration, ok bool) {
+	var again *retryableError
+	if !errors.As(err, &again) {
+		return 0, false
+	}
+	return again.after, true
+}
+
+// Post sends a message once. A RejectedError or a StatusError says what the collector thinks of it; any other error is about reaching
+// the collector.
+func (c *Collector) Post(ctx context.Context, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header = c.head.Clone()
+	answer, err := c.client.Do(r)
+	if err != nil {
+		var whole *url.Error // its text contains the whole URL, which may have secrets
+		if errors.As(err, &whole) {
+			err = whole.Err
+		}
+		return &retryableError{error: fmt.Errorf("POST %s: %s", shownURL(c.url), withoutUserInfo(err))}
+	}
+	defer func() { _ = answer.Body.Close() }()
+	reply, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	// Everything in the answer but its status code is arbitrary text from the collector and stays out of the error.
+	failed := &StatusError{shownURL(c.url), answer.StatusCode}
+	switch code := answer.StatusCode; {
+	case code >= 200 && code < 300:
+		if n := rejected(reply); err == nil && n > 0 && answer.Header.Get("Content-Type") == c.head.Get("Content-Type") {
+			return &RejectedError{n}
+		}
+		return nil
+	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable,
+		code == http.StatusGatewayTimeout:
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // a date is ignored
+		return &retryableError{failed, time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+	}
+	return failed
+}
+
+// A StatusError is an answer with a status that is not one of success.
+type StatusError struct {
+	url  string
+	Code int
+}
+
+// Error returns the status, and nothing else of the answer.
+func (e *StatusError) Error() string { return fmt.Sprintf("POST %s: status %d", e.url, e.Code) }
+
+// A RejectedError says that the collector took a batch without some of what it had. These must not be sent again.
+type RejectedError struct{ Count int64 }
+
+// Error implements error.
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("the collector rejected %d of a batch", e.Count)
+}
+
+// withoutUserInfo returns the text of an error from sending, unless it may contain a user name or password. Only an
+// address with credentials contains an @; the collector's address has none, but a proxy's may.
+func withoutUserInfo(err error) string {
+	if text := err.Error(); !strings.Contains(text, "@") {
+		return text
+	}
+	return "sending failed; the reason is withheld because it contains a user name"
+}
+
+// rejected returns how many spans an answer reports as rejected:
+// ExportTraceServiceResponse.partial_success.rejected_spans.
+func rejected(answer []byte) int64 {
+	partial := field(answer, 1)
+	for len(partial) > 0 {
+		number, kind, n := protowire.ConsumeTag(partial)
+		if n < 0 {
+			return 0
+		}
+		if number == 1 && kind == protowire.VarintType {
+			v, n := protowire.ConsumeVarint(partial[n:])
+			if n < 0 {
+				return 0
+			}
+			return int64(v)
+		}
+		skip := protowire.ConsumeFieldValue(number, kind, partial[n:])
+		if skip < 0 {
+			return 0
+		}
+		partial = partial[n+skip:]
+	}
+	return 0
+}
+
+// field returns the bytes of a message's field, nil if it is missing.
+func field(message []byte, wanted protowire.Number) []byte {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil
+		}
+		if number == wanted && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message[n:])
+			return value
+		}
+		skip := protowire.ConsumeFieldValue(number, kind, message[n:])
+		if skip < 0 {
+			return nil
+		}
+		message = message[n+skip:]
+	}
+	return nil
+}
+
+// shownURL returns a URL without the parts that may contain secrets.
+func shownURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "the collector"
+	}
+	return u.Scheme + "://" + u.Host + u.EscapedPath()
+}
