@@ -200,7 +200,7 @@ func TestReloadRootOnly(t *testing.T) {
 }
 
 // TestReloadsWhileJobsRun: no job is lost or refused while the configuration is read a thousand times, with other values
-// each time, and jobs start and end.
+// each time, and five thousand jobs start and end.
 func TestReloadsWhileJobsRun(t *testing.T) {
 	other := newRepo(t)
 	f, w := reloadable(t, func(c *Config) { c.Repos = append(c.Repos, admit.Entry{Path: other}) })
@@ -209,33 +209,36 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	long.Until("up")
-	stop := make(chan struct{})
+	reloads, least := sandboxtest.Scale(1000), int64(sandboxtest.Scale(5000))
+	var reloaded atomic.Bool
 	var jobs sync.WaitGroup
 	var ran atomic.Int64
+	one := func() bool {
+		d, err := f.Try(f.Spec("echo", "ran"))
+		if err != nil || d.Out != "ran\n" {
+			t.Errorf("%q, %v", d.Out, err)
+			return false
+		}
+		ran.Add(1)
+		return true
+	}
 	for range 3 {
 		jobs.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if d, err := f.Try(f.Spec("echo", "ran")); err != nil || d.Out != "ran\n" {
-					t.Errorf("%q, %v", d.Out, err)
-					return
-				}
-				ran.Add(1)
+			for (ran.Load() < least || !reloaded.Load()) && one() {
 			}
 		})
 	}
 	const callers = 4
-	reloads := sandboxtest.Scale(1000)
+	// Each reload comes after its share of the jobs, so that jobs start and end between any two.
+	share := func(n int64) bool { return ran.Load()*int64(reloads) >= (n-1)*least }
 	var asked atomic.Int64
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
 			root := connect(t, f.s, host.Peer{})
 			for n := asked.Add(1); n <= int64(reloads); n = asked.Add(1) {
+				for !share(n) && one() {
+				}
 				w.write(func(c *Config) {
 					c.Repos = []admit.Entry{{Path: f.Repo}}
 					if n%2 == 0 {
@@ -252,7 +255,7 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 		})
 	}
 	all.Wait()
-	close(stop)
+	reloaded.Store(true)
 	jobs.Wait()
 	if _, err := long.In.WriteString("well\n"); err != nil {
 		t.Error(err)
@@ -260,7 +263,7 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 	if d, err := long.End(); err != nil || d.Out != "up\nwell\n" {
 		t.Errorf("the job that ran all the time: %q, %v", d.Out, err)
 	}
-	if ran.Load() == 0 || w.reads.Load() == 0 || w.reads.Load() > int64(reloads) {
+	if ran.Load() < least || w.reads.Load() == 0 || w.reads.Load() > int64(reloads) {
 		t.Errorf("%d jobs, %d readings for %d reloads", ran.Load(), w.reads.Load(), reloads)
 	}
 	t.Logf("%d reloads in %d readings, %d jobs", reloads, w.reads.Load(), ran.Load())
