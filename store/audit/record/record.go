@@ -1,6 +1,10 @@
 package record
 
-import "time"
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
 
 // A Record is a parsed line. Fields that its event does not have are zero. Texts were chosen by a front-end or a job:
 // quote them before showing them.
@@ -53,4 +57,13 @@ func (r *Record) RepoPath() string {
 		return string(r.RepoBytes)
 	}
 	return r.Repo
+}
+
+// Decode decodes all fields of a line that Parse accepts.
+func Decode(line []byte) (*Record, error) {
+	var r Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return nil, errors.New("not a record")
+	}
+	return &r, nil
 }
