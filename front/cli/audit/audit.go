@@ -32,6 +32,8 @@ Usage:
   corral audit verify [--expect SEQ:HASH]...   report records that were changed, removed, inserted or moved: exit code 1 if
                                                there are any. --expect also compares a record with a hash from earlier
   corral audit export [FILTER]                 print all records
+  corral audit forward [--config FILE]         send records to audit_export.to of the configuration, those that are there and
+                                               new ones, until it is ended; a next one continues where it ended
 
 FILTER is any of these; a record must match all of them:
 
@@ -46,18 +48,23 @@ FILTER is any of these; a record must match all of them:
 
   --json        print records as they are in the log, one per line
   --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
+  --config FILE configuration of the supervisor (default /etc/corral/config.yaml)
 `
 
 type options struct {
 	count        int
 	follow, json bool
 	state        string
+	config       string
 	filter       filter
 	expect       []reader.Anchor
 }
 
 // Command is the cli.Command.
 func Command(args []string) (int, error) {
+	if len(args) > 0 && args[0] == workerVerb {
+		return worker(args[1:])
+	}
 	o := options{}
 	var verb string
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -71,12 +78,15 @@ func Command(args []string) (int, error) {
 	do := map[string]func(*reader.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]
+	if verb == "forward" && len(words) == 0 {
+		return o.forward()
+	}
 	want := 0
 	if verb == "show" {
 		want = 1
 	}
 	if do == nil || len(words) != want {
-		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
+		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify, export or forward\nhint: corral audit --help"))
 	}
 	r, err := open(o.state)
 	if err != nil {
@@ -108,7 +118,7 @@ func open(state string) (*reader.Reader, error) {
 func (o *options) flags(verb string) *flag.FlagSet {
 	f := flag.NewFlagSet("audit", flag.ContinueOnError)
 	f.StringVar(&o.state, "state", state.Supervisor, "")
-	if verb != "verify" {
+	if verb != "verify" && verb != "forward" {
 		f.BoolVar(&o.json, "json", false, "")
 	}
 	switch verb {
@@ -122,6 +132,8 @@ func (o *options) flags(verb string) *flag.FlagSet {
 			o.expect = append(o.expect, a)
 			return err
 		})
+	case "forward":
+		f.StringVar(&o.config, "config", "", "")
 	case "export":
 		o.filter.flags(f)
 	}
