@@ -37,6 +37,7 @@ type Backend struct {
 
 	tracer *telemetry.Tracer // nil if no spans are exported
 	tools  *toolset          // nil before Tools; see Reload
+	quotas job.Quotas        // of all engines
 	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
 	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
 	ballast []byte
@@ -64,14 +65,15 @@ func New(o Options) (*Backend, error) {
 }
 
 // Engine returns an engine that runs commands by the rules of c, which may differ from those of the back-end. It has no
-// queue: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds
+// queue, only the quotas of principals: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds
 // the number of jobs.
 func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
 	rules, err := settings.NewPolicy(c)
 	if err != nil {
 		return nil, err
 	}
-	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Sessions: b.Sessions}, nil
+	b.quotas.Set(settings.JobQuotas(c))
+	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Quotas: &b.quotas, Sessions: b.Sessions}, nil
 }
 
 // Tools returns the tools that the configuration enables, and apart from them those for agents, which are listed on request only.
@@ -81,7 +83,9 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	b.quotas.Set(settings.JobQuotas(b.Config))
 	b.tools = newToolset(b.Options, rules, b.Sessions, b.Samples)
+	b.tools.engine.Quotas = &b.quotas
 	tools = b.tools.list(b.Options, rules)
 	return tools, b.tools.agentTools(b.Config), nil
 }
@@ -96,6 +100,7 @@ func (b *Backend) Reload(c config.Config) (tools, agents []tool.Tool, err error)
 	if err := rules.Check(); err != nil {
 		return nil, nil, err
 	}
+	b.quotas.Set(settings.JobQuotas(c))
 	t := b.tools.renew(c, rules) // b.tools stays: what Close and End need is common to all
 	tools = t.list(t.options, rules)
 	return tools, t.agentTools(c), nil

@@ -50,6 +50,7 @@ type Engine struct {
 	Runner  Runner
 	Auditor Auditor
 	Queue   *Queue        // nil means no bound
+	Quotas  *Quotas       // nil means no bound
 	Every   time.Duration // interval between calls of Hooks.Progress; 0 means five seconds
 	// Sessions provides sessions to the requests that need one; if nil, such a request fails.
 	Sessions SessionProvider
@@ -83,7 +84,7 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Rec
 	}
 	stop := e.reportProgress(out, h.Progress)
 	defer stop()
-	leave, err := e.Queue.EnterWithin(ctx, r.QueueWait)
+	leave, err := e.enter(ctx, r)
 	record.Queued = time.Since(record.Created)
 	switch {
 	case errors.Is(err, ErrFull):
@@ -99,6 +100,23 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Rec
 		return nil, err
 	}
 	return record, nil
+}
+
+// enter waits until the job of r may run, see Queue.EnterWithin. A principal's quota includes its requests that wait.
+func (e *Engine) enter(ctx context.Context, r *Request) (leave func(), err error) {
+	give, err := e.Quotas.take(r.Principal)
+	if err != nil {
+		return nil, err
+	}
+	next, err := e.Queue.EnterWithin(ctx, r.QueueWait)
+	if err != nil {
+		give()
+		return nil, err
+	}
+	return func() {
+		give() // before the next one is let in: it may be this principal's
+		next()
+	}, nil
 }
 
 // deny marks the record as denied by a rule after the policy had allowed the request. The decision gets a new hash:

@@ -84,6 +84,17 @@ func hosts(c config.Config, r config.Repo) *network.Set {
 // tokenPrefix begins the principals of tokens.
 const tokenPrefix = "token:"
 
+// JobQuotas returns how many jobs at once principals may have, of those that have a bound.
+func JobQuotas(c config.Config) map[string]int {
+	most := map[string]int{}
+	for _, p := range c.Principals {
+		if p.MaxJobs > 0 {
+			most[tokenPrefix+p.Name] = p.MaxJobs
+		}
+	}
+	return most
+}
+
 // networkRules returns the maximums of what calls may reach.
 func networkRules(c config.Config) policy.Network {
 	n := policy.Network{Max: c.Runtime.Network, ByTool: c.Runtime.ToolNetwork}

@@ -78,6 +78,9 @@ type Principal struct {
 	// Names of the tools that it may call, without dots. `agent` stands for the [tools for agents](../interfaces/agent.md). With
 	// `metrics`, it may read [`/metrics`](../how-to/observe-calls.md#collect-metrics) of `corral serve`, which no principal may without.
 	Tools []string `yaml:"tools" form:"tool" list:"some" without:"all" example:"[runtime_execute, runtime_query_output]"` // nil is all
+	// Maximum number of its jobs that run or wait at once, with those in the background and those of `command/exec`. A further one is
+	// denied by the rule `concurrency`.
+	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" without:"no bound but those of runtime" example:"4"` // 0 is unset
 	// Maximum of what its calls may reach, as `runtime.network`.
 	Network string `yaml:"network" form:"network" without:"that of runtime.network" example:"none"` // "": see without
 }
