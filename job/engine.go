@@ -114,7 +114,7 @@ func (e *Engine) enter(ctx context.Context, r *Request) (leave func(), err error
 		return nil, err
 	}
 	return func() {
-		give() // before the next one is let in: it may be this principal's
+		give() // before the next one enters, which can be of the same principal
 		next()
 	}, nil
 }
