@@ -279,6 +279,10 @@ var bounds = []bound{
 		reason: "it only reads, and cannot reach what writes records",
 	},
 	{
+		from: "store/audit/search", only: []string{"std", sys, "egress/control", "internal/text", "job", "store/audit/record"},
+		reason: "it selects and shows records, wherever they were read",
+	},
+	{
 		from: "cgroup", never: []string{"job", "isolate/..."},
 		reason: "it enforces limits on any process: a mechanism that is testable alone",
 		shown:  true,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"corral/internal/text"
 	"corral/store/audit/reader"
 	"corral/store/audit/record"
+	"corral/store/audit/search"
 )
 
 // Help is the help text of the command.
@@ -56,7 +58,7 @@ type options struct {
 	follow, json bool
 	state        string
 	config       string
-	filter       filter
+	filter       search.Filter
 	expect       []reader.Anchor
 }
 
@@ -93,7 +95,7 @@ func Command(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	defer r.Close()
-	if err := o.filter.prepare(); err != nil {
+	if err := o.filter.Prepare(); err != nil {
 		return cli.Failure, err
 	}
 	return do(r, strings.Join(words, ""))
@@ -125,7 +127,7 @@ func (o *options) flags(verb string) *flag.FlagSet {
 	case "tail":
 		f.IntVar(&o.count, "n", 10, "")
 		f.BoolVar(&o.follow, "follow", false, "")
-		o.filter.flags(f)
+		filterFlags(&o.filter, f)
 	case "verify":
 		f.Func("expect", "", func(s string) error {
 			a, err := reader.ParseAnchor(s)
@@ -135,9 +137,33 @@ func (o *options) flags(verb string) *flag.FlagSet {
 	case "forward":
 		f.StringVar(&o.config, "config", "", "")
 	case "export":
-		o.filter.flags(f)
+		filterFlags(&o.filter, f)
 	}
 	return f
+}
+
+// filterFlags adds the options of a filter. The names of users are looked up by Prepare, when root's rights were given up.
+func filterFlags(f *search.Filter, set *flag.FlagSet) {
+	set.StringVar(&f.User, "user", "", "")
+	set.StringVar(&f.Repo, "repo", "", "")
+	set.StringVar(&f.Principal, "principal", "", "")
+	set.StringVar(&f.Tool, "tool", "", "")
+	set.StringVar(&f.Request, "request", "", "")
+	set.Func("outcome", "", func(s string) error {
+		for word := range strings.SplitSeq(s, ",") {
+			if !slices.Contains(search.Outcomes(), word) {
+				return fmt.Errorf("must be %s, or several of them with commas between", strings.Join(search.Outcomes(), ", "))
+			}
+			f.Outcomes = append(f.Outcomes, word)
+		}
+		return nil
+	})
+	for name, t := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		set.Func(name, "", func(s string) (err error) {
+			*t, err = ParseTime(s, time.Now())
+			return err
+		})
+	}
 }
 
 // ParseTime parses a time, a date, or a duration before now.

@@ -15,6 +15,7 @@ import (
 	"corral/job"
 	"corral/store/audit/reader"
 	"corral/store/audit/record"
+	"corral/store/audit/search"
 )
 
 // A NetworkLog is the command `corral network log`: it prints what jobs reached, and what they were denied. The zero value of each
@@ -57,8 +58,8 @@ func (o *NetworkLog) Run() (int, error) {
 		return cli.Failure, err
 	}
 	defer r.Close()
-	f := &filter{user: o.User, repo: o.Repo}
-	if err := f.prepare(); err != nil {
+	f := &search.Filter{User: o.User, Repo: o.Repo}
+	if err := f.Prepare(); err != nil {
 		return cli.Failure, err
 	}
 	p := &networkPrinter{o, f, map[uint64]*record.Record{}, os.Stdout}
@@ -85,7 +86,7 @@ const followPause = 200 * time.Millisecond
 // A networkPrinter prints the jobs that had network access.
 type networkPrinter struct {
 	*NetworkLog
-	filter *filter
+	filter *search.Filter
 	begun  map[uint64]*record.Record // first records of jobs that have not ended, by number
 	to     io.Writer
 }
@@ -109,7 +110,7 @@ func (p *networkPrinter) line(l *reader.Line) error {
 	}
 	first := p.begun[r.Of]
 	delete(p.begun, r.Of)
-	if first == nil || r.Reached == "" || r.Time.Before(p.Since) || !p.filter.about(first) {
+	if first == nil || r.Reached == "" || r.Time.Before(p.Since) || !p.filter.About(first) {
 		return nil
 	}
 	use := client.NetworkUse(r.Reached)
@@ -138,10 +139,10 @@ func networkLines(first, last *record.Record, use *job.NetworkUse) string {
 	if first.Account != nil {
 		fmt.Fprintf(&b, " account=%d", *first.Account)
 	}
-	fmt.Fprintf(&b, " repo=%s", shown(first.RepoPath()))
+	fmt.Fprintf(&b, " repo=%s", search.Shown(first.RepoPath()))
 	for _, name := range []string{"tool", "principal", "request"} {
 		if value := first.Claimed[name]; value != "" {
-			fmt.Fprintf(&b, " claimed.%s=%s", name, shown(value))
+			fmt.Fprintf(&b, " claimed.%s=%s", name, search.Shown(value))
 		}
 	}
 	if use == nil {

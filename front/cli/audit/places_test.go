@@ -6,6 +6,7 @@ import (
 
 	"corral/internal/text/texttest"
 	"corral/store/audit/record"
+	"corral/store/audit/search"
 )
 
 // TestPlaces checks that claims of front-ends are printed without affecting the text around them. The audit log bounds
@@ -13,7 +14,7 @@ import (
 func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		{Name: "audit record", Lines: 1, Shows: func(s string) string {
-			return formatRecord(&record.Record{Event: record.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
+			return search.Format(&record.Record{Event: record.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
 		}},
 		{Name: "network log", Lines: 1, Shows: func(s string) string {
 			first := &record.Record{Repo: s, Claimed: map[string]string{"principal": s, "tool": s}}

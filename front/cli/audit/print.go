@@ -13,12 +13,13 @@ import (
 	"corral/internal/text"
 	"corral/store/audit/reader"
 	"corral/store/audit/record"
+	"corral/store/audit/search"
 )
 
 // print writes one record as text or JSON.
 func (o *options) print(w io.Writer, r *record.Record, text []byte) error {
 	if !o.json {
-		text = []byte(formatRecord(r))
+		text = []byte(search.Format(r))
 	}
 	_, err := w.Write(append(text[:len(text):len(text)], '\n'))
 	return err
@@ -26,7 +27,7 @@ func (o *options) print(w io.Writer, r *record.Record, text []byte) error {
 
 // each calls use for the records that the filter selects, from the file with the record from on. A damaged record is reported
 // and skipped: finding damage is the task of verify.
-func (o *options) each(r *reader.Reader, from uint64, use func(one) error) error {
+func (o *options) each(r *reader.Reader, from uint64, use func(search.Found) error) error {
 	for l, err := range r.Lines(from) {
 		if err != nil {
 			return err
@@ -36,7 +37,7 @@ func (o *options) each(r *reader.Reader, from uint64, use func(one) error) error
 			fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
 			continue
 		}
-		for _, found := range o.filter.add(record, l.Text) {
+		for _, found := range o.filter.Add(record, l.Text) {
 			if err := use(found); err != nil {
 				return err
 			}
@@ -48,12 +49,12 @@ func (o *options) each(r *reader.Reader, from uint64, use func(one) error) error
 // printed prints the records from the file with the record from on for which want returns true, and returns their number.
 func (o *options) printed(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
 	out, n := bufio.NewWriter(os.Stdout), 0
-	err := o.each(r, from, func(x one) error {
-		if !want(x.record) {
+	err := o.each(r, from, func(x search.Found) error {
+		if !want(x.Record) {
 			return nil
 		}
 		n++
-		return o.print(out, x.record, x.text)
+		return o.print(out, x.Record, x.Text)
 	})
 	return n, errors.Join(err, out.Flush())
 }
@@ -70,8 +71,8 @@ func (o *options) tail(r *reader.Reader, _ string) (int, error) {
 		if err != nil {
 			return cli.Failure, err
 		}
-		for _, found := range o.filter.add(record, l.Text) {
-			if err := o.print(os.Stdout, found.record, found.text); err != nil {
+		for _, found := range o.filter.Add(record, l.Text) {
+			if err := o.print(os.Stdout, found.Record, found.Text); err != nil {
 				return cli.Failure, err
 			}
 		}
@@ -91,7 +92,7 @@ func exitCode(err error) int {
 // last prints the last records that the filter selects.
 func (o *options) last(r *reader.Reader) error {
 	count := max(0, o.count)
-	if o.filter.all() { // the log may be large, and need not be read
+	if o.filter.All() { // the log may be large, and need not be read
 		first := uint64(1)
 		if n := uint64(count); n < r.Last() {
 			first = r.Last() - n + 1
@@ -99,16 +100,16 @@ func (o *options) last(r *reader.Reader) error {
 		_, err := o.printed(r, first, func(x *record.Record) bool { return x.Seq >= first })
 		return err
 	}
-	var list []one
-	err := o.each(r, 0, func(x one) error {
+	var list []search.Found
+	err := o.each(r, 0, func(x search.Found) error {
 		if len(list) > 2*count { // not at each record: the others are moved
 			list = slices.Delete(list, 0, len(list)-count)
 		}
-		list = append(list, one{x.record, slices.Clone(x.text)})
+		list = append(list, search.Found{Record: x.Record, Text: slices.Clone(x.Text)})
 		return nil
 	})
 	for _, x := range list[max(0, len(list)-count):] {
-		err = errors.Join(err, o.print(os.Stdout, x.record, x.text))
+		err = errors.Join(err, o.print(os.Stdout, x.Record, x.Text))
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package audit
+package search
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestReached(t *testing.T) {
 		`{"connections":3,"deni…`: ` reached="{\"connections\":3,\"deni…"`,
 		`{"connections":-1}`:      ` reached="{\"connections\":-1}"`,
 	} {
-		if got := formatRecord(&record.Record{Event: record.Finished, Reached: reached}); !strings.HasSuffix(got, " exit=0"+want) {
+		if got := Format(&record.Record{Event: record.Finished, Reached: reached}); !strings.HasSuffix(got, " exit=0"+want) {
 			t.Errorf("%s: %s, want %s", reached, got, want)
 		}
 	}

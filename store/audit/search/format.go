@@ -1,4 +1,4 @@
-package audit
+package search
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"corral/store/audit/record"
 )
 
-// formatRecord returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
+// Format returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
 // for something else.
-func formatRecord(r *record.Record) string {
+func Format(r *record.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, r.Instance)
 	if r.Job != "" {
@@ -22,7 +22,7 @@ func formatRecord(r *record.Record) string {
 	}
 	word := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, " %s=%s", name, shown(value))
+			fmt.Fprintf(&b, " %s=%s", name, Shown(value))
 		}
 	}
 	count := func(name string, n uint64) {
@@ -87,8 +87,8 @@ func reached(text string) string {
 	return said
 }
 
-// shown quotes a text that is not one printable word.
-func shown(s string) string {
+// Shown quotes a text that is not one printable word.
+func Shown(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '=' || r == unicode.ReplacementChar
 	}) {
