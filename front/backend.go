@@ -7,6 +7,7 @@ import (
 
 	"corral/front/samples"
 	"corral/front/settings"
+	"corral/front/store"
 	"corral/front/supervisor"
 	"corral/front/telemetry"
 	"corral/internal/calls"
@@ -113,6 +114,9 @@ func (b *Backend) Tracer() calls.Tracer {
 	}
 	return b.tracer
 }
+
+// Outputs returns the stored output of the user's jobs. Call it after Tools.
+func (b *Backend) Outputs() *store.Artifacts { return b.tools.artifacts }
 
 // Stored returns the size on disk of the user's artifacts in bytes, and false if it is not known.
 func (b *Backend) Stored() (bytes int64, ok bool) {

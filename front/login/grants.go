@@ -83,11 +83,15 @@ func (g *Grants[P]) Use(cookie string, at P, now time.Time) (principal string, o
 	return c.principal, true
 }
 
-// Holds reports whether a cookie is valid at a place. It is not a use of the cookie.
-func (g *Grants[P]) Holds(cookie string, at P, now time.Time) bool {
+// Owner returns the principal on whose behalf the holder of a cookie sees a place. It is not a use of the cookie.
+func (g *Grants[P]) Owner(cookie string, at P, now time.Time) (principal string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.valid(cookie, at, now) != nil
+	c := g.valid(cookie, at, now)
+	if c == nil {
+		return "", false
+	}
+	return c.principal, true
 }
 
 // End makes a cookie invalid.

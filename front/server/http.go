@@ -18,6 +18,7 @@ import (
 	"corral/front/cli"
 	"corral/front/login"
 	"corral/front/privilege"
+	"corral/front/state"
 	"corral/internal/config"
 )
 
@@ -25,11 +26,17 @@ import (
 const HTTPHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
 
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
-                    [--tools NAME,...] [--structured] [--preview HOST:PORT] [--log-level LEVEL]
+                    [--tools NAME,...] [--structured] [--preview HOST:PORT] [--page HOST:PORT [--state DIR]]
+                    [--log-level LEVEL]
 
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
   --preview HOST:PORT   show browsers on this machine what servers in sessions serve, at pPORT-SESSION.localhost; HOST is
                         localhost or a loopback address. A POST to ` + mcpserver.PreviewsPath + ` of the other listener makes links
+  --page HOST:PORT      show people on this machine running jobs, what ended and the audit log in a browser; HOST as for
+                        --preview (default http.page of the configuration, which is none). A POST to ` + mcpserver.PagePath + ` of the other
+                        listener makes a link to log in, for principals with page or operator among their tools
+  --state DIR           state directory of the supervisor, whose audit log operators search on the page if this user may
+                        read it (default ` + state.Supervisor + `)
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
 all its jobs. SIGHUP reads the configuration again: tokens, repositories and the rules for jobs apply to the calls that
@@ -43,7 +50,11 @@ Examples:
 // HTTP is the cli.Command of corral serve.
 func HTTP(args []string) (int, error) {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
-	listen, previews := f.String("listen", "", ""), f.String("preview", "", "")
+	listen := f.String("listen", "", "")
+	var at browsers
+	f.StringVar(&at.previews, "preview", "", "")
+	f.StringVar(&at.page, "page", "", "")
+	f.StringVar(&at.state, "state", state.Supervisor, "")
 	s, ended, code, err := parseServing(f, true, args, HTTPHelp)
 	if ended {
 		return code, err
@@ -78,7 +89,7 @@ func HTTP(args []string) (int, error) {
 		Hosts:   append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
 		Idle:    b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
 	}
-	end, err := s.servePreviews(ctx, b, t, *previews, &o)
+	end, err := s.serveBrowsers(ctx, b, t, at, &o)
 	if err != nil {
 		return cli.Failure, errors.Join(err, l.Close())
 	}

@@ -76,7 +76,9 @@ type Principal struct {
 	// Ids of the repositories that it may use.
 	Repos []string `yaml:"repos" form:"repo-id" list:"some" without:"all" example:"[shared]"` // nil is all
 	// Names of the tools that it may call, without dots. `agent` stands for the [tools for agents](../interfaces/agent.md). With
-	// `metrics`, it may read [`/metrics`](../how-to/observe-calls.md#collect-metrics) of `corral serve`, which no principal may without.
+	// `metrics`, it may read [`/metrics`](../how-to/observe-calls.md#collect-metrics) of `corral serve`, which no principal may without. With
+	// `page`, a person may log in to [the page](../how-to/watch-jobs-in-a-browser.md) as it and see its jobs; with `operator`, those of all
+	// principals, and the audit log.
 	Tools []string `yaml:"tools" form:"tool" list:"some" without:"all" example:"[runtime_execute, runtime_query_output]"` // nil is all
 	// Maximum number of its jobs that run or wait at once, with those in the background and those of `command/exec`. A further one is
 	// denied by the rule `concurrency`.
@@ -100,6 +102,9 @@ type HTTP struct {
 	MaxBody int64 `yaml:"max_body" form:"size" min:"1KiB" max:"10MiB" default:"10MiB"`
 	// Time after which an unused session ends.
 	SessionIdle time.Duration `yaml:"session_idle" min:"1s" max:"168h" default:"30m"`
+	// `HOST:PORT` of [the page](../how-to/watch-jobs-in-a-browser.md), on which people watch jobs in a browser; HOST is `localhost` or a
+	// loopback address.
+	Page string `yaml:"page" form:"address" without:"not served" example:"localhost:7072"`
 }
 
 // ExecServer is about the server of corral exec-server.

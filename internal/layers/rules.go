@@ -420,6 +420,11 @@ var bounds = []bound{
 		reason: "who may log in depends on tokens and clocks alone",
 	},
 	{
+		from:   "front/page",
+		never:  []string{"front/supervisor", "front/cli/...", "internal/config", "mcp/...", "rpc/...", "workspace/..."},
+		reason: "it shows what it is given: it reaches the supervisor, stores and tokens through functions alone",
+	},
+	{
 		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/text", "job"},
 		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
 	},

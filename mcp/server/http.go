@@ -51,6 +51,8 @@ type HTTPOptions struct {
 	// Previews answers a request for PreviewsPath of a principal with a status and JSON. It may be called concurrently. Without
 	// it, the path does not exist.
 	Previews func(principal string, r *http.Request) (status int, data []byte)
+	// Page answers a request for PagePath, likewise.
+	Page func(principal string, r *http.Request) (status int, data []byte)
 }
 
 // Timeouts of one request. A client that exceeds one loses its own request only.
@@ -125,7 +127,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 		mux.HandleFunc(MetricsPath, h.measure(func() ([]byte, error) { return o.Metrics(gate.Open(l), h.sessions.count()) }))
 	}
 	if o.Previews != nil {
-		mux.HandleFunc(PreviewsPath, h.previews(o.Previews))
+		mux.HandleFunc(PreviewsPath, h.links(o.Previews))
+	}
+	if o.Page != nil {
+		mux.HandleFunc(PagePath, h.links(o.Page))
 	}
 	server := &http.Server{
 		Handler:           mux,

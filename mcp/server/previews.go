@@ -6,11 +6,15 @@ import (
 	"corral/internal/gate"
 )
 
-// PreviewsPath is where Serve makes links to what the servers in a caller's sessions serve.
-const PreviewsPath = "/previews"
+const (
+	// PreviewsPath is where Serve makes links to what the servers in a caller's sessions serve.
+	PreviewsPath = "/previews"
+	// PagePath is where Serve makes links by which a person logs in to the page.
+	PagePath = "/page"
+)
 
-// previews returns a handler for PreviewsPath. links is called for callers with a valid token only.
-func (h *web) previews(links func(principal string, r *http.Request) (status int, data []byte)) http.HandlerFunc {
+// links returns a handler for a path at which links are made. make is called for callers with a valid token only.
+func (h *web) links(make func(principal string, r *http.Request) (status int, data []byte)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fail := func(status int) {
 			w.Header().Set("Connection", "close")
@@ -32,7 +36,7 @@ func (h *web) previews(links func(principal string, r *http.Request) (status int
 			w.Header().Set("Allow", http.MethodPost)
 			fail(http.StatusMethodNotAllowed)
 		default:
-			status, data := links(c.Principal, r)
+			status, data := make(c.Principal, r)
 			writeText(w, status, "application/json", data)
 		}
 	}

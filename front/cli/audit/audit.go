@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -150,33 +149,16 @@ func filterFlags(f *search.Filter, set *flag.FlagSet) {
 	set.StringVar(&f.Tool, "tool", "", "")
 	set.StringVar(&f.Request, "request", "", "")
 	set.Func("outcome", "", func(s string) error {
-		for word := range strings.SplitSeq(s, ",") {
-			if !slices.Contains(search.Outcomes(), word) {
-				return fmt.Errorf("must be %s, or several of them with commas between", strings.Join(search.Outcomes(), ", "))
-			}
-			f.Outcomes = append(f.Outcomes, word)
-		}
-		return nil
+		words := strings.Split(s, ",")
+		f.Outcomes = append(f.Outcomes, words...)
+		return search.CheckOutcomes(words)
 	})
 	for name, t := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		set.Func(name, "", func(s string) (err error) {
-			*t, err = ParseTime(s, time.Now())
+			*t, err = search.ParseTime(s, time.Now())
 			return err
 		})
 	}
-}
-
-// ParseTime parses a time, a date, or a duration before now.
-func ParseTime(s string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, errors.New("must be a time such as 2026-11-21, 2026-11-21T10:00:00Z or 36h")
 }
 
 func (o *options) show(r *reader.Reader, what string) (int, error) {

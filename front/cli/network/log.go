@@ -10,6 +10,7 @@ import (
 	"corral/front/cli/audit"
 	"corral/front/privilege"
 	"corral/internal/text"
+	"corral/store/audit/search"
 )
 
 // log is corral network log.
@@ -25,7 +26,7 @@ func log(args []string) (int, error) {
 	f.StringVar(&o.User, "user", "", "")
 	f.StringVar(&o.State, "state", o.State, "")
 	f.Func("since", "", func(s string) (err error) {
-		o.Since, err = audit.ParseTime(s, time.Now())
+		o.Since, err = search.ParseTime(s, time.Now())
 		return err
 	})
 	rest, ended, code, err := cli.ParseMixed(f, args, Help)

@@ -72,6 +72,22 @@ func OpenWithin(dir string, patience time.Duration) (*Reader, error) {
 	return r, nil
 }
 
+// OpenUnlocked is Open for a program that may read the files and must not be able to hold up those that write them. A record that is
+// being written may be missing.
+func OpenUnlocked(dir string) (*Reader, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // closing a directory
+	r := &Reader{}
+	if err := r.open(root); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
 func (r *Reader) open(root *os.Root) error {
 	all, err := files.List(root)
 	if err != nil {
@@ -129,9 +145,36 @@ func (r *Reader) Lines(from uint64) iter.Seq2[*Line, error] {
 	}
 }
 
-func (r *Reader) linesOf(i int, yield func(*Line, error) bool) bool {
-	in := record.NewLines(io.NewSectionReader(r.opened[i], 0, r.sizes[i]))
+// LastLines returns the lines of about the last bytes of the audit log, in order. Their numbers are not set. whole reports whether
+// these are all lines. After an error, iteration stops.
+func (r *Reader) LastLines(bytes int64) (lines iter.Seq2[*Line, error], whole bool) {
+	begin := len(r.opened)
+	for begin > 0 && bytes > 0 {
+		begin--
+		bytes -= r.sizes[begin]
+	}
+	skip := max(0, -bytes) // of the first file
+	return func(yield func(*Line, error) bool) {
+		for i := begin; i < len(r.opened); i++ {
+			if !r.linesFrom(i, skip, yield) {
+				return
+			}
+			skip = 0
+		}
+	}, begin == 0 && skip == 0
+}
+
+func (r *Reader) linesOf(i int, yield func(*Line, error) bool) bool { return r.linesFrom(i, 0, yield) }
+
+// linesFrom yields the lines of a file after the line at a position; position 0 is before the first one.
+func (r *Reader) linesFrom(i int, position int64, yield func(*Line, error) bool) bool {
+	in := record.NewLines(io.NewSectionReader(r.opened[i], position, r.sizes[i]-position))
 	line := Line{File: files.FileName(r.firsts[i])}
+	if position > 0 {
+		if _, _, _, err := in.Next(); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
 	for {
 		var err error
 		line.Text, line.whole, _, err = in.Next()

@@ -2,11 +2,13 @@
 package search
 
 import (
+	"errors"
 	"fmt"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"corral/job"
@@ -25,6 +27,29 @@ func Outcomes() []string {
 	return []string{
 		string(job.Success), string(job.Failure), string(job.Timeout), string(job.Cancelled), outcomeLost, outcomeRefused, outcomeDenied,
 	}
+}
+
+// CheckOutcomes returns an error unless each word is one of Outcomes.
+func CheckOutcomes(words []string) error {
+	for _, word := range words {
+		if !slices.Contains(Outcomes(), word) {
+			return fmt.Errorf("must be %s, or several of them with commas between", strings.Join(Outcomes(), ", "))
+		}
+	}
+	return nil
+}
+
+// ParseTime parses a time, a date, or a duration before now.
+func ParseTime(s string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, errors.New("must be a time such as 2026-11-21, 2026-11-21T10:00:00Z or 36h")
 }
 
 // A Filter selects records. The zero value selects all of them. Call Prepare first, and then Add for each record of the log, in order.

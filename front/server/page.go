@@ -1,0 +1,121 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/front"
+	"corral/front/login"
+	"corral/front/page"
+	"corral/internal/config"
+	mcpserver "corral/mcp/server"
+	"corral/store/artifact/live"
+	"corral/store/audit/reader"
+)
+
+// Words of a principal's tools that are no tools: with pageTool it may see its own jobs on the page, with operatorTool those of all
+// principals, and the audit log. A principal that may use all tools may not: the page is for people, and most tokens are for agents.
+const (
+	pageTool     = "page"
+	operatorTool = "operator"
+)
+
+// accessOf returns what a principal, as it is in requests, may see on the page now.
+func (t *tokens) accessOf(principal string) (page.Access, bool) {
+	now := config.At(time.Now())
+	for _, p := range t.current() {
+		if tokenPrincipal(p) != principal || p.Expires != 0 && now >= p.Expires {
+			continue
+		}
+		operator := slices.Contains(p.Tools, operatorTool)
+		return page.Access{All: operator, Repos: p.Repos}, operator || slices.Contains(p.Tools, pageTool)
+	}
+	return page.Access{}, false
+}
+
+// newPage returns the page of a server, at a port of the loopback interface. state is the state directory of the supervisor.
+func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Server {
+	follow := func(ctx context.Context, handle string, w io.Writer, skipped func(int64)) error {
+		err := live.Follow(ctx, handle, uint32(os.Geteuid()), true, w, skipped)
+		if errors.Is(err, live.ErrNone) {
+			err = errors.New("this job shows no output: it may just have ended")
+		}
+		return err
+	}
+	c := page.Config{
+		Port: port, Access: t.accessOf, Samples: b.Samples, Kill: b.Supervisor.Kill, Outputs: b.Outputs(), Follow: follow, Log: b.Log,
+	}
+	dir := filepath.Join(state, "audit")
+	if unix.Access(dir, unix.R_OK|unix.X_OK) == nil { // otherwise the page has no search: see audit.group
+		c.Audit = func() (*reader.Reader, error) { return reader.OpenUnlocked(dir) }
+	}
+	return page.New(c)
+}
+
+// pageLinks returns the answers of PagePath.
+func pageLinks(s *page.Server) func(principal string, r *http.Request) (status int, data []byte) {
+	return func(principal string, _ *http.Request) (int, []byte) {
+		url, expires, err := s.Link(principal)
+		if err != nil {
+			return http.StatusForbidden, encodeObject(map[string]any{"error": err.Error(), "hint": `the operator adds page or operator to the principal's tools`})
+		}
+		return http.StatusOK, encodeObject(map[string]any{"url": url, "expires": expires})
+	}
+}
+
+// encodeObject returns a JSON object with a newline.
+func encodeObject(o map[string]any) []byte {
+	data, _ := json.Marshal(o) // strings and times: it cannot fail
+	return append(data, '\n')
+}
+
+// browsers are the addresses at which a server listens for browsers; "" is none.
+type browsers struct {
+	previews, page string
+	state          string // directory of the supervisor
+}
+
+// serveBrowsers serves previews and the page until ctx ends or end is called.
+func (s *serving) serveBrowsers(ctx context.Context, b *front.Backend, t *tokens, at browsers, o *mcpserver.HTTPOptions) (end func() error, err error) {
+	endPreviews, err := s.servePreviews(ctx, b, t, at.previews, o)
+	if err != nil {
+		return nil, err
+	}
+	endPage, err := s.servePage(ctx, b, t, cmp.Or(at.page, b.Config.HTTP.Page), at.state, o)
+	if err != nil {
+		return nil, errors.Join(err, endPreviews())
+	}
+	return func() error { return errors.Join(endPreviews(), endPage()) }, nil
+}
+
+// servePage serves the page at address until ctx ends or end is called, if address is not "".
+func (s *serving) servePage(ctx context.Context, b *front.Backend, t *tokens, address, state string, o *mcpserver.HTTPOptions) (end func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	list, port, err := login.Listen(address)
+	if err != nil {
+		return nil, fmt.Errorf("--page: %w", err)
+	}
+	p := newPage(b, t, port, state)
+	o.Page = pageLinks(p)
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, list...) }()
+	b.Log.Info("serving the page", "port", port)
+	return func() error {
+		stop()
+		return <-served
+	}, nil
+}
