@@ -48,6 +48,7 @@ type Log struct {
 	head   *os.File
 	writes *os.File // locked for writing records
 	scans  *os.File // locked for writing the checkpoint and removing files
+	group  int      // that may read the records; -1 is none
 
 	patience time.Duration // for the lock of writes
 	budgets  budgets
@@ -126,8 +127,16 @@ func (l *Log) openAll(dir string) error {
 		return err
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s must belong to user %d and be accessible to nobody else\nhint: chown it, and chmod 0700", dir, os.Geteuid())
+	others := info.Mode().Perm() & 0o077
+	if !ok || int(st.Uid) != os.Geteuid() || others != 0 && others != groupReads {
+		return fmt.Errorf("%s must belong to user %d and be accessible to nobody else, except to be read by its group\n"+
+			"hint: chown it, and chmod 0700, or 0750 for readers in its group", dir, os.Geteuid())
+	}
+	if l.group = -1; others == groupReads {
+		l.group = int(st.Gid)
+	}
+	if err := l.shareAll(); err != nil {
+		return err
 	}
 	for name, f := range map[string]**os.File{files.Head: &l.head, files.Lock: &l.writes, files.ScanLock: &l.scans} {
 		if *f, err = l.openFile(name, os.O_CREATE); err != nil {
@@ -137,9 +146,43 @@ func (l *Log) openAll(dir string) error {
 	return nil
 }
 
-// openFile opens a file of the audit log for reading and writing.
+// groupReads are the permissions of the directory that have its group read the records. All processes that write the log follow them:
+// so the supervisor of a single command shares what the service shares.
+const groupReads = 0o050
+
+// openFile opens a file of the audit log for reading and writing. The lock files are never shared: a reader could hold writers up.
 func (l *Log) openFile(name string, flags int) (*os.File, error) {
-	return l.root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
+	f, err := l.root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
+	if err != nil || l.group < 0 || name == files.Lock || name == files.ScanLock {
+		return f, err
+	}
+	if err := l.share(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// share has the group of the directory read a file.
+func (l *Log) share(f *os.File) error { return errors.Join(f.Chown(-1, l.group), f.Chmod(0o640)) }
+
+// shareAll has the group of the directory, if it may read the log, read the files of before.
+func (l *Log) shareAll() error {
+	if l.group < 0 {
+		return nil
+	}
+	all, err := files.List(l.root)
+	for _, first := range all {
+		f, opened := l.root.OpenFile(files.FileName(first), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if errors.Is(opened, fs.ErrNotExist) { // another supervisor has removed it
+			continue
+		}
+		if opened != nil {
+			return opened
+		}
+		err = errors.Join(err, l.share(f), f.Close())
+	}
+	return err
 }
 
 func (l *Log) closeAll() {

@@ -350,7 +350,7 @@ func TestClosed(t *testing.T) {
 // TestForeignDirectory: a directory that others can read or write is refused.
 func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
-	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o701: false, 0o770: false, 0o755: false} {
+	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o750: true, 0o701: false, 0o710: false, 0o740: false, 0o770: false, 0o755: false} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
