@@ -40,7 +40,7 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request, v *visitor) {
 		fail(w, http.StatusForbidden, "the audit log is for operators: it has the jobs of all users")
 		return
 	case s.c.Audit == nil:
-		fail(w, http.StatusNotFound, "this server does not read the audit log: see audit.group in the configuration")
+		fail(w, http.StatusNotFound, "this server may not read the audit log: its user must be in the group of the log's directory")
 		return
 	}
 	ctx, leave, ok := s.reading(w, r)

@@ -339,9 +339,8 @@ async function showJob(main, id) {
 // Jobs that have ended.
 
 function ending(j) {
-  if (j.signal) return j.signal;
-  if (j.exit !== null && j.exit !== 0) return `exit ${j.exit}`;
-  return j.status;
+  if (j.status !== 'failure') return j.status;
+  return j.signal || `exit ${j.exit}`;
 }
 
 const endingBadge = (j) => el('span', { class: `badge ${['success', 'failure', 'timeout', 'denied', 'refused', 'lost'].includes(j.status) ? j.status : ''}` }, ending(j));

@@ -57,7 +57,7 @@ func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Serve
 		Port: port, Access: t.accessOf, Samples: b.Samples, Kill: b.Supervisor.Kill, Outputs: b.Outputs(), Follow: follow, Log: b.Log,
 	}
 	dir := filepath.Join(state, "audit")
-	if unix.Access(dir, unix.R_OK|unix.X_OK) == nil { // otherwise the page has no search: see audit.group
+	if unix.Access(dir, unix.R_OK|unix.X_OK) == nil { // otherwise the page has no search: the log is root's, unless root shares it with a group
 		c.Audit = func() (*reader.Reader, error) { return reader.OpenUnlocked(dir) }
 	}
 	return page.New(c)
