@@ -51,7 +51,7 @@ func (b *browser) look(width int64, colors string) {
 	}))
 }
 
-// looks checks that a view fits into narrow and wide windows, and is legible in both colors. With CORRAL_PICTURES, it writes pictures
+// looks checks that a view fits into narrow and wide windows, and is legible in both colors. With PAGE_PICTURES, it writes pictures
 // of all four to that directory.
 func (b *browser) looks(view string) {
 	b.t.Helper()
@@ -60,7 +60,7 @@ func (b *browser) looks(view string) {
 			b.look(width, colors)
 			b.wait("String(document.documentElement.scrollWidth <= innerWidth)", "true")
 			b.wait("String("+contrast+")", "true")
-			dir := os.Getenv("CORRAL_PICTURES")
+			dir := os.Getenv("PAGE_PICTURES")
 			if dir == "" {
 				continue
 			}

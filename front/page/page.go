@@ -1,7 +1,7 @@
 // Package page shows a person what jobs of a server do, in a browser of this machine: running jobs, their use of CPU and memory,
 // their output, what ended, and the audit log. It changes nothing, but can end a job, as corral kill does.
 //
-// Who asks, what they control, and what bounds it:
+// The people and programs that ask, what they control, and what bounds it:
 //
 //   - Programs and users of this machine can connect, and pages of any site can have a browser connect. The host name of the page is
 //     random for each start of the server: a page of another site, or a server of another user at another port, does not know the name

@@ -470,7 +470,7 @@ function welcome() {
   view.close();
   view = { close() {} };
   for (const id of ['views', 'who']) $(id).hidden = true;
-  $('main').replaceChildren(empty('You are not logged in', 'Open a new link to this page. A link can be opened once, and for five minutes. The page of the log-in says how to make one: ', el('code', {}, 'docs/how-to/watch-jobs-in-a-browser.md')));
+  $('main').replaceChildren(empty('You are not logged in', 'Open a new link to this page: it can be opened once, within five minutes. Whoever has a token makes one with ', el('code', {}, 'POST /page'), ' of corral serve.'));
 }
 
 let turn = 0;

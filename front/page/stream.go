@@ -108,12 +108,11 @@ func (st *stream) wait(news <-chan struct{}) bool {
 	for {
 		select {
 		case <-news:
-			return st.stays()
+			return st.allowed()
 		case <-st.ctx.Done():
 			return false
 		case <-st.ticks.C:
-			if !st.stays() {
-				_ = st.send("end", map[string]string{"error": "not logged in"}) // the stream ends anyway
+			if !st.allowed() {
 				return false
 			}
 			if time.Since(st.sent) >= beatInterval && st.write([]byte(": beat\n\n")) != nil {
@@ -121,4 +120,13 @@ func (st *stream) wait(news <-chan struct{}) bool {
 			}
 		}
 	}
+}
+
+// allowed reports whether the stream may go on. Otherwise it says so to the page.
+func (st *stream) allowed() bool {
+	if st.stays() {
+		return true
+	}
+	_ = st.send("end", map[string]string{"error": "not logged in"}) // the stream ends anyway
+	return false
 }

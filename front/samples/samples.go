@@ -44,8 +44,8 @@ type Snapshot struct {
 type series struct {
 	handle string
 	points []job.Sample
-	step   int // one of step samples is kept
-	skip   int // so many are dropped before the next one is kept
+	step   int // one sample of this number is kept
+	skip   int // the number of samples to drop before the next one is kept
 }
 
 // New returns a Sampler that asks by list.

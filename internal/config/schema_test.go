@@ -244,7 +244,7 @@ func TestExample(t *testing.T) {
 	d := Default()
 	c.Repos, c.Toolchains, c.Profiles, c.Principals, c.OwnDirectories = nil, nil, nil, nil, nil
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
-	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins = nil, nil, nil
+	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins, c.HTTP.Page = nil, nil, nil, ""
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
 	c.Sandbox.Workspace, c.Network, c.Secrets, c.Runtime.Network = nil, d.Network, nil, ""
 	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk, c.Ctx.Repo, c.Starlark.Repo = "", "", 0, "", ""
