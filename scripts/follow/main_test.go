@@ -10,7 +10,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestFollow: a page is followed to its end, and one of which a command fails, or prints something else, is not.
+// TestFollow: a page is followed to its end, unless a command fails or prints something else.
 func TestFollow(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	me, err := user.Current()
