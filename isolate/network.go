@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,11 +42,15 @@ func newNetwork(c door.Config, served *admit.Current, programs, state string) *n
 		}
 		return wire.Seal("filter", filter, 0)
 	}
-	if hasLandlock() { // otherwise nothing bounds the process to its directory
-		c.Keep = func(payer uint32) int64 { return served.Now().Keep(payer) }
+	c.Keep = func(payer uint32) int64 { return served.Now().Keep(payer) }
+	if !hasLandlock() { // nothing bounds the process to its directory
+		c.Store = func(uint32, uint32, int64) (*os.File, int64, error) { return nil, 0, errLandlock }
 	}
 	return &network{door.New(c), served, authority.New(filepath.Join(state, "authority"))}
 }
+
+// errLandlock is logged for each process that should keep packages.
+var errLandlock = errors.New("the kernel has no Landlock\nhint: use Linux 5.13 or newer with `landlock` in its list of security modules (lsm=)")
 
 // hasLandlock reports whether the kernel has Landlock (landlock_create_ruleset(2)).
 func hasLandlock() bool {

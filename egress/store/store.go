@@ -32,7 +32,7 @@ const (
 	MaxLine    = 8 << 10 // bytes of an entry, as it is written
 	// MaxJournal is the size of the file of entries at most, in bytes. Entries take at most half of it.
 	MaxJournal = 64 << 20
-	blockSize  = 4096 // to which the size of a file is rounded up
+	BlockSize  = 4096 // to which the size of a file is rounded up
 	// usedInterval is how long a file is used before its time of change is set again.
 	usedInterval = time.Hour
 )
@@ -195,7 +195,7 @@ func (s *Store) Renew(key string, now time.Time) {
 	}
 }
 
-func rounded(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
+func rounded(n int64) int64 { return (n + BlockSize - 1) / BlockSize * BlockSize }
 
 // reserve makes room for n more bytes. The caller holds s.mu.
 func (s *Store) reserve(n int64) error {

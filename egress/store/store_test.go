@@ -121,7 +121,7 @@ func TestStore(t *testing.T) {
 		} else {
 			f.Close()
 		}
-		if n := len(names(t, dir)); n != 4 || s.size != 2*blockSize || len(s.files) != 3 {
+		if n := len(names(t, dir)); n != 4 || s.size != 2*BlockSize || len(s.files) != 3 {
 			t.Errorf("%d files, %d bytes, %d contents", n, s.size, len(s.files))
 		}
 		s = open(t, dir, plenty)
@@ -168,7 +168,7 @@ func TestNotKept(t *testing.T) {
 // TestBound: the store never has more than its bound, and removes what was used least recently.
 func TestBound(t *testing.T) {
 	dir := t.TempDir()
-	const most = 8 * blockSize
+	const most = 8 * BlockSize
 	s := open(t, dir, most)
 	for n := range 8 {
 		mustPut(t, s, fmt.Sprint(n), fmt.Sprint("content ", n))
@@ -222,8 +222,8 @@ func TestBound(t *testing.T) {
 	if get(t, s, "0") == "" { // the oldest one
 		t.Fatal("it is gone")
 	}
-	s = open(t, dir, 2*blockSize)
-	if s.size != 2*blockSize || get(t, s, "0") == "" || get(t, s, "3") == "" {
+	s = open(t, dir, 2*BlockSize)
+	if s.size != 2*BlockSize || get(t, s, "0") == "" || get(t, s, "3") == "" {
 		t.Errorf("%d bytes, %q", s.size, names(t, dir))
 	}
 }
@@ -331,7 +331,7 @@ func TestJournal(t *testing.T) {
 
 // TestConcurrent: jobs use the store at once.
 func TestConcurrent(t *testing.T) {
-	s := open(t, t.TempDir(), 16*blockSize)
+	s := open(t, t.TempDir(), 16*BlockSize)
 	var work sync.WaitGroup
 	for n := range 8 {
 		work.Go(func() {
@@ -347,7 +347,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	work.Wait()
-	if s.size > 16*blockSize || s.size != int64(len(s.files))*blockSize {
+	if s.size > 16*BlockSize || s.size != int64(len(s.files))*BlockSize {
 		t.Errorf("%d bytes of %d files", s.size, len(s.files))
 	}
 }

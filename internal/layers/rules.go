@@ -226,6 +226,10 @@ var bounds = []bound{
 		reason: "it opens files that other users may have put there, so it must be easy to audit",
 	},
 	{
+		from: "store/volume", only: []string{"std", sys},
+		reason: "it mounts file systems as root, for the supervisor and for `corral cache`, so it must be easy to audit",
+	},
+	{
 		from: "store/index/db", only: []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/chunk"},
 		reason: "it opens files that other users may have put there, so it must be easy to audit",
 	},
@@ -660,12 +664,12 @@ var bounds = []bound{
 		reason: "the supervisor and an unprivileged program have it: it issues certificates, and is neither",
 	},
 	{
-		from: "internal/secret", only: []string{"std", sys, "internal/directory"},
+		from: "internal/secret", only: []string{"std", sys, "internal/directory", "store/at"},
 		reason: "it opens as root what the operator names, so it must be easy to audit",
 	},
 	{
-		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control"},
-		reason: "it has the key that every jail with rules about requests depends on",
+		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control", "store/at"},
+		reason: "it has the keys that every jail with rules about requests depends on",
 	},
 	{
 		from:   "egress/registry",

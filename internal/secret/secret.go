@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/store/at"
 )
 
 // The size of a secret in bytes. A shorter one would be in many responses, where it is looked for.
@@ -82,25 +83,16 @@ func open(path string) (*os.File, uint32, error) {
 	if err := directory.RootOnly(filepath.Dir(path), dir); err != nil {
 		return nil, 0, fmt.Errorf("%s: root alone must control the path to it: %w", path, err)
 	}
-	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(path), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, st, err := at.Regular(dir, filepath.Base(path))
 	if errors.Is(err, unix.ELOOP) {
 		return nil, 0, fmt.Errorf("%s is a symbolic link: name the file that it leads to", path)
 	}
 	if err != nil {
-		return nil, 0, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	var st unix.Stat_t
-	switch err = unix.Fstat(fd, &st); {
-	case err != nil:
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		err = fmt.Errorf("%s is not a regular file", path)
-	case st.Uid != 0:
-		err = fmt.Errorf("%s belongs to user %d: must belong to root\nhint: chown root %s", path, st.Uid, path)
-	}
-	if err != nil {
-		f.Close()
 		return nil, 0, err
+	}
+	if st.Uid != 0 {
+		f.Close()
+		return nil, 0, fmt.Errorf("%s belongs to user %d: must belong to root\nhint: chown root %s", path, st.Uid, path)
 	}
 	return f, st.Mode & 0o7777, nil
 }

@@ -404,11 +404,12 @@ func TestStore(t *testing.T) {
 		return keep.Load()
 	}
 	kept := t.TempDir()
-	d.Store = func(payer, uid uint32) (*os.File, error) {
+	d.Store = func(payer, uid uint32, keep int64) (*os.File, int64, error) {
 		if fails.Load() || payer != 1000 || uid <= d.base {
-			return nil, unix.ENOSPC
+			return nil, 0, unix.ENOSPC
 		}
-		return os.Open(kept)
+		dir, err := os.Open(kept)
+		return dir, keep - 1, err
 	}
 	is := func(what string, payer uint32, want string, not ...string) {
 		t.Helper()
@@ -434,11 +435,11 @@ func TestStore(t *testing.T) {
 	keep.Store(1 << 20)
 	d.Update()
 	is("a registry", 1000, " filter=16 ")
-	is("a registry", 1000, store+"1048576")
+	is("a registry", 1000, store+"1048575")
 	is("another user", 1001, " filter=8 ", store)
 	keep.Store(2 << 20)
 	d.Update()
-	is("another bound", 1000, store+"2097152")
+	is("another bound", 1000, store+"2097151")
 	fails.Store(true)
 	keep.Store(3 << 20)
 	d.Update()

@@ -35,8 +35,9 @@ type Config struct {
 	Filter func(store bool) (*os.File, error)
 	// Keep returns how many bytes of packages the process of a user keeps at present; 0: none. nil: nobody's does.
 	Keep func(payer uint32) int64
-	// Store opens the directory for them, which it gives to a user id.
-	Store    func(payer, uid uint32) (*os.File, error)
+	// Store opens the directory for at most keep bytes of packages, and gives it to a user id. The process may keep size bytes: more does
+	// not fit into the directory, whatever it tries.
+	Store    func(payer, uid uint32, keep int64) (dir *os.File, size int64, err error)
 	Stderr   *os.File // where it logs connections; nil: nowhere
 	Log      *slog.Logger
 	Patience time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds

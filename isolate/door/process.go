@@ -34,7 +34,8 @@ type process struct {
 // A packages is what a process gets to keep packages in.
 type packages struct {
 	dir  *os.File // nil: nothing
-	keep int64
+	keep int64    // bytes that the configuration says
+	size int64    // bytes that it may keep
 }
 
 // packages returns the store of a user for a process with a user id. Without one, jobs get everything from registries.
@@ -44,7 +45,7 @@ func (d *Doors) packages(payer, uid uint32) packages {
 		return p
 	}
 	var err error
-	if p.dir, err = d.Store(payer, uid); err != nil {
+	if p.dir, p.size, err = d.Store(payer, uid, p.keep); err != nil {
 		d.report("packages are not kept", err)
 		p.dir = nil
 	}
@@ -114,7 +115,7 @@ func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.J
 		},
 	}
 	if kept.dir != nil {
-		attr.Env = append(attr.Env, fmt.Sprintf("CORRAL_STORE_SIZE=%d", kept.keep))
+		attr.Env = append(attr.Env, fmt.Sprintf("CORRAL_STORE_SIZE=%d", kept.size))
 		attr.Files = append(attr.Files[:4:4], d.filters[1].Fd(), kept.dir.Fd())
 	}
 	if dir := group.Dir(); dir >= 0 {

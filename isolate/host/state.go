@@ -14,7 +14,7 @@ import (
 //
 //	DIR/audit        the audit log, owned by root
 //	DIR/users/UID    state of a user's front-ends, owned by that user
-//	DIR/cache/UID    packages that corral-egress keeps for a user's jobs, owned by its last process
+//	DIR/cache        packages that corral-egress keeps for jobs, a volume for each user, see State.Cache
 const DefaultStateDir = "/var/lib/corral"
 
 // A State is the open state directory.
@@ -120,38 +120,6 @@ func (s *State) UserDir(uid uint32) (*os.File, error) {
 	if err != nil {
 		dir.Close()
 		return nil, err
-	}
-	return dir, nil
-}
-
-// CacheDir opens the directory of the packages that are kept for a user, creating it if necessary, and gives it to the user id of the
-// process that keeps them. Nobody but root reaches it by its path: the directory above is root's alone. Nothing in it is opened
-// or followed here, whatever a former process left there.
-func (s *State) CacheDir(user, owner uint32) (*os.File, error) {
-	top, err := openOwn(unix.AT_FDCWD, s.path, 0o711)
-	if err != nil {
-		return nil, err
-	}
-	defer top.Close()
-	all, err := openOwn(int(top.Fd()), "cache", 0o700)
-	if err != nil {
-		return nil, err
-	}
-	defer all.Close()
-	if err := unix.Fchmod(int(all.Fd()), 0o700); err != nil {
-		return nil, &os.PathError{Op: "chmod", Path: all.Name(), Err: err}
-	}
-	at, name := int(all.Fd()), strconv.FormatUint(uint64(user), 10)
-	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
-	}
-	dir, _, err := openUserDir(at, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(unix.Fchmod(int(dir.Fd()), 0o700), unix.Fchown(int(dir.Fd()), int(owner), int(owner))); err != nil {
-		dir.Close()
-		return nil, fmt.Errorf("the cache of user %d: %w", user, err)
 	}
 	return dir, nil
 }

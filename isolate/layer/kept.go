@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/volume"
 )
 
 // detachPatience is the timeout for a layer's loop device to be detached after its mount.
@@ -118,7 +120,7 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 
 // checkAndMount checks and mounts file, and closes it on error.
 func (s *Store) checkAndMount(file *os.File, path string) (*Layer, error) {
-	if err := check(file); err != nil {
+	if err := volume.Repair(file); err != nil {
 		file.Close()
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/volume"
 )
 
 // TestExt4: a layer supports what programs expect of a disk's file system.
@@ -77,7 +79,7 @@ func crashed(t *testing.T, s *Store, dir, at string) string {
 // debugfs modifies an unmounted file system.
 func debugfs(t *testing.T, file, command string) {
 	t.Helper()
-	path, err := program("debugfs")
+	path, err := volume.Program("debugfs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestUnmountedIsNotChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(check(f), f.Close()); err != nil {
+	if err := errors.Join(volume.Repair(f), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {

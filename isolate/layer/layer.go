@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/volume"
 )
 
 // UID and UID+1 own all files on a layer, as users and as groups: the first is the jail's root, the second the user of
@@ -41,11 +43,11 @@ var (
 	// ErrNoRoom is returned if the host has too little space for a layer.
 	ErrNoRoom = errors.New("no room for a layer")
 	// ErrHost is returned if the host lacks a feature or program that layers need.
-	ErrHost = errors.New("this host does not support layers")
+	ErrHost = volume.ErrHost
 	// ErrInUse is returned for a kept layer that is open, in any process.
 	ErrInUse = errors.New("in use")
 	// ErrDamaged is returned for a kept layer that cannot be mounted after a crash.
-	ErrDamaged = errors.New("the layer is damaged")
+	ErrDamaged = volume.ErrDamaged
 	// ErrLost is returned for a layer on which data that jobs had written did not reach its file. It stays with the layer.
 	ErrLost = errors.New("data that jobs wrote to the layer was lost")
 )
@@ -107,7 +109,7 @@ func (s *Store) Close() error {
 type Layer struct {
 	store *Store
 	file  *os.File // the backing file
-	loop  *loop
+	loop  *volume.Loop
 	path  string // of the mount
 	held  *reservation
 	named bool // its file has a name in the store, and outlives the mount
@@ -153,7 +155,7 @@ func (s *Store) fresh(path string, bytes, inodes int64) (*Layer, error) {
 		file.Close()
 		return nil, err
 	}
-	if err := mkfs(file, inodes); err != nil {
+	if err := volume.Format(file, inodes); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -164,16 +166,16 @@ func (s *Store) fresh(path string, bytes, inodes int64) (*Layer, error) {
 func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error) {
 	l := &Layer{store: s, file: file, path: path}
 	var err error
-	if l.loop, err = attach(file, flags&unix.MS_RDONLY != 0); err != nil {
+	if l.loop, err = volume.Attach(file, flags&unix.MS_RDONLY != 0); err != nil {
 		file.Close()
 		return nil, err
 	}
 	// Space that a job frees is returned to the host (discard). After an error the file system becomes read-only.
-	err = unix.Mount(l.loop.node(), path, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, "discard,errors=remount-ro")
+	err = unix.Mount(l.loop.Node(), path, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, "discard,errors=remount-ro")
 	if err == nil {
 		err = unix.Mount("", path, "", unix.MS_PRIVATE, "")
 	}
-	l.loop.closeDevice() // the kernel detaches it with its last mount
+	l.loop.Close() // the kernel detaches it with its last mount
 	if err == nil {
 		l.root, err = os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	}
@@ -242,8 +244,8 @@ func (l *Layer) waitWritten() error {
 // socket, so processes of others may hold files of it: its file system is then shut down. With keep, what was written to the
 // layer is in its file afterwards; without, the file is empty.
 func (l *Layer) awaitDetached(keep bool) error {
-	err := l.loop.ended(l.file, detachPatience)
-	if !errors.Is(err, errStillUsed) {
+	err := l.loop.Ended(l.file, detachPatience)
+	if !errors.Is(err, volume.ErrStillUsed) {
 		return err
 	}
 	if err := l.shutDown(keep); err != nil {

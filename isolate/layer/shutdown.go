@@ -19,7 +19,7 @@ const (
 // writes fail with EIO. With keep, everything is first written to the layer's file.
 func (l *Layer) shutDown(keep bool) error {
 	// While the device is open, it stays attached to the same file.
-	device, err := os.OpenFile(l.loop.node(), os.O_RDONLY, 0)
+	device, err := os.OpenFile(l.loop.Node(), os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -28,11 +28,11 @@ func (l *Layer) shutDown(keep bool) error {
 	if err := unix.Fstat(int(l.file.Fd()), &st); err != nil {
 		return err
 	}
-	if used, err := l.loop.backedBy(device, st.Dev, st.Ino); err != nil || !used {
+	if used, err := l.loop.BackedBy(device, st.Dev, st.Ino); err != nil || !used {
 		return err
 	}
 	// A second mount of the device is one of the same file system. The first one is gone, and with it all ways to open its root.
-	if err := unix.Mount(l.loop.node(), l.path, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
+	if err := unix.Mount(l.loop.Node(), l.path, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
 		return fmt.Errorf("mount it again: %w", err)
 	}
 	defer unix.Unmount(l.path, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH) //nolint:errcheck // it was mounted here

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/volume"
 )
 
 // strand creates a loop device that is not detached by itself, as a killed supervisor may leave one, and returns its
@@ -17,21 +19,21 @@ func strand(t *testing.T, file *os.File) int {
 	if err := file.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
-	l, err := attach(file, false)
+	l, err := volume.Attach(file, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.closeDevice()
-	info, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	defer l.Close()
+	info, err := unix.IoctlLoopGetStatus64(int(l.Device.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	info.Flags &^= unix.LO_FLAGS_AUTOCLEAR
-	if err := unix.IoctlLoopSetStatus64(int(l.device.Fd()), info); err != nil {
+	if err := unix.IoctlLoopSetStatus64(int(l.Device.Fd()), info); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = detach(l.node(), info.Device) })
-	return l.number
+	t.Cleanup(func() { _ = detach(l.Node(), info.Device) })
+	return l.Number
 }
 
 // TestSweep: unused loop devices of files with and without a name are detached, and no others.

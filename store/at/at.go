@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,6 +38,28 @@ func Open(dir int, name string, flags int) (int, error) {
 		}
 	}
 }
+
+// Regular opens a regular file in a directory for reading, and returns its status. It waits for no writer of a pipe, and reads from no
+// device. The error for a link is unix.ELOOP.
+func Regular(dir *os.File, name string) (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+	path := filepath.Join(dir.Name(), name)
+	fd, err := Open(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, st, Err("open", path, errors.Unwrap(err))
+	}
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = ErrNotRegular
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, st, Err("open", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), st, nil
+}
+
+// ErrNotRegular is returned by Regular for a file of another type.
+var ErrNotRegular = errors.New("it is not a regular file")
 
 // Stat returns the status of a name in a directory. Of a link it is that of the link.
 func Stat(dir int, name string) (unix.Stat_t, error) {

@@ -25,6 +25,7 @@ import (
 	"corral/internal/text"
 	"corral/internal/users"
 	"corral/job"
+	"corral/store/volume"
 )
 
 // Help is the help text of the command.
@@ -59,7 +60,7 @@ func Command(args []string) (int, error) {
 	if ended, code, err := o.parse(args); ended {
 		return code, err
 	}
-	stores, err := openStores(filepath.Join(o.state, "cache"))
+	stores, err := openStores(filepath.Join(o.state, "cache"), volume.OpenPresent)
 	var removed []store
 	if err == nil {
 		stores, err = o.chosen(stores)
@@ -219,7 +220,7 @@ func (o *options) printList(stores []store) (int, error) {
 	for _, s := range stores {
 		fmt.Fprintf(&b, "%s: %s, %s\n", text.Line(names.Of(s.user), 32), count(len(s.files)), cli.FormatBytes(s.size()))
 		if len(s.rest) > 0 {
-			fmt.Fprintf(&b, "%s: also %s that have no entry, %s\n", text.Line(names.Of(s.user), 32), count(len(s.rest)),
+			fmt.Fprintf(&b, "%s: also %s without an entry, %s\n", text.Line(names.Of(s.user), 32), count(len(s.rest)),
 				cli.FormatBytes(sizeOf(s.rest)))
 		}
 	}

@@ -48,6 +48,12 @@ func fill(t *testing.T, path string, contents ...string) {
 	}
 }
 
+// plain opens a directory, which stands for a volume.
+func plain(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return os.NewFile(uintptr(fd), name), err
+}
+
 func name(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return hex.EncodeToString(sum[:])
@@ -76,17 +82,17 @@ func captured(t *testing.T, f func() (int, error)) string {
 // TestList: what is kept is listed for each user, and what is in a directory beside that is neither followed nor listed.
 func TestList(t *testing.T) {
 	dir := t.TempDir()
-	fill(t, filepath.Join(dir, "54320"), "one", "two\x1b[2J\u202e")
-	fill(t, filepath.Join(dir, "54321"), "three")
+	fill(t, filepath.Join(dir, "54320.1"), "one", "two\x1b[2J\u202e")
+	fill(t, filepath.Join(dir, "54321.1"), "three")
 	secret := filepath.Join(t.TempDir(), "secret")
-	bad := filepath.Join(dir, "54320")
+	bad := filepath.Join(dir, "54320.1")
 	for _, err := range []error{
 		os.WriteFile(secret, []byte(`{"key":"k","name":"secret","sha256":"`+name("one")+`"}`+"\n"), 0o600),
 		os.Symlink(secret, filepath.Join(bad, name("link"))), unix.Mkfifo(filepath.Join(bad, name("fifo")), 0o600),
 		os.WriteFile(filepath.Join(bad, "new-x"), make([]byte, 100), 0o600), os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600),
-		os.Mkdir(filepath.Join(dir, "54322"), 0o700), os.Symlink(secret, filepath.Join(dir, "54322", kept.Journal)),
-		os.WriteFile(filepath.Join(dir, "54322", name("one")), nil, 0o600),
-		os.Mkdir(filepath.Join(dir, "54323"), 0o700), unix.Mkfifo(filepath.Join(dir, "54323", kept.Journal), 0o600),
+		os.Mkdir(filepath.Join(dir, "54322.1"), 0o700), os.Symlink(secret, filepath.Join(dir, "54322.1", kept.Journal)),
+		os.WriteFile(filepath.Join(dir, "54322.1", name("one")), nil, 0o600),
+		os.Mkdir(filepath.Join(dir, "54323.1"), 0o700), unix.Mkfifo(filepath.Join(dir, "54323.1", kept.Journal), 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +100,7 @@ func TestList(t *testing.T) {
 	}
 	list := func(o *options) string {
 		t.Helper()
-		stores, err := openStores(dir)
+		stores, err := openStores(dir, plain)
 		if err == nil {
 			stores, err = o.chosen(stores)
 		}
@@ -119,13 +125,13 @@ func TestList(t *testing.T) {
 	if _, err := (&options{user: "no such user"}).chosen(nil); err == nil {
 		t.Error("a user that does not exist is accepted")
 	}
-	if stores, err := openStores(filepath.Join(dir, "none")); err != nil || stores != nil {
+	if stores, err := openStores(filepath.Join(dir, "none"), plain); err != nil || stores != nil {
 		t.Errorf("%v, %v", stores, err)
 	}
-	if err := os.Symlink(dir, filepath.Join(dir, "54324")); err != nil {
+	if err := os.Symlink(dir, filepath.Join(dir, "54324.1")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openStores(dir); err == nil {
+	if _, err := openStores(dir, plain); err == nil {
 		t.Error("a link in place of a user's directory is followed")
 	}
 }
@@ -145,7 +151,7 @@ func TestPrune(t *testing.T) {
 		"nothing":                 {options{to: 100}, "a bb ccc dddd"},
 	} {
 		dir := t.TempDir()
-		path := filepath.Join(dir, "54320")
+		path := filepath.Join(dir, "54320.1")
 		fill(t, path, contents...)
 		victim := filepath.Join(t.TempDir(), "victim")
 		if err := os.WriteFile(victim, nil, 0o600); err != nil {
@@ -154,7 +160,7 @@ func TestPrune(t *testing.T) {
 		if err := os.Symlink(victim, filepath.Join(path, name("link"))); err != nil {
 			t.Fatal(err)
 		}
-		stores, err := openStores(dir)
+		stores, err := openStores(dir, plain)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +198,7 @@ func TestPrune(t *testing.T) {
 // TestRest: what a process left that was taken over is counted and removed, too, whatever its name, size and time.
 func TestRest(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "54320")
+	path := filepath.Join(dir, "54320.1")
 	fill(t, path, "one", "two")
 	ahead := time.Now().Add(1000 * time.Hour)
 	huge := []string{"new-\x1b[2J", name("1"), name("2"), name("3"), kept.Journal}
@@ -207,12 +213,12 @@ func TestRest(t *testing.T) {
 		_ = os.Truncate(at, 1<<62) // where the file system has such files
 		_ = os.Chtimes(at, ahead, ahead)
 	}
-	stores, err := openStores(dir)
+	stores, err := openStores(dir, plain)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := captured(t, func() (int, error) { return (&options{}).printList(stores) })
-	if !strings.Contains(out, "54320: 5 files, ") || !strings.Contains(out, "54320: also 2 files that have no entry, ") || strings.Contains(out, "-") {
+	if !strings.Contains(out, "54320: 5 files, ") || !strings.Contains(out, "54320: also 2 files without an entry, ") || strings.Contains(out, "-") {
 		t.Error(out)
 	}
 	if removed, err := prune(stores, &options{to: 1 << 20}, time.Now()); err != nil || len(removed[0].files) != 5 {

@@ -8,14 +8,17 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	kept "corral/egress/store"
+	"corral/store/at"
+	"corral/store/volume"
 )
 
-// A store is the directory of one user's packages, opened by root. Another process may change it meanwhile.
+// A store is the directory of one user's packages, a volume that root opened. Another process may change it meanwhile.
 type store struct {
 	user    uint32
 	dir     *os.File
@@ -37,8 +40,11 @@ const maxFiles = 4 * kept.MaxEntries
 // maxSize bounds what is counted of a file, which can have any size, and holes: sums of maxFiles do not overflow.
 const maxSize = 1 << 43
 
-// openStores opens the stores of all users below a directory, in the order of their ids. It follows no link below that.
-func openStores(path string) ([]store, error) {
+// An opener opens the directory of a store that has a name in a directory of root's: volume.OpenPresent.
+type opener func(dir *os.File, name string) (*os.File, error)
+
+// openStores opens the stores of all users in a directory, in the order of their ids. It follows no link below that.
+func openStores(path string, open opener) ([]store, error) {
 	top, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -53,11 +59,19 @@ func openStores(path string) ([]store, error) {
 	}
 	var stores []store
 	for _, name := range names {
-		user, err := strconv.ParseUint(name, 10, 32)
-		if err != nil {
+		id, _, sized := strings.Cut(name, ".")
+		user, err := strconv.ParseUint(id, 10, 32)
+		if err != nil || !sized {
 			continue
 		}
-		s, err := openStore(int(top.Fd()), name, uint32(user))
+		dir, err := open(top, name)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, volume.ErrDamaged) {
+			continue // it was removed meanwhile, or is made again, empty, for the next job
+		}
+		var s store
+		if err == nil {
+			s, err = openStore(dir, uint32(user))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("what is kept for user %d: %w", user, err)
 		}
@@ -67,13 +81,9 @@ func openStores(path string) ([]store, error) {
 	return stores, nil
 }
 
-func openStore(at int, name string, user uint32) (store, error) {
-	s := store{user: user}
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return s, err
-	}
-	s.dir = os.NewFile(uintptr(fd), name)
+// openStore looks at what is in the directory of a user, which it takes over.
+func openStore(dir *os.File, user uint32) (store, error) {
+	s := store{user: user, dir: dir}
 	for len(s.files)+len(s.rest) < maxFiles {
 		names, err := s.dir.Readdirnames(1000)
 		for _, name := range names {
@@ -86,17 +96,9 @@ func openStore(at int, name string, user uint32) (store, error) {
 			return s, err
 		}
 	}
-	// A fifo would block, and a device do something.
-	entries, err := unix.Openat(fd, kept.Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return s, nil
+	if entries, _, err := at.Regular(dir, kept.Journal); err == nil {
+		s.entries = entries
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(entries, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		unix.Close(entries)
-		return s, err
-	}
-	s.entries = os.NewFile(uintptr(entries), kept.Journal)
 	return s, nil
 }
 

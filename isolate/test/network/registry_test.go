@@ -22,6 +22,7 @@ import (
 	"golang.org/x/mod/sumdb"
 	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/sys/unix"
 
 	"corral/egress/control"
 	"corral/internal/test/fronttest"
@@ -32,6 +33,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/test/supervise"
 	"corral/job"
+	"corral/store/volume"
 )
 
 // registryRules have a rule for each kind of registry. WHEN is a minimum age or nothing.
@@ -298,13 +300,42 @@ func TestRegistries(t *testing.T) {
 			}
 		})
 	}
-	kept, err := filepath.Glob(filepath.Join(m.State, "cache", "*", "*"))
-	if err != nil || len(kept) < 15 {
-		t.Errorf("%q, %v", kept, err)
+	if list := kept(t, m.State, isolatetest.Owner); len(list) < 15 {
+		t.Errorf("%q", list)
 	}
 	if got := m.Sh("ls " + m.State + " /var/lib/corral 2>&1; find / -name entries -path '*cache*' 2>/dev/null; true"); strings.Contains(got, "entries") || strings.Contains(got, "cache\n") {
 		t.Errorf("a job sees %s", got)
 	}
+}
+
+// kept returns the names of the files that are kept for a user, in the volume that a supervisor with a state directory has for it.
+func kept(t *testing.T, state string, user uint32) []string {
+	t.Helper()
+	root, _ := volumeOf(t, state, user)
+	defer root.Close()
+	names, err := root.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// volumeOf opens the volume of a user, and returns the path of its file, too.
+func volumeOf(t *testing.T, state string, user uint32) (root *os.File, path string) {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(state, "cache", fmt.Sprintf("%d.*", user)))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%q, %v", all, err)
+	}
+	dir, err := os.Open(filepath.Dir(all[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if root, err = volume.OpenPresent(dir, filepath.Base(all[0])); err != nil {
+		t.Fatal(err)
+	}
+	return root, all[0]
 }
 
 // TestRegistryMinAge: clients install the newest version that is old enough, and a young one is denied also to a client that asks for it.
@@ -376,6 +407,11 @@ func TestRegistryPrivate(t *testing.T) {
 	}
 	if d := m.install(m.again(t), installers[0].script); strings.Contains(d.Out, "npm 2.0.0") {
 		t.Errorf("without the secret: %s", d.Out)
+	}
+	root, _ := volumeOf(t, m.State, isolatetest.Owner)
+	defer root.Close()
+	if err := unix.Syncfs(int(root.Fd())); err != nil { // the file of the volume has all of it then
+		t.Error(err)
 	}
 	err := filepath.WalkDir(m.State, func(path string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 )
@@ -27,6 +28,8 @@ type puppet struct {
 	tid  int
 	regs unix.PtraceRegs // of the thread before a call, at its system call instruction
 	heap uintptr         // where texts are written: below its stack pointer
+
+	result int // of the last call that succeeded
 }
 
 // takeOver stops a thread in a system call. The process is of no other use afterwards: it must be killed. The caller is locked to its
@@ -111,8 +114,9 @@ func (p *puppet) call(number uintptr, args ...any) unix.Errno {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if result := int64(r.Rax); result < 0 {
-		return unix.Errno(-result)
+	p.result = int(r.Rax)
+	if p.result < 0 {
+		return unix.Errno(-p.result)
 	}
 	return 0
 }
@@ -217,6 +221,91 @@ func TestEgressTakenOver(t *testing.T) {
 		} else {
 			t.Logf("%s: %v", d.name, errno)
 		}
+	}
+}
+
+// storeFD is the descriptor of the directory in which the process keeps packages.
+const storeFD = 5
+
+// readable returns the address of a MiB of a process's memory that can be read.
+func readable(t *testing.T, pid int) int {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		var from, to int
+		if _, err := fmt.Sscanf(line, "%x-%x r", &from, &to); err == nil && to-from >= 1<<20 {
+			return from
+		}
+	}
+	t.Fatalf("no MiB in %s", maps)
+	return 0
+}
+
+// TestStoreFilled: an attacker with the process that keeps packages fills the volume of its user, in bytes and in files, and not the state
+// directory. The next process removes what was left, and keeps packages again.
+func TestStoreFilled(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.LandlockABI(1))
+	m := newMall(t, "", func(c *isolate.Config) { c.Log = nil }) // it logs the end of the process as an error
+	install := func() {
+		t.Helper()
+		if d := m.install(m.again(t), installers[0].script); !strings.Contains(d.Out, installers[0].young) {
+			t.Errorf("%s%s", d.Out, d.Err)
+		}
+	}
+	install()
+	pids := egresses(t)
+	if len(pids) != 1 {
+		t.Fatalf("%d processes", len(pids))
+	}
+	p := takeOver(t, pids[0])
+	defer runtime.UnlockOSThread()
+	ended := false
+	end := func() {
+		if !ended {
+			_ = unix.Kill(pids[0], unix.SIGKILL)
+		}
+		ended = true
+	}
+	defer end()
+	for n, errno := 0, unix.Errno(0); errno != unix.ENOSPC; n++ {
+		if errno = p.call(unix.SYS_OPENAT, storeFD, fmt.Sprint("file-", n), unix.O_CREAT|unix.O_WRONLY, 0o600); errno == 0 {
+			errno = p.call(unix.SYS_CLOSE, p.result)
+		}
+		if errno != 0 && errno != unix.ENOSPC || n > 1<<15 {
+			t.Fatalf("%d files: %v", n, errno)
+		}
+	}
+	if errno := p.call(unix.SYS_OPENAT, storeFD, "file-0", unix.O_WRONLY, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	fd, from := p.result, readable(t, pids[0])
+	for n, errno := 0, unix.Errno(0); errno != unix.ENOSPC; n++ {
+		if errno = p.call(unix.SYS_WRITE, fd, from, 1<<20); errno != 0 && errno != unix.ENOSPC || n > 1000 {
+			t.Fatalf("%d MiB: %v", n, errno)
+		}
+	}
+	root, path := volumeOf(t, m.State, isolatetest.Owner)
+	if err := unix.Syncfs(int(root.Fd())); err != nil {
+		t.Error(err)
+	}
+	root.Close()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Size > 64<<20 || st.Blocks*512 > 64<<20 {
+		t.Errorf("the volume has %d bytes, %d on the disk, %v", st.Size, st.Blocks*512, err)
+	}
+	end()
+	sandboxtest.Eventually(t, 20*time.Second, "packages are kept again", func() bool {
+		install()
+		m.off.Store(true)
+		defer m.off.Store(false)
+		d := m.install(m.again(t), installers[0].script)
+		return strings.Contains(d.Out, installers[0].young)
+	})
+	if list := kept(t, m.State, isolatetest.Owner); len(list) > 100 {
+		t.Errorf("%d files", len(list))
 	}
 }
 

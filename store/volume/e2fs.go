@@ -1,4 +1,4 @@
-package layer
+package volume
 
 import (
 	"context"
@@ -12,15 +12,23 @@ import (
 	"time"
 )
 
+// Errors that callers distinguish.
+var (
+	// ErrHost is returned if the host lacks a feature or program that volumes need.
+	ErrHost = errors.New("this host does not support layers")
+	// ErrDamaged is returned for a file system that cannot be mounted after a crash.
+	ErrDamaged = errors.New("the layer is damaged")
+)
+
 // programDirs are the directories with the programs of e2fsprogs. The caller's PATH must not choose programs that root
 // runs.
 var programDirs = [...]string{"/usr/sbin", "/sbin", "/usr/bin", "/bin"}
 
-// environment is the environment of these programs. The host's mke2fs.conf must not affect layers.
+// environment is the environment of these programs. The host's mke2fs.conf must not affect volumes.
 var environment = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG=/dev/null", "E2FSCK_CONFIG=/dev/null", "LC_ALL=C"}
 
-// program returns the path of a program of e2fsprogs.
-func program(name string) (string, error) {
+// Program returns the path of a program of e2fsprogs.
+func Program(name string) (string, error) {
 	for _, dir := range programDirs {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
@@ -34,9 +42,9 @@ func program(name string) (string, error) {
 // resizing.
 const features = "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,flex_bg,huge_file,large_file,metadata_csum,sparse_super,64bit"
 
-// mkfs creates an empty ext4 file system. No blocks are reserved for root, since root writes nothing to layers.
-func mkfs(file *os.File, inodes int64) error {
-	path, err := program("mkfs.ext4")
+// Format creates an empty ext4 file system. No blocks are reserved for root, since root writes nothing to volumes.
+func Format(file *os.File, inodes int64) error {
+	path, err := Program("mkfs.ext4")
 	if err != nil {
 		return err
 	}
@@ -62,18 +70,23 @@ const (
 // checkPatience is the timeout of a check.
 const checkPatience = 10 * time.Minute
 
-// check repairs a file system that was not unmounted, as after a crash of the machine, or that had errors. It has no
-// journal from which the kernel could recover.
-func check(file *os.File) error {
+// Clean reports whether a file system that is not mounted was unmounted, and had no errors.
+func Clean(file *os.File) (bool, error) {
 	var b [4]byte
 	if _, err := file.ReadAt(b[:], superMagic); err != nil {
-		return err
+		return false, err
 	}
 	magic, state := binary.LittleEndian.Uint16(b[:2]), binary.LittleEndian.Uint16(b[superState-superMagic:])
-	if magic == ext4Magic && state&(stateClean|stateErrors) == stateClean {
-		return nil
+	return magic == ext4Magic && state&(stateClean|stateErrors) == stateClean, nil
+}
+
+// Repair repairs a file system that is not clean, as after a crash of the machine. It has no journal from which the kernel
+// could recover.
+func Repair(file *os.File) error {
+	if clean, err := Clean(file); clean || err != nil {
+		return err
 	}
-	path, err := program("e2fsck")
+	path, err := Program("e2fsck")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,187 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/sandboxtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandboxtest.PrivateMounts(m)) }
+
+// open opens a volume of a directory.
+func open(t *testing.T, dir *os.File, size Size) *os.File {
+	t.Helper()
+	root, err := Open(dir, "v", size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func directory(t *testing.T) *os.File {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root)
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
+	return dir
+}
+
+// write makes a file with content in a directory.
+func write(root *os.File, name, content string) error {
+	fd, err := unix.Openat(int(root.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(content)
+	return errors.Join(err, f.Close())
+}
+
+func read(root *os.File, name string) string {
+	fd, err := unix.Openat(int(root.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err.Error()
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	b := make([]byte, 100)
+	n, _ := f.Read(b)
+	return string(b[:n])
+}
+
+var small = Size{Bytes: MinBytes, Inodes: 1000}
+
+// TestBounds: what is written to a volume takes no more of the host than its size, in bytes and in files, whatever the process wants.
+func TestBounds(t *testing.T) {
+	dir := directory(t)
+	root := open(t, dir, small)
+	for n := 0; ; n++ {
+		err := write(root, fmt.Sprint(n), "")
+		if errors.Is(err, unix.ENOSPC) && n > 900 {
+			break
+		}
+		if err != nil || n > 1000 {
+			t.Fatalf("%d files: %v", n, err)
+		}
+	}
+	if err := write(root, "0", strings.Repeat("x", MinBytes)); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a file of the size of the volume: %v", err)
+	}
+	if err := unix.Syncfs(int(root.Fd())); err != nil {
+		t.Error(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), "v", &st, 0); err != nil || st.Size != MinBytes || st.Blocks*512 > MinBytes {
+		t.Errorf("%d bytes, %d on the disk, %v", st.Size, st.Blocks*512, err)
+	}
+	if err := unix.Unlinkat(int(root.Fd()), "0", 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStays: a process that opens a volume later, or at the same time, finds what is in it. No mount, device or process is left when it
+// is closed.
+func TestStays(t *testing.T) {
+	sandboxtest.Leaks(t)
+	dir := directory(t)
+	root := open(t, dir, small)
+	before, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(before), "/dev/loop") {
+		t.Error("it is mounted at a path")
+	}
+	if err := write(root, "a", "kept"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenPresent(dir, "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(again, "a"); got != "kept" {
+		t.Errorf("opened twice: %q", got)
+	}
+	root.Close()
+	if err := write(again, "b", "too"); err != nil {
+		t.Errorf("after the other one is closed: %v", err)
+	}
+	again.Close()
+	for range 3 {
+		root := open(t, dir, small)
+		if a, b := read(root, "a"), read(root, "b"); a != "kept" || b != "too" {
+			t.Errorf("opened again: %q, %q", a, b)
+		}
+		root.Close()
+	}
+}
+
+// TestCrashed: a volume that was not unmounted is made again, and is not opened as it is.
+func TestCrashed(t *testing.T) {
+	dir := directory(t)
+	root := open(t, dir, small)
+	if err := write(root, "a", "lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Syncfs(int(root.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	crashed, err := os.ReadFile(filepath.Join(dir.Name(), "v")) // as the disk has it when the machine stops now
+	if err != nil {
+		t.Fatal(err)
+	}
+	root.Close()
+	if err := os.WriteFile(filepath.Join(dir.Name(), "w"), crashed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenPresent(dir, "w"); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%v, want %v", err, ErrDamaged)
+	}
+	again, err := Open(dir, "w", small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if got := read(again, "a"); !strings.Contains(got, "no such file") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestRefused: what is not a volume of root's is not mounted.
+func TestRefused(t *testing.T) {
+	dir := directory(t)
+	at := func(name string) string { return filepath.Join(dir.Name(), name) }
+	for name, err := range map[string]error{
+		"file": os.WriteFile(at("file"), make([]byte, MinBytes), 0o600), "short": os.WriteFile(at("short"), nil, 0o600),
+		"link": os.Symlink(at("file"), at("link")), "fifo": unix.Mkfifo(at("fifo"), 0o600), "other": os.WriteFile(at("other"), nil, 0o600),
+		"directory": os.Mkdir(at("directory"), 0o700),
+	} {
+		if err == nil && name == "other" {
+			err = os.Chown(at(name), 1, 1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if root, err := OpenPresent(dir, name); err == nil {
+			root.Close()
+			t.Errorf("%s is mounted", name)
+		}
+	}
+	for _, size := range []Size{{MinBytes - 1, 10}, {MaxBytes + 1, 10}, {MinBytes, MinBytes}} {
+		if root, err := Open(dir, "v", size); err == nil {
+			root.Close()
+			t.Errorf("a volume of %+v", size)
+		}
+	}
+}
