@@ -62,7 +62,7 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 	}
 	var n cell.Network
 	if access.Rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone) {
-		if n, err = s.network.jail(access); err != nil {
+		if n, err = s.network.jail(r.peer, access); err != nil {
 			repo.Close()
 			return nil, nil, err
 		}

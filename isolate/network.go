@@ -24,7 +24,7 @@ import (
 type network struct {
 	doors       *door.Doors
 	served      *admit.Current
-	authorities *authority.Store // those that jobs trust where rules are about requests
+	authorities *authority.Store // that jobs trust where rules are about requests, one for each user
 }
 
 // newNetwork returns the network of a supervisor, with the programs of a directory and the authority of a state directory. Program and
@@ -58,14 +58,14 @@ func hasLandlock() bool {
 	return errno == 0
 }
 
-// jail returns what the jobs of a new jail have that may reach hosts. Where rules are about requests, they trust the authority of the
-// installation, which is made now if there is none.
-func (n *network) jail(access admit.Access) (cell.Network, error) {
+// jail returns what the jobs of peer in a new jail have that may reach hosts. Where rules are about requests, they trust the authority of
+// the user whose process answers them, which is made now if there is none.
+func (n *network) jail(peer host.Peer, access admit.Access) (cell.Network, error) {
 	has := cell.Network{Door: true}
 	if access.Requests == nil {
 		return has, nil
 	}
-	a, err := n.authorities.Current()
+	a, err := n.authorities.Current(peer.Payer())
 	if err != nil {
 		return has, err
 	}
@@ -86,7 +86,7 @@ func (n *network) opening(peer host.Peer, repo *admit.Repo, name, ask, placehold
 // open opens a door in a jail with an authority, in PEM, or none.
 func (n *network) open(o door.Opening, trusted []byte) (cell.Door, error) {
 	if len(trusted) > 0 {
-		a := n.authorities.Of(trusted)
+		a := n.authorities.Of(o.Payer, trusted)
 		if a == nil {
 			return nil, &job.Refusal{
 				Step: "network", Message: "the authority that the session trusts was replaced many times since", Hint: "open another session",

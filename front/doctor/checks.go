@@ -127,7 +127,7 @@ var checks = []check{
 		&probe{script: `echo here >layered && cat layered && head -c 100000000 /dev/zero >big`, layer: layerSize}, judgeSession,
 	},
 	{
-		"authority", "where rules are about requests, jobs trust an authority of this installation",
+		"authority", "where rules are about requests, jobs trust an authority of this installation for their user",
 		"replace it: sudo corral network authority rotate", nil, judgeAuthority,
 	},
 

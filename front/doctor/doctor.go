@@ -13,6 +13,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -24,13 +25,18 @@ type Subject struct {
 	Supervisor *client.Client // nil if there is none; Err is the reason
 	Err        error
 	Place      Place // owned by the caller
+	// State is the supervisor's state directory; "" is DefaultState.
+	State string
 }
+
+// DefaultState is the state directory of the service.
+const DefaultState = "/var/lib/corral"
 
 // Examine runs all checks, one after the other. If ctx ends, the remaining checks are unknown.
 func Examine(ctx context.Context, s Subject) Report {
 	x := &examination{
 		subject: s,
-		host:    seeHost(),
+		host:    seeHost(cmp.Or(s.State, DefaultState)),
 		facts:   map[string]fact{},
 		done:    map[*probe]*outcome{},
 	}

@@ -27,8 +27,7 @@ type host struct {
 	fileMax    string            // fs.file-max
 	subuid     []idRange         // subordinate ids of users, subuid(5)
 
-	authority    []byte // see readAuthority, like authorityErr
-	authorityErr error
+	authorities []authorityFile // see readAuthorities
 }
 
 type idRange struct {
@@ -61,7 +60,7 @@ func read(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func seeHost() *host {
+func seeHost(state string) *host {
 	h := &host{
 		kernel: read("/proc/sys/kernel/osrelease"), landlock: landlockABI(), cmdline: read("/proc/cmdline"),
 		core: read("/proc/sys/kernel/core_pattern"), fileMax: read("/proc/sys/fs/file-max"), swap: strings.Count(read("/proc/swaps"), "\n") > 0,
@@ -83,7 +82,7 @@ func seeHost() *host {
 			h.system = strings.Trim(strings.TrimSpace(value), `"'`)
 		}
 	}
-	h.authority, h.authorityErr = readAuthority()
+	h.authorities = readAuthorities(state)
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		h.memory = int64(info.Totalram) * int64(info.Unit)

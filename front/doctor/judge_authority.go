@@ -4,27 +4,43 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
 const (
-	// authorityFile has the certificate of the authority that jails trust. Everybody may read it.
-	authorityFile = "/var/lib/corral/authority/certificate.pem"
-	// maxAuthority bounds its size in bytes.
-	maxAuthority = 64 << 10
+	// maxAuthority bounds the size of a certificate's file in bytes, and maxAuthorities how many are read.
+	maxAuthority   = 64 << 10
+	maxAuthorities = 10_000
 	// authorityNotice is how long before its end an authority should be replaced.
 	authorityNotice = 30 * 24 * time.Hour
 )
 
-// readAuthority returns the certificate of the authority, in PEM.
-func readAuthority() ([]byte, error) {
-	f, err := os.Open(authorityFile)
+// An authorityFile has the certificate of the authority that jobs of a user trust. Everybody may read it.
+type authorityFile struct {
+	path string
+	text []byte
+	err  error
+}
+
+// readAuthorities reads the certificates of all authorities of a supervisor with a state directory.
+func readAuthorities(state string) []authorityFile {
+	paths, _ := filepath.Glob(filepath.Join(state, "authority", "*", "certificate.pem"))
+	var list []authorityFile
+	for _, path := range paths[:min(len(paths), maxAuthorities)] {
+		f := authorityFile{path: path}
+		f.text, f.err = readAuthority(path)
+		list = append(list, f)
+	}
+	return list
+}
+
+func readAuthority(path string) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -32,28 +48,44 @@ func readAuthority() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxAuthority))
 }
 
-// judgeAuthority judges the authority with whose certificates TLS connections of jobs end.
+// judgeAuthority judges the authorities with whose certificates TLS connections of jobs end. It describes the one that ends first.
 func judgeAuthority(e *evidence) (Status, string) {
-	text, err := e.host.authority, e.host.authorityErr
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return OK, "none yet: it is made for the first job that needs it"
-	case err != nil:
-		return Degraded, err.Error()
+	var first *x509.Certificate
+	for _, f := range e.host.authorities {
+		c, err := f.parse()
+		if err != nil {
+			return Degraded, err.Error()
+		}
+		if first == nil || c.NotAfter.Before(first.NotAfter) {
+			first = c
+		}
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return Degraded, authorityFile + " has no certificate"
+	if first == nil {
+		return OK, "none yet: one is made for the first job of each user that needs it"
 	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return Degraded, authorityFile + ": " + err.Error()
+	sum := sha256.Sum256(first.Raw)
+	detail := fmt.Sprintf("%s, SHA-256 %s, valid until %s", clip(first.Subject.CommonName),
+		strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":"), first.NotAfter.UTC().Format(time.DateOnly))
+	if n := len(e.host.authorities); n > 1 {
+		detail = fmt.Sprintf("%d authorities; the first to end: %s", n, detail)
 	}
-	sum := sha256.Sum256(c.Raw)
-	detail := fmt.Sprintf("%s, SHA-256 %s, valid until %s", clip(c.Subject.CommonName),
-		strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":"), c.NotAfter.UTC().Format(time.DateOnly))
-	if left := time.Until(c.NotAfter); left < authorityNotice {
+	if time.Until(first.NotAfter) < authorityNotice {
 		return Degraded, detail
 	}
 	return OK, detail
+}
+
+func (f authorityFile) parse() (*x509.Certificate, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	block, _ := pem.Decode(f.text)
+	if block == nil {
+		return nil, fmt.Errorf("%s has no certificate", f.path)
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return c, nil
 }

@@ -2,7 +2,8 @@ package doctor
 
 import (
 	"errors"
-	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,16 +28,15 @@ func TestJudgeAuthority(t *testing.T) {
 		status Status
 		want   []string
 	}{
-		{"none", nil, &fs.PathError{Op: "open", Path: authorityFile, Err: fs.ErrNotExist}, OK, []string{"none yet"}},
 		{"not readable", nil, errors.New("permission denied"), Degraded, []string{"permission denied"}},
 		{"new", made(0), nil, OK, []string{"corral jobs ", ", SHA-256 ", ", valid until " + time.Now().Add(years).UTC().Format("2006-")}},
 		{"31 days left", made(years - 31*24*time.Hour), nil, OK, []string{"valid until "}},
 		{"29 days left", made(years - 29*24*time.Hour), nil, Degraded, []string{"corral jobs ", "valid until "}},
 		{"ended", made(years + time.Hour), nil, Degraded, []string{"valid until "}},
 		{"text", []byte("x"), nil, Degraded, []string{"no certificate"}},
-		{"broken", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), nil, Degraded, []string{authorityFile}},
+		{"broken", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), nil, Degraded, []string{"of the test"}},
 	} {
-		status, detail := judgeAuthority(&evidence{host: &host{authority: tt.text, authorityErr: tt.err}})
+		status, detail := judgeAuthority(&evidence{host: &host{authorities: []authorityFile{{"of the test", tt.text, tt.err}}}})
 		if status != tt.status {
 			t.Errorf("%s: %s, want %s: %s", tt.name, status, tt.status, detail)
 		}
@@ -48,5 +48,37 @@ func TestJudgeAuthority(t *testing.T) {
 		if tt.name == "new" && strings.Count(detail, ":") != 31 {
 			t.Errorf("not a fingerprint: %s", detail)
 		}
+	}
+	of := func(text ...[]byte) (list []authorityFile) {
+		for _, b := range text {
+			list = append(list, authorityFile{text: b})
+		}
+		return list
+	}
+	if status, detail := judgeAuthority(&evidence{host: &host{authorities: of(made(0), made(years-29*24*time.Hour), made(0))}}); status != Degraded || !strings.HasPrefix(detail, "3 authorities; the first to end: corral jobs") {
+		t.Errorf("one of three is about to end: %s %s", status, detail)
+	}
+	if status, detail := judgeAuthority(&evidence{host: &host{authorities: of(made(0), []byte("x"))}}); status != Degraded {
+		t.Errorf("one of two is broken: %s %s", status, detail)
+	}
+	if status, detail := judgeAuthority(&evidence{host: &host{}}); status != OK || !strings.HasPrefix(detail, "none yet") {
+		t.Errorf("none: %s %s", status, detail)
+	}
+}
+
+// TestReadAuthorities: those of all users in a state directory are read.
+func TestReadAuthorities(t *testing.T) {
+	state := t.TempDir()
+	for _, user := range []string{"0", "1000"} {
+		dir := filepath.Join(state, "authority", user)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "certificate.pem"), []byte(user), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list := readAuthorities(state); len(list) != 2 || string(list[1].text) != "1000" || list[1].err != nil {
+		t.Errorf("%+v", list)
+	}
+	if list := readAuthorities(filepath.Join(state, "none")); list != nil {
+		t.Errorf("%+v", list)
 	}
 }

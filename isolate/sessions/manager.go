@@ -31,7 +31,7 @@ type Config struct {
 	// Admitting refuses a session because no new work is taken at present. It is called concurrently; nil admits all.
 	Admitting func() error
 	// Network returns what the jobs of a new session have that may reach hosts.
-	Network func(admit.Access) (cell.Network, error)
+	Network func(host.Peer, admit.Access) (cell.Network, error)
 	Served  *admit.Current
 	Userns  *host.UsernsMaker
 	Subuids *host.Subordinates

@@ -130,7 +130,7 @@ func (ss *Session) networkIn(r *admit.Repo) (cell.Network, error) {
 	if access.Rules == nil {
 		return cell.Network{}, nil
 	}
-	return ss.m.Network(access)
+	return ss.m.Network(ss.peer, access)
 }
 
 // nameTaken refuses a name that another open session of the same user has, because commands accept names in place of

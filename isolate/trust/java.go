@@ -13,18 +13,20 @@ import (
 // A Maker makes the files for jails, and keeps what takes long to make. The zero Maker is ready for use, also concurrently.
 type Maker struct {
 	mu   sync.Mutex
-	of   [sha256.Size]byte // guarded by mu: digest of the bundle that the store below is made from
-	java []byte            // guarded by mu; nil: none yet
+	java map[[sha256.Size]byte][]byte // guarded by mu: the stores, by the digest of the bundle that each is made from
 }
 
-// javaStore returns a bundle as a trust store for Java, which the caller must not change. The store of the last bundle is kept:
-// it is another one only after a rotation, or if the host's authorities change.
+// maxJava is how many stores a Maker keeps. Each user has one, of some 200 KiB, and another one after a rotation, or if the host's
+// authorities change.
+const maxJava = 32
+
+// javaStore returns a bundle as a trust store for Java, which the caller must not change.
 func (m *Maker) javaStore(bundle []byte) ([]byte, error) {
 	of := sha256.Sum256(bundle)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.java != nil && m.of == of {
-		return m.java, nil
+	if store := m.java[of]; store != nil {
+		return store, nil
 	}
 	var entries []pkcs12.TrustStoreEntry
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
@@ -38,6 +40,9 @@ func (m *Maker) javaStore(bundle []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the trust store for Java: %w", err)
 	}
-	m.of, m.java = of, store
+	if m.java == nil || len(m.java) >= maxJava {
+		m.java = map[[sha256.Size]byte][]byte{}
+	}
+	m.java[of] = store
 	return store, nil
 }

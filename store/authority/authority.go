@@ -1,10 +1,14 @@
-// Package authority keeps the authority of an installation: the certificate that jails trust, and the key with which corral-egress ends
-// TLS connections of jobs where rules are about requests.
+// Package authority keeps the authorities of an installation, one for each user whose jobs need one: the certificate that the jails of the
+// user's jobs trust, and the key with which the user's corral-egress ends their TLS connections where rules are about requests.
 //
-//	DIR/authority        certificate and key, readable by root alone
-//	DIR/certificate.pem  the certificate, for people and corral doctor
+//	DIR/UID/authority        certificate and key, readable by root alone
+//	DIR/UID/certificate.pem  the certificate, for people and corral doctor
 //
 // DIR is below the supervisor's state directory, so that root alone can name a file in it.
+//
+// Each user has a root of its own, because the process of the user has the key. With one root for all, also with an intermediate
+// certificate for each user, what a process signs that was taken over would be valid in the jails of all users: certificates of names
+// cannot be limited to a jail. As it is, its certificates are trusted only by jobs that it serves anyway.
 package authority
 
 import (
@@ -16,6 +20,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,6 +29,7 @@ import (
 
 	issuer "corral/egress/authority"
 	"corral/egress/control"
+	"corral/store/at"
 )
 
 const (
@@ -43,51 +50,64 @@ type Authority struct {
 	Control control.Authority
 }
 
-// A Store has the authority of one directory. Its methods may be called concurrently.
+// A Store has the authorities of one directory. Its methods may be called concurrently.
 type Store struct {
 	dir string
 
-	mu      sync.Mutex
-	current *Authority   // guarded by mu: nil until it is needed, and after Reload
-	known   []*Authority // guarded by mu: those that Current has returned, the last one at the end
+	mu    sync.Mutex
+	users map[uint32]*user // guarded by mu
+}
+
+// A user has the authorities of one user. Its fields are guarded by Store.mu.
+type user struct {
+	current *Authority   // nil until it is needed, and after Reload
+	known   []*Authority // those that Current has returned, the last one at the end
 }
 
 // New returns the store with its files in dir, which need not exist. It opens nothing.
-func New(dir string) *Store { return &Store{dir: dir} }
+func New(dir string) *Store { return &Store{dir: dir, users: map[uint32]*user{}} }
 
-// Current returns the authority for jails that are made now. It makes one if there is none, or the one there is expires soon. The
-// caller must be root.
-func (s *Store) Current() (*Authority, error) {
+// Current returns the authority for jails of a user that are made now. It makes one if there is none, or the one there is expires soon.
+// The caller must be root.
+func (s *Store) Current(uid uint32) (*Authority, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current != nil {
-		return s.current, nil
+	u := s.users[uid]
+	if u != nil && u.current != nil {
+		return u.current, nil
 	}
-	a, err := load(s.dir)
+	a, err := load(s.dir, uid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errExpired) {
-		if err = write(s.dir, errors.Is(err, errExpired)); err == nil {
-			a, err = load(s.dir)
+		if err = write(s.dir, uid, errors.Is(err, errExpired)); err == nil {
+			a, err = load(s.dir, uid)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("authority for rules about requests: %w", err)
 	}
-	s.current = a
-	if s.of(a.PEM) == nil {
-		s.known = append(s.known[max(0, len(s.known)+1-maxFormer):], a)
+	if u == nil {
+		u = new(user)
+		s.users[uid] = u
+	}
+	u.current = a
+	if u.of(a.PEM) == nil {
+		u.known = append(u.known[max(0, len(u.known)+1-maxFormer):], a)
 	}
 	return a, nil
 }
 
-// Of returns the authority with a certificate that Current has returned, nil if it is not known any more.
-func (s *Store) Of(certificate []byte) *Authority {
+// Of returns the authority of a user with a certificate that Current has returned, nil if it is not known any more.
+func (s *Store) Of(uid uint32, certificate []byte) *Authority {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.of(certificate)
+	if u := s.users[uid]; u != nil {
+		return u.of(certificate)
+	}
+	return nil
 }
 
-func (s *Store) of(certificate []byte) *Authority {
-	for _, a := range s.known {
+func (u *user) of(certificate []byte) *Authority {
+	for _, a := range u.known {
 		if bytes.Equal(a.PEM, certificate) {
 			return a
 		}
@@ -99,29 +119,73 @@ func (s *Store) of(certificate []byte) *Authority {
 func (s *Store) Reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = nil
+	for _, u := range s.users {
+		u.current = nil
+	}
 }
 
-// Rotate replaces the authority of a directory by a new one, or makes it. Supervisors take it with their next reload.
-func Rotate(dir string) error { return write(dir, true) }
-
-// ErrNone is returned by Certificate if no authority was needed yet.
-var ErrNone = fmt.Errorf("there is no authority yet: %w", fs.ErrNotExist)
-
-// Certificate returns the certificate (PEM) of the authority of a directory. Users other than root can read it.
-func Certificate(dir string) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(dir, certificateName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNone
+// Rotate replaces all authorities of a directory by new ones, and returns how many there are. Supervisors take them with their next
+// reload.
+func Rotate(dir string) (int, error) {
+	users, err := usersOf(dir)
+	for n, uid := range users {
+		if err := write(dir, uid, true); err != nil {
+			return n, err
+		}
 	}
-	return b, err
+	return len(users), err
+}
+
+// usersOf returns the users who have an authority, in order; none if the directory does not exist.
+func usersOf(dir string) ([]uint32, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var users []uint32
+	for _, e := range entries {
+		if uid, err := strconv.ParseUint(e.Name(), 10, 32); err == nil && e.IsDir() {
+			users = append(users, uint32(uid))
+		}
+	}
+	slices.Sort(users)
+	return users, err
+}
+
+// A Certificate is that of the authority of a user, in PEM.
+type Certificate struct {
+	User uint32
+	PEM  []byte
+}
+
+// Certificates returns the certificates of all authorities of a directory. Users other than root can read them.
+func Certificates(dir string) ([]Certificate, error) {
+	users, err := usersOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Certificate
+	for _, uid := range users {
+		b, err := os.ReadFile(filepath.Join(directoryOf(dir, uid), certificateName))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is being made
+			return nil, err
+		}
+		if err == nil {
+			all = append(all, Certificate{uid, b})
+		}
+	}
+	return all, nil
+}
+
+func directoryOf(dir string, uid uint32) string {
+	return filepath.Join(dir, strconv.FormatUint(uint64(uid), 10))
 }
 
 var errExpired = errors.New("it expires soon")
 
-// load reads the authority, and repairs the copy of its certificate.
-func load(dir string) (*Authority, error) {
-	d, err := openDir(dir, false)
+// load reads the authority of a user, and repairs the copy of its certificate.
+func load(dir string, uid uint32) (*Authority, error) {
+	d, err := openDir(directoryOf(dir, uid), false)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +196,7 @@ func load(dir string) (*Authority, error) {
 	}
 	a, err := parse(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\nhint: make another: corral network authority rotate", filepath.Join(dir, secretName), err)
+		return nil, fmt.Errorf("%s: %w\nhint: make another: corral network authority rotate", filepath.Join(d.Name(), secretName), err)
 	}
 	public, err := readFile(d, certificateName, 0)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(public, a.PEM) {
@@ -168,8 +232,8 @@ func parse(b []byte) (*Authority, error) {
 	return &Authority{PEM: a.PEM(), Control: m}, nil
 }
 
-// write makes a new authority. If another process makes one at the same time and over is not set, that one stays.
-func write(dir string, over bool) error {
+// write makes a new authority for a user. If another process makes one at the same time and over is not set, that one stays.
+func write(dir string, uid uint32, over bool) error {
 	a, err := issuer.New(time.Now())
 	if err != nil {
 		return err
@@ -178,7 +242,12 @@ func write(dir string, over bool) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDir(dir, true)
+	top, err := openDir(dir, true)
+	if err != nil {
+		return err
+	}
+	top.Close()
+	d, err := openDir(directoryOf(dir, uid), true)
 	if err != nil {
 		return err
 	}
@@ -232,16 +301,11 @@ func openDir(dir string, create bool) (*os.File, error) {
 // readFile reads a file of the caller's. None of the permissions in forbidden may be given to others.
 func readFile(dir *os.File, name string, forbidden uint32) ([]byte, error) {
 	path := filepath.Join(dir.Name(), name)
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, st, err := at.Regular(dir, name)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "fstat", Path: path, Err: err}
-	}
 	if st.Uid != uint32(os.Geteuid()) || st.Mode&forbidden != 0 {
 		return nil, fmt.Errorf("%s belongs to user %d and has mode %04o: other users than root have access\nhint: make another: corral network authority rotate",
 			path, st.Uid, st.Mode&0o7777)

@@ -27,11 +27,12 @@ import (
 // Help is the help text of the command.
 const Help = `corral doctor reports what this host can enforce: it runs jobs that try what they must not be able to do.
 
-Usage: corral doctor [--runtimes] [--json] [--supervisor SOCKET]
+Usage: corral doctor [--runtimes] [--json] [--supervisor SOCKET] [--state DIR]
 
   --runtimes            report instead which languages are installed, and how long each takes to start in a job
   --json                print one JSON object
   --supervisor SOCKET   examine the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
+  --state DIR           the state directory of that supervisor (default ` + doctor.DefaultState + `)
 
 Exit code: 0 protected; 1 degraded: jobs are isolated, but something should be fixed; 2 jobs cannot be isolated. With
 --runtimes: 0 if all installed languages run; 1 if one does not; 2 if none does.
@@ -43,6 +44,7 @@ func Command(args []string) (int, error) {
 	asJSON := f.Bool("json", false, "")
 	socket := f.String("supervisor", "", "")
 	runtimes := f.Bool("runtimes", false, "")
+	state := f.String("state", "", "")
 	if ended, code, err := cli.ParseFlags(f, args, Help); ended {
 		return code, err
 	}
@@ -70,6 +72,7 @@ func Command(args []string) (int, error) {
 		}
 		return report.ExitCode(), writeRuntimes(report, *asJSON)
 	}
+	subject.State = *state
 	report := doctor.Examine(ctx, subject)
 	finish()
 	if err := errors.Join(subject.Place.Remove(), write(report, *asJSON)); err != nil {

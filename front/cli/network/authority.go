@@ -9,13 +9,15 @@ import (
 
 	"corral/front/cli"
 	"corral/front/privilege"
+	"corral/internal/text"
+	"corral/internal/users"
 	"corral/store/authority"
 )
 
 // defaultState is the state directory of the service.
 const defaultState = "/var/lib/corral"
 
-// authority prints or replaces the certificate that jobs trust where rules are about requests.
+// authority prints or replaces the certificates that jobs trust where rules are about requests.
 func (o *options) authority(words []string) (int, error) {
 	state := o.state
 	if state == "" {
@@ -27,37 +29,60 @@ func (o *options) authority(words []string) (int, error) {
 		if err := privilege.Drop(); err != nil {
 			return cli.Failure, err
 		}
-		certificate, err := authority.Certificate(dir)
-		if errors.Is(err, authority.ErrNone) {
-			return cli.Failure, errors.New("there is no authority yet: the first job whose rules are about requests makes it")
-		}
-		if err != nil {
-			return cli.Failure, err
-		}
-		return cli.Print(string(certificate))
+		return show(dir)
 	case "rotate":
 		return o.rotate(dir)
 	}
 	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be authority show or authority rotate\nhint: corral network --help"))
 }
 
-// rotate replaces the authority, and has the supervisor take it for the jails that it builds from then on.
+// show prints the certificates, each after a line that says whose jobs trust it: programs that read PEM pass over it.
+func show(dir string) (int, error) {
+	certificates, err := authority.Certificates(dir)
+	if err != nil {
+		return cli.Failure, err
+	}
+	if len(certificates) == 0 {
+		return cli.Failure, errNone
+	}
+	var names users.Names
+	var b strings.Builder
+	for _, c := range certificates {
+		fmt.Fprintf(&b, "# jobs of %s\n%s", text.Line(names.Of(c.User), 32), c.PEM)
+	}
+	return cli.Print(b.String())
+}
+
+var errNone = errors.New("there is no authority yet: the first job of a user whose rules are about requests makes it")
+
+// rotate replaces the authorities, and has the supervisor take them for the jails that it builds from then on.
 func (o *options) rotate(dir string) (int, error) {
 	if os.Geteuid() != 0 {
-		return cli.Failure, errors.New("the authority belongs to root\nhint: sudo corral network authority rotate")
+		return cli.Failure, errors.New("authorities belong to root\nhint: sudo corral network authority rotate")
 	}
 	if o.state != "" && o.socket == "" {
 		o.file = o.state // another supervisor's: the service's need not read anything again
 	}
-	if err := authority.Rotate(dir); err != nil {
+	replaced, err := authority.Rotate(dir)
+	if err == nil && replaced == 0 {
+		err = errNone
+	}
+	if err != nil {
 		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	notes, err := o.reload()
 	if err = errors.Join(err, privilege.Drop()); err != nil {
-		return cli.Failure, fmt.Errorf("the authority was replaced: %w", err)
+		return cli.Failure, fmt.Errorf("%s: %w", wasReplaced(replaced), err)
 	}
 	for _, note := range notes {
 		cli.Note(note)
 	}
-	return cli.Print("the authority was replaced: sessions that are open keep the former one\n")
+	return cli.Print(wasReplaced(replaced) + ": sessions that are open keep the former one\n")
+}
+
+func wasReplaced(n int) string {
+	if n == 1 {
+		return "1 authority was replaced"
+	}
+	return fmt.Sprintf("%d authorities were replaced", n)
 }

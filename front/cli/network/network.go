@@ -33,8 +33,9 @@ Usage:
   corral network deny HOST... (--repo ID | --all) [--config FILE] [--supervisor SOCKET]
                                                        deny a host, whatever else is allowed
   corral network authority show|rotate [--state DIR] [--supervisor SOCKET]
-                                                       print the certificate that jobs trust where rules are about
-                                                       requests, or replace it with its key; as root
+                                                       print the certificates that jobs trust where rules are about
+                                                       requests, one for each user, or replace them with their keys;
+                                                       as root
   corral network log [--follow] [--repo ID] [--user USER] [--denied] [--since T] [--json] [--state DIR]
                                                        print what jobs reached and were denied, when they have ended
 

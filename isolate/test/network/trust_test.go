@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	issuer "corral/egress/authority"
 	"corral/internal/test/fronttest"
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
@@ -83,7 +85,7 @@ func trusting(t *testing.T) (*supervise.Front, []byte) {
 // certificateOf returns the certificate of a supervisor's authority, in PEM.
 func certificateOf(t *testing.T, f *supervise.Front) []byte {
 	t.Helper()
-	certificate, err := os.ReadFile(filepath.Join(f.State, "authority", "certificate.pem"))
+	certificate, err := os.ReadFile(filepath.Join(f.State, "authority", strconv.Itoa(isolatetest.Owner), "certificate.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +189,51 @@ func TestTrustedOnlyWithDoor(t *testing.T) {
 	}
 }
 
+// TestAuthoritiesOfUsers: what the process of a user signs is trusted in jails of that user alone, also by an attacker who took it over
+// and has its key.
+func TestAuthoritiesOfUsers(t *testing.T) {
+	newEnded(t)
+	const other = isolatetest.Owner + 1
+	f, _ := trusting(t)
+	repo := filepath.Join(t.TempDir(), "repo")
+	isolatetest.Mkdir(t, repo, other)
+	fronts := map[uint32]*supervise.Front{isolatetest.Owner: f, other: f.With(t, f.Connect(host.Peer{UID: other}), repo)}
+	if got := fronts[other].Sh("curl -sS https://web.example.org/"); got != "hello over HTTP/2.0" {
+		t.Fatalf("%q", got)
+	}
+	keys := authority.New(filepath.Join(f.State, "authority"))
+	for uid, in := range fronts {
+		for signer := range fronts {
+			a, err := keys.Current(signer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stolen, err := issuer.Parse(a.Control.Certificate, a.Control.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf, err := stolen.Leaf("web.example.org")
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Leaf.Raw})
+			isolatetest.Put(t, filepath.Join(in.Repo, "leaf.pem"), string(encoded), 0o644, int(uid))
+			d := in.Run(in.Spec("sh", "-c", `openssl verify -verify_hostname web.example.org leaf.pem 2>&1`))
+			if trusted := strings.Contains(d.Out, "leaf.pem: OK"); trusted != (uid == signer) || !trusted && !strings.Contains(d.Out, "unable to get local issuer") {
+				t.Errorf("signed for jobs of %d, in a jail of %d: %s%s", signer, uid, d.Out, d.Err)
+			}
+		}
+	}
+}
+
 // TestRotation: after a rotation, jobs trust the new authority, and those of a session the one that its jail has. Both reach the host.
 func TestRotation(t *testing.T) {
 	newEnded(t)
 	f, before := trusting(t)
 	const script = "curl -sS https://web.example.org/ && cat " + trust.AuthorityFile
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay, Share: true})
-	if err := authority.Rotate(filepath.Join(f.State, "authority")); err != nil {
-		t.Fatal(err)
+	if n, err := authority.Rotate(filepath.Join(f.State, "authority")); n != 1 || err != nil {
+		t.Fatal(n, err)
 	}
 	if _, err := f.S.Reload(); err != nil {
 		t.Fatal(err)
