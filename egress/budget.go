@@ -1,9 +1,22 @@
 package egress
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
+
+// Bounds of requests that are served at once, where the package serves requests: each can have an answer of the host in memory that the job
+// does not read. HTTP/2 has many on a connection.
+const (
+	maxRequests    = 128 // of a door
+	maxAllRequests = 512 // of all doors
+	maxWaiting     = 256 // of a door, in addition
+	maxWait        = 30 * time.Second
+)
+
+var errBusy = errors.New("the job or session makes 128 requests at once, which is the maximum, or jobs of the user make 512")
 
 // A budget counts what is left of something.
 type budget struct{ left atomic.Int64 }
@@ -24,6 +37,81 @@ func (b *budget) take(n int) bool {
 }
 
 func (b *budget) give(n int) { b.left.Add(int64(n)) }
+
+// A share is what one of the users of a budget takes of it. It may take a part of the whole at most, and leaves the last of it to those
+// who need little: one user, or several together, cannot keep others from having a few.
+type share struct {
+	of   *budget
+	most int // that it may have
+	last int // of the budget, for those who have no more than few
+	used atomic.Int64
+}
+
+// few is how many a share has of a budget, however little is left.
+const few = 64
+
+// newShare returns the share of one user in a budget that was total at first.
+func newShare(of *budget, total int) *share {
+	return &share{of: of, most: max(total/4, few), last: total / 8}
+}
+
+// take takes n, or returns false if the share may not have them.
+func (s *share) take(n int) bool {
+	used := s.used.Add(int64(n))
+	if used > int64(s.most) || !s.of.take(n) {
+		s.used.Add(-int64(n))
+		return false
+	}
+	if used > few && s.of.left.Load() < int64(s.last) {
+		s.give(n)
+		return false
+	}
+	return true
+}
+
+func (s *share) give(n int) {
+	s.used.Add(-int64(n))
+	s.of.give(n)
+}
+
+// A gate bounds how many requests are served at once, of one door and of all doors. Others wait, as far as a second bound allows.
+type gate struct {
+	door, all chan struct{}
+	waiting   *budget
+}
+
+// enter waits until a request may be served. The caller calls leave when it was. The error says why it may not.
+func (g *gate) enter(ctx context.Context) (leave func(), err error) {
+	leave = func() { <-g.all; <-g.door }
+	select {
+	case g.door <- struct{}{}:
+		select {
+		case g.all <- struct{}{}:
+			return leave, nil
+		default:
+			<-g.door
+		}
+	default:
+	}
+	if !g.waiting.take(1) {
+		return nil, errBusy
+	}
+	defer g.waiting.give(1)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	select {
+	case g.door <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errBusy
+	}
+	select {
+	case g.all <- struct{}{}:
+		return leave, nil
+	case <-ctx.Done():
+		<-g.door
+		return nil, errBusy
+	}
+}
 
 // A meter counts bytes in one direction.
 type meter struct {

@@ -86,7 +86,7 @@ func (c *client) serve() {
 // release gives up what the connection had of the budgets.
 func (c *client) release() {
 	c.site.door.conns.give(1)
-	c.site.door.server.files.give(1)
+	c.site.door.files.give(1)
 }
 
 // report records and logs how the connection ended.

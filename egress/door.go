@@ -26,7 +26,7 @@ import (
 // Bounds of a door.
 const (
 	maxNames     = 4096
-	maxListeners = 1024
+	maxListeners = 768
 	maxConns     = 256 // at once
 	// doorFiles are the descriptors of a door without a name: two seeds and one that is made of them, the socket and the listener
 	// of its DNS server, and 16 connections to that.
@@ -57,6 +57,8 @@ type door struct {
 	seeds       *sockets.Source
 	tcp         *net.TCPListener // nil: the job has taken the port
 	conns       *budget
+	files       *share // of Server.files
+	gate        gate
 	rules       atomic.Pointer[rules] // in force
 	making      sync.Mutex            // held while listeners are made, which takes a second if the job gets in the way
 
@@ -89,8 +91,10 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		return nil, fmt.Errorf("the door came with %d descriptors, must have %d", len(files), control.OpenDescriptors)
 	}
 	d := &door{
-		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(maxConns), hosts: map[string]*host{}, next: firstName,
-		log: doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},
+		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(maxConns), files: newShare(s.files, s.most),
+		hosts: map[string]*host{}, next: firstName,
+		gate: gate{make(chan struct{}, maxRequests), s.requests, newBudget(maxWaiting)},
+		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},
 	}
 	var err error
 	if d.authority, err = s.authorityOf(m.Authority); err != nil {
@@ -101,11 +105,11 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		return nil, err
 	}
 	d.apply(set, decoded, m.Secrets)
-	if !s.files.take(doorFiles) {
+	if !d.files.take(doorFiles) {
 		return nil, errors.New("jobs of the user have too many connections open")
 	}
 	if err := d.listen(files); err != nil {
-		s.files.give(doorFiles)
+		d.files.give(doorFiles)
 		return nil, err
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -223,7 +227,7 @@ func (d *door) close() {
 			d.remove(h, port, "the door was closed")
 		}
 	}
-	d.server.files.give(doorFiles)
+	d.files.give(doorFiles)
 }
 
 // deny records a denial, and logs it if it is a new one.

@@ -52,7 +52,7 @@ func (s *site) newRelay() *relay.Relay {
 	}
 	return relay.NewInspecting(s.host.name, s.port, s.dial, relay.Inspection{
 		Roots: s.door.server.roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest, Secrets: s.secrets,
-		Pull: s.pull,
+		Pull: s.pull, Enter: s.door.gate.enter,
 		Deny: func(d *relay.Denied) { s.door.deny(control.Denial{Name: s.host.name, Port: s.port, Why: d.Why}, false) },
 	})
 }

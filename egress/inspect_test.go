@@ -75,19 +75,26 @@ func (w *world) serve(answer http.HandlerFunc) {
 	server.Listener.Close()
 	server.Listener = w.internet.Listen(netip.AddrPortFrom(alpha, 443))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{*leaf}}
+	server.EnableHTTP2 = true
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
+}
+
+// transport returns a client of the job, which connects to alpha.
+func (d *jobDoor) transport(trusted *x509.CertPool) *http.Transport {
+	return &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return d.space.Dial(netip.AddrPortFrom(d.mustFind("alpha.example.org"), 443))
+		},
+		TLSClientConfig: &tls.Config{RootCAs: trusted},
+	}
 }
 
 // ask makes a request of the job. The caller closes the body.
 func (d *jobDoor) ask(trusted *x509.CertPool, method, path, authorization string) (*http.Response, error) {
 	d.w.t.Helper()
-	tr := &http.Transport{
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return d.space.Dial(netip.AddrPortFrom(d.mustFind("alpha.example.org"), 443))
-		},
-		TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true,
-	}
+	tr := d.transport(trusted)
+	tr.DisableKeepAlives = true
 	r, err := http.NewRequest(method, "https://alpha.example.org"+path, nil)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (d *door) listenFor(h *host) error {
 
 var (
 	errClosed = errors.New("the rules have changed")
-	errFiles  = errors.New("jobs of the user have too many connections open")
+	errFiles  = errors.New("the job or session, or all jobs of the user, have too many connections and names open")
 )
 
 // listenAt makes the listener of a host at a port, unless there is one. The caller holds d.making.
@@ -84,7 +84,7 @@ func (d *door) listenAt(h *host, port network.Port) error {
 	if known, err := d.mayListen(h, port); known || err != nil {
 		return err
 	}
-	if !d.server.files.take(1) {
+	if !d.files.take(1) {
 		return errFiles
 	}
 	l, err := d.seeds.Listen(netip.AddrPortFrom(h.addr, port.Number))
@@ -95,7 +95,7 @@ func (d *door) listenAt(h *host, port network.Port) error {
 	if err == nil {
 		return nil
 	}
-	d.server.files.give(1)
+	d.files.give(1)
 	if errors.Is(err, sockets.ErrBusy) {
 		return fmt.Errorf("the job itself uses port %d of all addresses, or connects to corral's", port.Number)
 	}

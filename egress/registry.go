@@ -49,10 +49,11 @@ func (s *site) pull(method string, paths []string, used *relay.Secret) relay.Pul
 // Serve implements relay.Puller.
 func (p *pulled) Serve(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error {
 	server := p.site.door.server
-	if !server.files.take(pullFiles) {
+	files := p.site.door.files
+	if !files.take(pullFiles) {
 		return errFiles
 	}
-	defer server.files.give(pullFiles)
+	defer files.give(pullFiles)
 	r := p.registry
 	if p.used != nil {
 		r.Login = p.used.Login(in.Header.Get(p.used.Header))

@@ -45,9 +45,12 @@ type Server struct {
 	log    *slog.Logger
 	roots  *x509.CertPool
 	files  *budget
-	cache  *pull.Cache
-	doors  map[uint64]*door // used by the goroutine of Serve alone
-	work   sync.WaitGroup   // the goroutines of doors
+	most   int // descriptors of all doors
+	// requests has an element for each request of all doors that is served.
+	requests chan struct{}
+	cache    *pull.Cache
+	doors    map[uint64]*door // used by the goroutine of Serve alone
+	work     sync.WaitGroup   // the goroutines of doors
 
 	// authority is that of the door that was opened last, with the certificates that it has issued; nil before. Used by the
 	// goroutine of Serve alone.
@@ -60,7 +63,8 @@ const ownFiles = 64
 // New returns a Server without doors.
 func New(c Config) *Server {
 	return &Server{
-		dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), cache: pull.New(c.Store), doors: map[uint64]*door{},
+		dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
+		requests: make(chan struct{}, maxAllRequests), cache: pull.New(c.Store), doors: map[uint64]*door{},
 	}
 }
 

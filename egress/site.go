@@ -77,7 +77,7 @@ func (s *site) accept(conn *net.TCPConn) {
 		denial.Why = whyDown
 	case !d.conns.take(1):
 		denial.Why = "the job or session has 256 connections open, which is the maximum"
-	case !d.server.files.take(1):
+	case !d.files.take(1):
 		d.conns.give(1)
 		denial.Why = errFiles.Error()
 	default:
@@ -117,7 +117,7 @@ func (s *site) close(why string) {
 	defer s.mu.Unlock()
 	s.closed = why
 	s.listener.Close()
-	s.door.server.files.give(1)
+	s.door.files.give(1)
 	s.cancel()
 	for c := range s.clients {
 		reset(c.tcp)
@@ -149,15 +149,15 @@ func (s *site) recheck() {
 
 // dial connects to the host.
 func (s *site) dial(ctx context.Context) (net.Conn, error) {
-	if !s.door.server.files.take(dialFiles) {
+	if !s.door.files.take(dialFiles) {
 		return nil, errFiles
 	}
 	conn, err := s.dialAddr(ctx)
 	if err != nil {
-		s.door.server.files.give(dialFiles)
+		s.door.files.give(dialFiles)
 		return nil, err
 	}
-	s.door.server.files.give(dialFiles - 1)
+	s.door.files.give(dialFiles - 1)
 	return conn, nil
 }
 
@@ -236,7 +236,7 @@ func (c *server) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		c.site.forget(c)
-		c.site.door.server.files.give(1)
+		c.site.door.files.give(1)
 	})
 	return err
 }

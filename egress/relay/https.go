@@ -43,6 +43,9 @@ type Inspection struct {
 	Secrets func() []*Secret
 	// Placeholder stands for secrets, in all that the job knows; "" if it knows none.
 	Placeholder string
+	// Enter waits until an allowed request may be served, and returns a function to be called when it was, or why it may not be served now.
+	// nil: all are served at once.
+	Enter func(context.Context) (leave func(), err error)
 	// Pull returns what answers an allowed request in place of the host, nil if nothing does. It is given each reading of the path, and
 	// the secret that is in the request; nil: none. Pull itself may be nil.
 	Pull func(method string, paths []string, used *Secret) Puller
@@ -211,6 +214,14 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		i.err = err
 		return err
 	}
+	if r.inspect.Enter != nil {
+		leave, err := r.inspect.Enter(in.Context())
+		if err != nil {
+			tooMany(w, failed(err))
+			return
+		}
+		defer leave()
+	}
 	if i.relay.pull(w, in, "https", with, failed) {
 		return
 	}
@@ -227,6 +238,12 @@ func (i *inspected) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	to := &guarded{w, g, r.inspect.Deny}
 	r.forward(to, in, "https", check, failed)
 	to.check() // trailers
+}
+
+// tooMany answers a request that is not served now: clients try again later.
+func tooMany(w http.ResponseWriter, err error) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, "corral: "+text.Line(err.Error(), maxShown), http.StatusServiceUnavailable)
 }
 
 // begin checks a request, and puts the secret into it. It returns the request to be passed on, which Recheck can end until end is
