@@ -39,7 +39,7 @@ const (
 // resolver is where a job's DNS server is.
 var resolver = netip.MustParseAddrPort("127.0.0.1:53")
 
-// firstName is the synthetic address of the first name. In the range 198.18.0.0/15, the first address is the job's own.
+// firstName is the synthetic address of the first name. The range is 198.18.0.0/15, and the first one is the job's own.
 var firstName = netip.MustParseAddr("198.18.0.2")
 
 // A door has the network access of a job or session.

@@ -11,7 +11,7 @@ import (
 	"corral/egress/control"
 )
 
-// A line is the control socket. Its calls block a thread: package net would need none, but more system calls.
+// A line is the control socket. Its calls block their one thread: package net would need more system calls.
 type line struct {
 	fd              int
 	buffer, control []byte

@@ -39,7 +39,7 @@ func (s *site) pull(method string, paths []string, used *relay.Secret) relay.Pul
 		}
 		r.Guarded = strings.Join(s.door.rules.Load().set.Secrets(s.host.name, s.port), ",")
 		if used != nil {
-			r.Secret, r.Header = d.Secret, used.Header
+			r.Secret, r.Header = d.Secret+" "+used.Mark(), used.Header
 		}
 		return &pulled{s, r, used}
 	}

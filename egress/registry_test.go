@@ -176,6 +176,18 @@ func TestRegistrySecret(t *testing.T) {
 	if got, err := d.fetch(trusted, true, "GET", tarballURL, login); err != nil || !strings.HasPrefix(got, "502 ") {
 		t.Errorf("kept for a user: %.200q, %v", got, err)
 	}
+	// What was requested with a former value of the secret is not for a newer one.
+	former := w.secrets
+	w.secrets = []control.Secret{{Name: "acme", Header: "Authorization", Format: "Bearer {}", Value: "another-token"}}
+	d.update(with)
+	if got, err := d.fetch(trusted, true, "GET", tarballURL, "Bearer "+placeholder); err != nil || !strings.HasPrefix(got, "502 ") {
+		t.Errorf("kept for a former value: %.200q, %v", got, err)
+	}
+	w.secrets = former
+	d.update(with)
+	if got, err := d.fetch(trusted, true, "GET", tarballURL, "Bearer "+placeholder); err != nil || got != "200 "+right {
+		t.Errorf("kept for this value: %.200q, %v", got, err)
+	}
 	// A job of the same user whose rules do not have the secret.
 	other := w.open(pulling, "")
 	for _, authorization := range []string{"", "Bearer guessed"} {

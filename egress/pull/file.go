@@ -146,13 +146,11 @@ func (p *pull) readPackages(key, sha256 string) error {
 	if p.Kind != network.Debian || !registry.HasPackages(p.in.URL.Path) {
 		return nil
 	}
-	ctx := p.in.Context()
-	select {
-	case p.packages <- struct{}{}:
-		defer func() { <-p.packages }()
-	case <-ctx.Done():
-		return ctx.Err()
+	release, err := p.permits[len(classes)-1].acquire(p.in.Context())
+	if err != nil {
+		return err
 	}
+	defer release()
 	if !p.facts.isNew(p.scope, p.address, sha256) {
 		return nil
 	}

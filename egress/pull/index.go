@@ -1,7 +1,6 @@
 package pull
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -19,17 +18,37 @@ import (
 	"corral/policy/network"
 )
 
-// Bounds of an index, in bytes, and of how many are read at once. Reading takes a few times the size of an index in memory, and a job
-// can make thousands of requests at once.
+// maxIndex bounds an index, in bytes.
+const maxIndex = 64 << 20
+
+// A class has the indexes up to a size. Reading one takes more memory than that: for the index, for what the job gets of it, and for what
+// is decoded at once, which registry.Read bounds.
+type class struct {
+	size   int // bytes of an index
+	most   int // that are read at once
+	memory int // bytes that reading one takes
+}
+
+// The classes of indexes. All permissions together are for less than maxMemory bytes, half of what the process may have.
+var classes = [...]class{
+	{64 << 10, 16, 448 << 10},
+	{1 << 20, 4, 6656 << 10},
+	{4 << 20, 1, 24 << 20},
+	{maxIndex, 1, 190 << 20}, // also indexes of packages of Debian that are decompressed, which takes 64 MiB
+}
+
+// inner is for indexes that are read for another one, so that none waits for one that waits for it.
+var inner = classes[0]
+
+// maxMemory bounds the memory of all indexes that are read at once, in bytes.
+const maxMemory = 256 << 20
+
+// permits has an element for each index of a class that is read.
+type permits chan struct{}
+
+func (c class) permits() permits { return make(permits, c.most) }
+
 const (
-	maxIndex = 64 << 20
-	smallest = 64 << 10 // indexes that need no permission, as those that are read for another one must not
-	usual    = 1 << 20  // one of maxUsual
-	maxUsual = 32
-	middle   = 4 << 20 // one of maxSmall
-	maxSmall = 8
-	// maxPackages is how many indexes of packages of Debian are decompressed at once.
-	maxPackages = 2
 	// indexTimeout is how long the registry may take to send an index.
 	indexTimeout = 2 * time.Minute
 	// writeTimeout is how long a job may take to read one, for which others wait.
@@ -108,15 +127,7 @@ func (p *pull) download(ctx context.Context, index *url.URL) string {
 	if dl, known := p.facts.download(p.scope, registry.Address(&config)); known {
 		return dl
 	}
-	d, err := p.document(ctx, config.EscapedPath(), registry.Classify(p.Kind, path), false, smallest)
-	if err != nil {
-		return ""
-	}
-	r, err := p.read(ctx, d, registry.Options{})
-	if err == nil {
-		d.save()
-	}
-	return r.Download
+	return p.readInner(ctx, &config, path).Download
 }
 
 // short reports whether the index is requested in its short form, which has no times.
@@ -127,6 +138,7 @@ func (p *pull) short() bool {
 
 // learn reads the index at an escaped path for what it says about the file.
 func (p *pull) learn(path string) error {
+	defer p.leave()
 	ctx, cancel := context.WithTimeout(p.in.Context(), indexTimeout)
 	defer cancel()
 	u, err := p.url(path)
@@ -170,15 +182,27 @@ func (p *pull) timeOf(ctx context.Context, path string) time.Time {
 	if f, known := p.facts.get(p.scope, address); known || path == "" {
 		return f.Published
 	}
-	d, err := p.document(ctx, u.EscapedPath(), registry.Classify(p.Kind, path), false, smallest)
-	if err != nil {
-		return time.Time{}
-	}
-	if _, err := p.read(ctx, d, registry.Options{}); err == nil {
-		d.save()
-	}
+	p.readInner(ctx, u, path)
 	f, _ := p.facts.get(p.scope, address)
 	return f.Published
+}
+
+// readInner reads an index for another one.
+func (p *pull) readInner(ctx context.Context, u *url.URL, path string) registry.Reading {
+	release, err := p.inner.acquire(ctx)
+	if err != nil {
+		return registry.Reading{}
+	}
+	defer release()
+	d, err := p.document(ctx, u.EscapedPath(), registry.Classify(p.Kind, path), false, int64(inner.size))
+	if err != nil {
+		return registry.Reading{}
+	}
+	r, err := p.read(ctx, d, registry.Options{})
+	if err == nil {
+		d.save()
+	}
+	return r
 }
 
 // accepted returns what is requested as an index.
@@ -232,11 +256,9 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 		p.store.Renew(key, p.now())
 		return kept, nil
 	}
-	if reply.StatusCode != http.StatusOK {
-		return nil, &statusError{reply}
-	}
-	defer reply.Body.Close()
-	body, err := p.body(ctx, reply, limit)
+	kept = nil // its memory is not that of the permission
+	again := func() (*http.Response, error) { return p.get(ctx, path, accepted(p.Kind, short), encoding, nil) }
+	reply, body, err := p.receive(ctx, reply, limit, again)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +270,26 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 		})
 	}
 	return d, nil
+}
+
+// receive reads a response, and requests it again if it has to wait for memory.
+func (p *pull) receive(ctx context.Context, reply *http.Response, limit int64, again func() (*http.Response, error)) (*http.Response, []byte, error) {
+	for {
+		if reply.StatusCode != http.StatusOK {
+			return nil, nil, &statusError{reply}
+		}
+		body, err := p.body(reply, limit)
+		reply.Body.Close()
+		if !errors.Is(err, errLarger) {
+			return reply, body, err
+		}
+		if err := p.enter(ctx, p.class); err != nil {
+			return nil, nil, err
+		}
+		if reply, err = again(); err != nil {
+			return nil, nil, err
+		}
+	}
 }
 
 func closeBody(reply *http.Response) {
@@ -269,7 +311,12 @@ func (p *pull) kept(ctx context.Context, key string, u *url.URL, limit int64) (*
 	if e.Size > limit {
 		return nil, store.Entry{}
 	}
-	body, err := p.readAll(ctx, store.Kept(file, e), limit)
+	if limit > int64(inner.size) {
+		if err := p.enter(ctx, classOf(e.Size)); err != nil {
+			return nil, store.Entry{}
+		}
+	}
+	body, err := p.readAll(store.Kept(file, e), limit, e.Size)
 	if errors.Is(err, store.ErrDigest) {
 		p.store.Drop(e.SHA256)
 	}
@@ -297,8 +344,9 @@ func (p *pull) save(d *document, e store.Entry) {
 }
 
 // body reads the body of a document, compressed or not.
-func (p *pull) body(ctx context.Context, reply *http.Response, limit int64) ([]byte, error) {
+func (p *pull) body(reply *http.Response, limit int64) ([]byte, error) {
 	var from io.Reader = reply.Body
+	size := reply.ContentLength
 	switch encoding := reply.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
 	case "gzip":
@@ -306,46 +354,120 @@ func (p *pull) body(ctx context.Context, reply *http.Response, limit int64) ([]b
 		if err != nil {
 			return nil, fmt.Errorf("an index of the registry: %w", err)
 		}
-		from = z
+		from, size = z, -1
 	default:
 		return nil, fmt.Errorf("the registry compresses an index with %.50q, which corral did not ask for", encoding)
 	}
-	return p.readAll(ctx, from, limit)
+	return p.readAll(from, limit, size)
 }
 
-// readAll reads a document, as far as memory allows: of those that are not small, some are read at once, and of large ones one.
-func (p *pull) readAll(ctx context.Context, from io.Reader, limit int64) ([]byte, error) {
-	var b bytes.Buffer
-	for _, part := range []struct {
-		size int64
-		of   chan struct{}
-	}{{smallest, nil}, {usual, p.usual}, {middle, p.small}, {limit, p.large}} {
-		if part.of != nil {
-			if err := p.acquire(ctx, part.of); err != nil {
-				return nil, err
-			}
+// readAll reads a document of a size, -1 if it is unknown, as far as memory allows. A request has permission for one class. If there is none
+// at present for the class of its document, the error is errLarger: what was read would be memory of nobody, and what was not read would keep
+// the connection from receiving what others read.
+func (p *pull) readAll(from io.Reader, limit, size int64) ([]byte, error) {
+	var b []byte
+	if limit <= int64(inner.size) { // the caller has the permission
+		end, err := readUpTo(&b, from, int(limit))
+		return b, tooLarge(end, err, limit)
+	}
+	for at := max(p.class, classOf(size)); ; at++ {
+		if !p.rise(at) {
+			p.class = at
+			return nil, errLarger
 		}
-		_, err := io.CopyN(&b, from, min(part.size, limit)-int64(b.Len())+1)
-		if errors.Is(err, io.EOF) {
-			return b.Bytes(), nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("an index of the registry: %w", err)
-		}
-		if int64(b.Len()) > limit {
-			break
+		end, err := readUpTo(&b, from, int(min(int64(classes[at].size), limit)))
+		if end || err != nil || int64(len(b)) > limit {
+			return b, tooLarge(end, err, limit)
 		}
 	}
-	return nil, fmt.Errorf("an index of the registry has more than %d MiB", limit>>20)
 }
 
-// acquire waits for permission to use memory, until the request ends.
-func (p *pull) acquire(ctx context.Context, of chan struct{}) error {
+// classOf returns the class of an index of a size.
+func classOf(size int64) int {
+	at := 0
+	for at+1 < len(classes) && int64(classes[at].size) < size {
+		at++
+	}
+	return at
+}
+
+// errLarger is returned for a document that must be requested again, in a larger class.
+var errLarger = errors.New("the index is larger than there is memory for at present")
+
+// tooLarge returns the error of a document that was read, or has no end.
+func tooLarge(end bool, err error, limit int64) error {
+	if err != nil {
+		return fmt.Errorf("an index of the registry: %w", err)
+	}
+	if !end {
+		return fmt.Errorf("an index of the registry has more than %d MiB", limit>>20)
+	}
+	return nil
+}
+
+// enter waits for the permission of a class, without any other, and keeps it until the request ends.
+func (p *pull) enter(ctx context.Context, class int) error {
+	p.leave()
+	release, err := p.permits[class].acquire(ctx)
+	if err == nil {
+		p.class, p.release = class, release
+	}
+	return err
+}
+
+// rise gets the permission of a class in place of that of a smaller one, unless it has it, and returns false if there is none at present.
+func (p *pull) rise(class int) bool {
+	if p.release != nil && p.class >= class {
+		return true
+	}
+	select {
+	case p.permits[class] <- struct{}{}:
+		p.leave()
+		p.class, p.release = class, func() { <-p.permits[class] }
+		return true
+	default:
+		return false
+	}
+}
+
+// leave gives the permission of the request back, if it has one.
+func (p *pull) leave() {
+	if p.release != nil {
+		p.release()
+	}
+	p.release = nil
+}
+
+// readUpTo reads until there are more bytes than most, or to the end. A bytes.Buffer could have three times as much memory.
+func readUpTo(b *[]byte, from io.Reader, most int) (end bool, err error) {
+	for len(*b) <= most {
+		if len(*b) == cap(*b) {
+			*b = append(make([]byte, 0, min(max(2*cap(*b), 4096), most+1)), *b...)
+		}
+		n, err := from.Read((*b)[len(*b):cap(*b)])
+		*b = (*b)[:len(*b)+n]
+		if errors.Is(err, io.EOF) {
+			return len(*b) <= most, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// acquire waits for permission to use memory.
+func (of permits) acquire(ctx context.Context) (release func(), err error) {
+	release = func() { <-of }
 	select {
 	case of <- struct{}{}:
-		p.release = append(p.release, func() { <-of })
-		return nil
+		return release, nil
+	default:
+	}
+	select {
+	case of <- struct{}{}:
+		return release, nil
 	case <-ctx.Done():
-		return fmt.Errorf("too many large indexes are read at once: %w", ctx.Err())
+		return nil, fmt.Errorf("too many large indexes are read at once: %w", ctx.Err())
 	}
 }

@@ -47,19 +47,20 @@ type Cache struct {
 	store *store.Store // nil: nothing is kept
 	facts *facts
 	now   func() time.Time
-	// usual, small and large bound the memory for indexes.
-	usual, small, large chan struct{}
-	packages            chan struct{} // bounds that of decompressors, which have up to 64 MiB each
-	most                int64         // bytes of an index; fewer in tests
+	// The permissions to read indexes, which bound memory: by class, and for those that are read for another one.
+	permits [len(classes)]permits
+	inner   permits
+
+	most int64 // bytes of an index; fewer in tests
 }
 
 // New returns a Cache that keeps files in a store; nil: it keeps nothing.
 func New(s *store.Store) *Cache {
-	return &Cache{
-		store: s, facts: newFacts(), now: time.Now, most: maxIndex,
-		usual: make(chan struct{}, maxUsual), small: make(chan struct{}, maxSmall), large: make(chan struct{}, 1),
-		packages: make(chan struct{}, maxPackages),
+	cache := &Cache{store: s, facts: newFacts(), now: time.Now, most: maxIndex, inner: inner.permits()}
+	for n, c := range classes {
+		cache.permits[n] = c.permits()
 	}
+	return cache
 }
 
 // A Registry says what a request is for.
@@ -89,7 +90,8 @@ type pull struct {
 	item    registry.Item
 	address string // see registry.Address
 	keep    bool   // it may be answered from the store, and kept
-	release []func()
+	class   int    // of the index that is read, or is to be waited for
+	release func() // gives the permission of the class back; nil: it has none
 }
 
 // Serve answers an allowed request with GET or HEAD. host makes requests of the registry. It returns ErrPass or a *Denied without an
@@ -98,11 +100,7 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 	p := &pull{Cache: c, Registry: r, in: in, host: host, own: credentials(in.Header, r)}
 	p.keep = c.store != nil && len(p.own) == 0
 	p.scope = scopeOf(r, p.own)
-	defer func() {
-		for _, f := range p.release {
-			f()
-		}
-	}()
+	defer p.leave()
 	p.item = registry.Classify(r.Kind, in.URL.Path)
 	p.address = registry.Address(&url.URL{Scheme: r.Scheme, Host: r.Host, Path: in.URL.Path, RawQuery: in.URL.RawQuery})
 	if p.address == "" {

@@ -13,8 +13,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -675,24 +677,24 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.encoding, g.err, tt.want)
 		}
 	}
-	if len(w.cache.usual) != 0 || len(w.cache.small) != 0 || len(w.cache.large) != 0 {
+	if len(w.cache.permits[0])+len(w.cache.permits[1])+len(w.cache.permits[2])+len(w.cache.permits[3])+len(w.cache.inner) != 0 {
 		t.Error("permission to read is not given back")
 	}
 	if len(w.kept("")) != 0 {
 		t.Errorf("%v", w.kept(""))
 	}
 	// A large one is read.
-	encoding, body = "", []byte(`{"versions":{},"readme":"`+strings.Repeat("x", 2*middle)+`"}`)
+	encoding, body = "", []byte(`{"versions":{},"readme":"`+strings.Repeat("x", 2*classes[2].size)+`"}`)
 	w.get(npm, "/demo").is(t, "a large index", string(body))
 }
 
 // TestMemory: indexes are read at once as far as memory allows, those of the usual size, too.
 func TestMemory(t *testing.T) {
 	w := newWorld(t)
-	contents := map[string]string{"/small": `{"versions":{}}`, "/usual": `{"versions":{},"readme":"` + strings.Repeat("x", usual/2) + `"}`}
+	contents := map[string]string{"/small": `{"versions":{}}`, "/usual": `{"versions":{},"readme":"` + strings.Repeat("x", classes[1].size/2) + `"}`}
 	w.hosts["npm.example.org"] = files(contents)
-	for range maxUsual {
-		w.cache.usual <- struct{}{}
+	for range classes[1].most {
+		w.cache.permits[1] <- struct{}{}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -703,11 +705,73 @@ func TestMemory(t *testing.T) {
 			t.Fatalf("one more: %+v", g.err)
 		}
 	}
-	<-w.cache.usual
+	<-w.cache.permits[1]
 	w.get(npm, "/usual").is(t, "a place is free", contents["/usual"])
-	if len(w.cache.usual) != maxUsual-1 {
-		t.Errorf("%d are read", len(w.cache.usual))
+	if len(w.cache.permits[1]) != classes[1].most-1 {
+		t.Errorf("%d are read", len(w.cache.permits[1]))
 	}
+}
+
+// TestClasses: all permissions together are for less memory than the maximum, and what an index of a class takes is less than its part.
+func TestClasses(t *testing.T) {
+	sum := inner.most * inner.memory
+	for _, c := range classes {
+		sum += c.most * c.memory
+	}
+	if sum > maxMemory {
+		t.Errorf("all take %d bytes, the maximum is %d", sum, maxMemory)
+	}
+
+	old, file := `"2020-01-01T00:00:00Z"`, `{"filename":"a-%d.whl","url":"%d","upload-time":"2020-01-01T00:00:00Z","hashes":{"sha256":"`+sumOf("x")+`"},"x":"%s"}`
+	bodies := map[string]func(size int) string{
+		"PyPI, files": func(size int) string {
+			var b strings.Builder
+			pad := strings.Repeat("x", 64+size>>18)
+			b.WriteString(`{"files":[`)
+			for n := 0; b.Len() < size-500; n++ {
+				fmt.Fprintf(&b, file+",", n, n, pad)
+			}
+			b.WriteString(`{"upload-time":"2999-01-01T00:00:00Z"}]}`)
+			return b.String()
+		},
+		"npm, versions": func(size int) string {
+			var v, times strings.Builder
+			pad := strings.Repeat("x", size>>17)
+			for n := 0; v.Len()+times.Len() < size-700; n++ {
+				fmt.Fprintf(&v, `"%d":{"x":"`+pad+`","dist":{"tarball":"%d","integrity":"sha512-`+strings.Repeat("A", 86)+`=="}},`, n, n)
+				fmt.Fprintf(&times, `"%d":`+old+`,`, n)
+			}
+			return `{"versions":{` + v.String() + `"x":{}},"time":{` + times.String() + `"x":"2999-01-01T00:00:00Z"}}`
+		},
+	}
+	for name, of := range bodies {
+		kind, content := network.NPM, "application/json"
+		if strings.HasPrefix(name, "PyPI") {
+			kind, content = network.PyPI, registry.SimpleJSON
+		}
+		for _, c := range classes {
+			if testing.Short() && c.size > 4<<20 {
+				continue
+			}
+			d := registry.Document{URL: &url.URL{Scheme: "https", Host: "example.org", Path: "/"}, Type: content, Body: []byte(of(c.size))}
+			before := heap()
+			r, err := registry.Read(kind, d, registry.Options{Before: time.Now()})
+			took := heap() - before + len(d.Body)
+			if err != nil || len(r.Facts) == 0 || len(r.Body) < c.size/2 || took > c.memory {
+				t.Errorf("%s, %d KiB: %d KiB of %d, %d facts, %v", name, c.size>>10, took>>10, c.memory>>10, len(r.Facts), err)
+			}
+			runtime.KeepAlive(d)
+			runtime.KeepAlive(r)
+		}
+	}
+}
+
+// heap returns the bytes that are in use.
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // TestDecompressed: indexes of packages wait for the memory of a decompressor, until their requests end.
@@ -715,18 +779,16 @@ func TestDecompressed(t *testing.T) {
 	w := newWorld(t)
 	w.hosts["deb.example.org"] = files(map[string]string{"/dists/stable/main/binary-all/Packages": "Filename: pool/a.deb\nSHA256: " + sumOf("a") + "\n", "/pool/a.deb": "b"})
 	r := Registry{Kind: network.Debian, Host: "deb.example.org", Scheme: "http"}
-	for range maxPackages {
-		w.cache.packages <- struct{}{}
-	}
+	w.cache.permits[3] <- struct{}{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	g := w.get(r, "/dists/stable/main/binary-all/Packages", func(r *http.Request) { *r = *r.WithContext(ended) })
 	if !errors.Is(g.err, context.Canceled) {
 		t.Errorf("one more: %v", g.err)
 	}
-	<-w.cache.packages
-	if g := w.get(r, "/dists/stable/main/binary-all/Packages"); g.err != nil || len(w.cache.packages) != maxPackages-1 {
-		t.Errorf("a place is free: %v, %d are read", g.err, len(w.cache.packages))
+	<-w.cache.permits[3]
+	if g := w.get(r, "/dists/stable/main/binary-all/Packages"); g.err != nil || len(w.cache.permits[3]) != 0 {
+		t.Errorf("a place is free: %v, %d are read", g.err, len(w.cache.permits[3]))
 	}
 	w.get(r, "/pool/a.deb").denied(t, "read", "another digest")
 }

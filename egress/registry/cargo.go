@@ -55,7 +55,7 @@ func readCargo(d Document, o Options) (Reading, error) {
 		r.Type, r.Download = "application/json", stringOf(all["dl"])
 		return r, nil
 	}
-	var left []byte
+	left := make([]byte, 0, len(d.Body))
 	lines, known := 0, false
 	for line := range bytes.Lines(d.Body) {
 		line = bytes.TrimSpace(line)
@@ -73,9 +73,8 @@ func readCargo(d Document, o Options) (Reading, error) {
 		published := parseTime(stringOf(version["pubtime"]))
 		known = known || !published.IsZero()
 		sum := stringOf(version["cksum"])
-		if address := crateAddress(d, o.Download, stringOf(version["name"]), stringOf(version["vers"]), sum); address != "" {
-			r.Facts = append(r.Facts, Fact{address, digestOf("sha256", sum), published})
-		}
+		address := crateAddress(d, o.Download, stringOf(version["name"]), stringOf(version["vers"]), sum)
+		r.learn(d, Fact{address, digestOf("sha256", sum), published})
 		if o.admits(published) {
 			left = append(append(left, line...), '\n')
 		}

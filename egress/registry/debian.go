@@ -71,6 +71,7 @@ func ReadPackages(u *url.URL, content io.Reader, fact func(Fact)) error {
 		plain = z
 	}
 	base := archive(u)
+	below := strings.TrimSuffix(path.Clean(base.Path), "/") + "/"
 	scanner := bufio.NewScanner(io.LimitReader(plain, maxPackages))
 	scanner.Buffer(make([]byte, 0, 64<<10), maxStanza)
 	name, sum := "", ""
@@ -87,9 +88,10 @@ func ReadPackages(u *url.URL, content io.Reader, fact func(Fact)) error {
 		if name == "" || sum == "" {
 			continue
 		}
-		if digest := digestOf("sha256", sum); digest != (Digest{}) && len(name) <= maxReference {
-			at := *base
-			at.Path, at.RawPath = path.Join(base.Path, name), ""
+		at := *base
+		at.Path, at.RawPath = path.Join(base.Path, name), ""
+		digest := digestOf("sha256", sum)
+		if digest != (Digest{}) && len(name) <= maxReference && strings.HasPrefix(at.Path, below) { // not of another archive
 			fact(Fact{Address: Address(&at), Digest: digest})
 			files++
 		}

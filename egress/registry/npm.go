@@ -27,9 +27,7 @@ func classifyNPM(path string) Item {
 	return Item{Class: Index, Name: name}
 }
 
-type object = map[string]json.RawMessage
-
-// readNPM reads all versions of a package. It uses maps, whose keys have one spelling: names of fields of structs have several.
+// readNPM reads all versions of a package.
 func readNPM(d Document, o Options) (Reading, error) {
 	var all, versions, times object
 	var tags map[string]string
@@ -50,9 +48,7 @@ func readNPM(d Document, o Options) (Reading, error) {
 	}
 	for version, about := range versions {
 		published := parseTime(stringOf(times[version]))
-		if f := npmFact(d, about, published); f.Address != "" {
-			r.Facts = append(r.Facts, f)
-		}
+		r.learn(d, npmFact(d, about, published))
 		if !o.admits(published) {
 			delete(versions, version)
 			delete(times, version)
@@ -69,11 +65,17 @@ func readNPM(d Document, o Options) (Reading, error) {
 			delete(times, key)
 		}
 	}
-	all["versions"], all["time"], all["dist-tags"] = encode(versions), encode(times), encode(tags)
 	for _, key := range []string{"readme", "readmeFilename", "_attachments"} {
 		delete(all, key) // of the newest version
 	}
-	r.Body = encode(all)
+	for _, key := range []string{"time", "dist-tags"} {
+		all[key] = nil // if there was none
+	}
+	r.Body = appendObject(make([]byte, 0, len(d.Body)), all, map[string]func([]byte) []byte{
+		"versions":  func(b []byte) []byte { return appendObject(b, versions, nil) },
+		"time":      func(b []byte) []byte { return appendObject(b, times, nil) },
+		"dist-tags": func(b []byte) []byte { return append(b, encode(tags)...) },
+	})
 	return r, nil
 }
 
@@ -83,11 +85,8 @@ const abbreviated = "application/vnd.npm.install-v1+json"
 func isFull(d Document) bool { return !strings.HasPrefix(d.Type, abbreviated) }
 
 // npmFact returns what a version says about its file.
-func npmFact(d Document, about json.RawMessage, published time.Time) Fact {
-	var version, dist object
-	if json.Unmarshal(about, &version) != nil || json.Unmarshal(version["dist"], &dist) != nil {
-		return Fact{}
-	}
+func npmFact(d Document, about raw, published time.Time) Fact {
+	dist := objectOf(objectOf(about)["dist"])
 	digest := parseIntegrity(stringOf(dist["integrity"]))
 	if digest == (Digest{}) {
 		digest = digestOf("sha1", stringOf(dist["shasum"]))
@@ -116,19 +115,4 @@ func repairTags(tags map[string]string, versions object) {
 			tags[tag] = best[1:]
 		}
 	}
-}
-
-func stringOf(raw json.RawMessage) string {
-	var s string
-	_ = json.Unmarshal(raw, &s)
-	return s
-}
-
-// encode returns the JSON of values that were decoded from JSON.
-func encode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	return b
 }

@@ -54,7 +54,7 @@ func readPyPI(d Document, o Options) (Reading, error) {
 		return Reading{Body: d.Body, Type: "text/html; charset=utf-8", Facts: factsOfHTML(d)}, nil
 	}
 	var all object
-	var list []object
+	var list []raw
 	if err := json.Unmarshal(d.Body, &all); err != nil {
 		return Reading{}, malformed("%v", err)
 	}
@@ -62,32 +62,30 @@ func readPyPI(d Document, o Options) (Reading, error) {
 		return Reading{}, malformed("its files: %v", err)
 	}
 	r := Reading{Type: SimpleJSON}
-	var files []pypiFile
+	var left []raw // not decoded: that takes ten times as much
+	var names []string
 	known := false
 	for _, one := range list {
-		f := newPyPIFile(one)
+		f := newPyPIFile(objectOf(one))
 		known = known || !f.published.IsZero()
-		r.Facts = append(r.Facts, f.facts(d)...)
+		r.learn(d, f.facts(d)...)
 		if o.admits(f.published) {
-			files = append(files, f)
+			left, names = append(left, one), append(names, f.name)
 		}
 	}
 	if !o.Before.IsZero() && len(list) > 0 && !known {
 		return Reading{}, ErrNoTimes
 	}
 	if o.HTML {
-		r.Body, r.Type = writeHTML(files), "text/html; charset=utf-8"
+		r.Body, r.Type = writeHTML(left), "text/html; charset=utf-8"
 		return r, nil
 	}
 	r.Body = d.Body
-	if len(files) < len(list) {
-		left := make([]object, len(files))
-		for i, f := range files {
-			left[i] = f.all
-		}
-		all["files"] = encode(left)
-		repairVersions(all, files)
-		r.Body = encode(all)
+	if len(left) < len(list) {
+		repairVersions(all, names)
+		r.Body = appendObject(make([]byte, 0, len(d.Body)), all, map[string]func([]byte) []byte{
+			"files": func(b []byte) []byte { return appendList(b, left) },
+		})
 	}
 	return r, nil
 }
@@ -130,23 +128,24 @@ func strongest(hashes map[string]string) Digest {
 	return Digest{}
 }
 
-// repairVersions removes the versions that have no file left.
-func repairVersions(all object, files []pypiFile) {
+// repairVersions removes the versions that have no file any more.
+func repairVersions(all object, files []string) {
 	var versions []string
 	if json.Unmarshal(all["versions"], &versions) != nil {
 		return
 	}
 	versions = slices.DeleteFunc(versions, func(version string) bool {
-		return !slices.ContainsFunc(files, func(f pypiFile) bool { return strings.Contains(f.name, "-"+version) })
+		return !slices.ContainsFunc(files, func(name string) bool { return strings.Contains(name, "-"+version) })
 	})
 	all["versions"] = encode(versions)
 }
 
 // writeHTML writes an index for clients that read HTML alone (PEP 503).
-func writeHTML(files []pypiFile) []byte {
+func writeHTML(files []raw) []byte {
 	b := []byte("<!DOCTYPE html>\n<html><head><meta name=\"pypi:repository-version\" content=\"1.0\"></head><body>\n")
 	attribute := func(name, value string) { b = fmt.Appendf(b, ` %s="%s"`, name, html.EscapeString(value)) }
-	for _, f := range files {
+	for _, one := range files {
+		f := newPyPIFile(objectOf(one))
 		to := f.url
 		if sum := f.hashes["sha256"]; sum != "" {
 			to += "#sha256=" + sum
@@ -180,11 +179,8 @@ var (
 	aboutHashed = regexp.MustCompile(`(?i)\sdata-(?:core|dist-info)-metadata\s*=\s*["']sha256=([0-9a-f]{64})["']`)
 )
 
-// maxLinks is how many links of an index are read.
-const maxLinks = 100_000
-
 func factsOfHTML(d Document) (facts []Fact) {
-	for _, tag := range anchor.FindAll(d.Body, maxLinks) {
+	for _, tag := range anchor.FindAll(d.Body, d.mostFacts()/2) {
 		m := hrefValue.FindSubmatch(tag)
 		if m == nil {
 			continue

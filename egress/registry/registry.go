@@ -131,33 +131,6 @@ func Read(kind string, d Document, o Options) (Reading, error) {
 	return Reading{}, malformed("no document of %s is read as a whole", kind)
 }
 
-// Bounds of the values in JSON. Each that is decoded at once with others takes a hundred bytes and more. Indexes of packages have one for
-// each 20 bytes or more, since they are made of names, addresses and digests.
-const (
-	minValue  = 12   // bytes
-	freely    = 4096 // values of a small index
-	maxValues = 3 << 20
-)
-
-// crowded reports whether JSON would take far more memory than its size: a MiB of `{},` takes a hundred.
-func crowded(body []byte) bool {
-	n, quoted := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{':
-			n += 2 // a map
-		case c == ',' || c == '[':
-			n++
-		}
-	}
-	return n > min(len(body)/minValue+freely, maxValues)
-}
-
 // MaxAddress is the length of an Address at most, in bytes.
 const MaxAddress = 2048
 

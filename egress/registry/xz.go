@@ -50,7 +50,7 @@ func (c *countedReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// newXZ reads the header of a stream: the magic, two bytes of flags, the second for the kind of check, and their CRC-32.
+// newXZ reads the header of a stream: the magic, a zero byte, the kind of check in another byte, and the CRC-32 of both.
 func newXZ(from *bufio.Reader) (*xzReader, error) {
 	header := make([]byte, 12)
 	if _, err := io.ReadFull(from, header); err != nil || !bytes.HasPrefix(header, xzMagic) || header[6] != 0 {

@@ -493,6 +493,18 @@ func TestEchoForms(t *testing.T) {
 	}
 }
 
+// TestBasicForms: of a secret that is a login in base64, the password is looked for, too.
+func TestBasicForms(t *testing.T) {
+	login := "someone:a long password"
+	s := &Secret{Header: "Authorization", Format: "Basic {}", Value: base64.StdEncoding.EncodeToString([]byte(login))}
+	for _, text := range []string{s.Value, login, "a long password", "a+long+password", base64.StdEncoding.EncodeToString([]byte("a long password"))} {
+		body := io.NopCloser(strings.NewReader("<" + text + ">"))
+		if got, err := io.ReadAll(&watched{ReadCloser: body, texts: (&Inspection{}).guard(s), err: errEcho}); !errors.Is(err, errEcho) {
+			t.Errorf("%q passes as %q", text, got)
+		}
+	}
+}
+
 // TestGuard: what a host tells a job besides the body of the response has no secret: errors that quote the host, and parts of a
 // response. A response to another request than the one with the secret has none either.
 func TestGuard(t *testing.T) {

@@ -2,7 +2,9 @@ package relay
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"html"
@@ -90,7 +92,7 @@ func (s *Secret) inPlaceOf(placeholder, login string, basic bool) string {
 }
 
 // Login returns the user and password that the job wrote around the secret in a value of the header, with {} in the secret's place.
-// "" is the operator's own value, and no part of it the job's choice.
+// "" is the operator's own value: the job chose nothing in it.
 func (s *Secret) Login(value string) string {
 	if value == strings.ReplaceAll(s.Format, "{}", s.Value) {
 		return ""
@@ -102,23 +104,41 @@ func (s *Secret) Login(value string) string {
 	return strings.ReplaceAll(login, s.Value, "{}")
 }
 
+// Mark returns a text that is most likely another one for another value, so that what was requested with a former value of a secret is not
+// found with a newer one. It has too little of the value's digest for anybody to find the value by trying.
+func (s *Secret) Mark() string {
+	sum := sha256.Sum256([]byte(s.Value))
+	return hex.EncodeToString(sum[:2])
+}
+
 // forms returns the texts that tell the secret: as programs write a text that they were sent. One that is base64 tells it wherever
 // in the encoded text it begins.
 func (s *Secret) forms() []string {
-	if len(s.Value) < minSecret {
+	list := formsOf(s.Value)
+	if login, basic := readBasic(strings.ReplaceAll(s.Format, "{}", s.Value)); basic { // the operator's value is a login in base64
+		_, password, _ := strings.Cut(login, ":")
+		list = append(append(list, formsOf(login)...), formsOf(password)...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// formsOf returns the forms of one text.
+func formsOf(value string) []string {
+	if len(value) < minSecret {
 		return nil
 	}
-	quoted := strconv.Quote(s.Value) // as JSON has printable ASCII
-	escaped, _ := json.Marshal(s.Value)
-	list := []string{s.Value, html.EscapeString(s.Value), url.PathEscape(s.Value), url.QueryEscape(s.Value)}
+	quoted := strconv.Quote(value) // as JSON has printable ASCII
+	escaped, _ := json.Marshal(value)
+	list := []string{value, html.EscapeString(value), url.PathEscape(value), url.QueryEscape(value)}
 	list = append(list, lowerEscapes(list[2]), lowerEscapes(list[3]))
 	for _, text := range []string{quoted, string(escaped)} {
 		text = text[1 : len(text)-1]
 		list = append(list, text, strings.ReplaceAll(text, "/", `\/`))
 	}
 	for before := range 3 {
-		text := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), s.Value...))
-		if (before+len(s.Value))%3 != 0 {
+		text := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), value...))
+		if (before+len(value))%3 != 0 {
 			text = text[:len(text)-1] // has bits of what follows
 		}
 		if before > 0 {
@@ -126,8 +146,7 @@ func (s *Secret) forms() []string {
 		}
 		list = append(list, text, strings.NewReplacer("+", "-", "/", "_").Replace(text))
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return list
 }
 
 // lowerEscapes writes the digits of a URL's escapes in lower case.
@@ -173,7 +192,7 @@ func (g guard) ask(in *http.Request) {
 	}
 }
 
-// reply makes a response one that does not tell the job a secret. It calls deny if the body has a secret, which forward does not report.
+// reply makes a response one that does not tell the job a secret. It calls deny if the body has one, because forward does not.
 func (g guard) reply(reply *http.Response, deny func(*Denied)) error {
 	reply.Header.Del("Alt-Svc") // the environment of a job has no HTTP/3, which these lines would lead to
 	if len(g) == 0 {

@@ -4,7 +4,7 @@
 // got its name, and whoever reads it verifies it again, so nothing in the directory is trusted: not after a crash of the machine,
 // nor after the program was taken over. At worst, something is requested again.
 //
-// The directory is flat. Files are named by 64 hex digits; "entries" has a line of JSON for each entry; the last one with a
+// The directory is flat. Files are named by 64 hex digits; "entries" has a line of JSON for each entry, and the last one with a
 // key applies; names that begin with "new-" are of files that are being written. Open removes everything else. The time of change
 // of a file is that of its last use.
 //

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"crypto/rand"
+	"crypto/sha1" //nolint:gosec // what old packages of npm have
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -305,6 +307,58 @@ func TestRegistries(t *testing.T) {
 	}
 	if got := m.Sh("ls " + m.State + " /var/lib/corral 2>&1; find / -name entries -path '*cache*' 2>/dev/null; true"); strings.Contains(got, "entries") || strings.Contains(got, "cache\n") {
 		t.Errorf("a job sees %s", got)
+	}
+}
+
+// TestRegistryMemory: a job that requests large indexes at once, of a registry that makes them as costly as it can, does not end the process
+// that reads them, under the limit of its cgroup. Requests for other packages are answered meanwhile.
+func TestRegistryMemory(t *testing.T) {
+	in := nettest.NewInternet(t)
+	in.Trust(t)
+	in.Name("npm.example.org", "192.0.2.1")
+	bodies := map[string][]byte{}
+	for name, size := range map[string]int{"large": 60 << 20, "middle": 3 << 20, "usual": 900 << 10, "small": 60 << 10} {
+		var b bytes.Buffer
+		b.WriteString(`{"name":"demo","versions":{`)
+		times := bytes.NewBufferString(`},"time":{`)
+		for n := 0; b.Len()+times.Len() < size; n++ {
+			fmt.Fprintf(&b, `"1.0.%d":{"x":"%s","dist":{"tarball":"%d","shasum":"%x"}},`, n, strings.Repeat("x", 512), n, sha1.Sum([]byte(name)))
+			fmt.Fprintf(times, `"1.0.%d":"2020-01-01T00:00:00Z",`, n)
+		}
+		b.WriteString(`"2.0.0":{}` + times.String() + `"2.0.0":"2999-01-01T00:00:00Z"}}`)
+		bodies["/"+name] = b.Bytes()
+	}
+	in.Serve("192.0.2.1:443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(bodies[r.URL.Path[:strings.LastIndex(r.URL.Path, "-")]])
+	}), "npm.example.org")
+	f := supervise.New(t, func(c *isolate.Config) {
+		c.Network = []byte(`{"allow":[{"host":"npm.example.org","registry":"npm"` + week + `}],"private":["192.0.2.1/32"]}`)
+		c.Requests = &admit.Requests{Keep: 64 << 20}
+	})
+	// One connection: on a busy machine, handshakes of many would not be in time.
+	const script = `curl -sS -Z --parallel-max 32 -m 280 -w '%{http_code}\n' $(for f in large-1 large-2 \
+		$(for n in 1 2 3 4 5 6 7 8; do echo middle-$n usual-$n small-$n; done); do echo "-o /dev/null https://npm.example.org/$f"; done)`
+	spec := f.Spec("sh", "-c", script)
+	spec.Limits = job.Limits{Wall: 5 * time.Minute, Memory: 4 << 30, PIDs: 512}
+	f.Sh("curl -sS -o /dev/null https://npm.example.org/small-0")
+	before := egresses(t)
+	d := f.Run(spec)
+	if n := strings.Count(d.Out, "200\n"); n != 26 {
+		t.Errorf("%d of 26 requests succeeded: %s%s", n, d.Out, d.Err)
+	}
+	if after := egresses(t); len(before) != 1 || !slices.Equal(before, after) {
+		t.Fatalf("the process was ended: %v, %v", before, after)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", before[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	if kib, err := strconv.Atoi(strings.Fields(peak)[0]); err != nil || kib > 448<<10 {
+		t.Errorf("it had %d KiB, %v", kib, err)
+	} else {
+		t.Logf("it had %d KiB", kib)
 	}
 }
 
