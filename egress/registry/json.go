@@ -103,13 +103,13 @@ func crowded(body []byte) bool {
 // maxFacts is how many facts are taken of a document at most. Each takes up to 250 bytes without its address.
 const maxFacts = 100_000
 
-// mostFacts is how many facts are taken of a document. Indexes have two at most for each file, of hundreds of bytes.
-func (d Document) mostFacts() int { return min(len(d.Body)/128+freely, maxFacts) }
+// maxFactsOf is how many facts are taken of a document. Indexes have two at most for each file, of hundreds of bytes.
+func (d Document) maxFactsOf() int { return min(len(d.Body)/128+freely, maxFacts) }
 
 // learn adds facts that a document has.
 func (r *Reading) learn(d Document, facts ...Fact) {
 	for _, f := range facts {
-		if f.Address != "" && len(r.Facts) < d.mostFacts() {
+		if f.Address != "" && len(r.Facts) < d.maxFactsOf() {
 			r.Facts = append(r.Facts, f)
 		}
 	}

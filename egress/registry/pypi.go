@@ -180,7 +180,7 @@ var (
 )
 
 func factsOfHTML(d Document) (facts []Fact) {
-	for _, tag := range anchor.FindAll(d.Body, d.mostFacts()/2) {
+	for _, tag := range anchor.FindAll(d.Body, d.maxFactsOf()/2) {
 		m := hrefValue.FindSubmatch(tag)
 		if m == nil {
 			continue
