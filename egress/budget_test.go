@@ -105,8 +105,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestRequestsBounded: of the requests that a job makes at once, by connections of HTTP/2, as many reach the host as the maximum, some wait, and
-// more are answered with 503. Another job's are served.
+// TestRequestsBounded: of the requests that a job makes at once, by connections of HTTP/2, as many reach the host as the maximum, some
+// wait, and more are answered with 503. Another job's are served.
 func TestRequestsBounded(t *testing.T) {
 	w := newWorld(t, plenty)
 	pool := w.authorize()

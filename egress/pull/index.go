@@ -273,7 +273,9 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 }
 
 // receive reads a response, and requests it again if it has to wait for memory.
-func (p *pull) receive(ctx context.Context, reply *http.Response, limit int64, again func() (*http.Response, error)) (*http.Response, []byte, error) {
+func (p *pull) receive(
+	ctx context.Context, reply *http.Response, limit int64, again func() (*http.Response, error),
+) (*http.Response, []byte, error) {
 	for {
 		if reply.StatusCode != http.StatusOK {
 			return nil, nil, &statusError{reply}
@@ -361,9 +363,9 @@ func (p *pull) body(reply *http.Response, limit int64) ([]byte, error) {
 	return p.readAll(from, limit, size)
 }
 
-// readAll reads a document of a size, -1 if it is unknown, as far as memory allows. A request has permission for one class. If there is none
-// at present for the class of its document, the error is errLarger: what was read would be memory of nobody, and what was not read would keep
-// the connection from receiving what others read.
+// readAll reads a document of a size, -1 if it is unknown, as far as memory allows. A request has permission for one class. If there
+// is none at present for the class of its document, the error is errLarger: what was read would be memory of nobody, and what was not
+// read would keep the connection from receiving what others read.
 func (p *pull) readAll(from io.Reader, limit, size int64) ([]byte, error) {
 	var b []byte
 	if limit <= int64(inner.size) { // the caller has the permission
