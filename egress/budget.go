@@ -52,7 +52,7 @@ const few = 64
 
 // newShare returns the share of one user in a budget that was total at first.
 func newShare(of *budget, total int) *share {
-	return &share{of: of, most: max(total/4, few), last: total / 8}
+	return &share{of: of, most: max(total/4, few), last: total / 16}
 }
 
 // take takes n, or returns false if the share may not have them.
