@@ -75,7 +75,7 @@ func networkMode(ctx context.Context, o *options) error {
 		}
 	}
 	r.note("At p10 is the difference of the times that a tenth of the rounds stay below: on a busy machine, waiting for a processor is in the medians.")
-	r.note("Without a door: a job that asks for no network, or a process beside the jail that connects to the same server. Both run in turn.")
+	r.note("Without a door: a job that asks for no network, or a process beside the jail that connects to the same server. Both run in turn. All connections have the congestion control reno.")
 	return o.publish(r)
 }
 
@@ -98,6 +98,10 @@ func serveNetwork(bytes int64) (stop func(), err error) {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
 		}
+	}
+	// As in the jobs' network. Others, such as bbr, estimate how fast they may send, on devices that are as fast as the processor.
+	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_congestion_control", []byte("reno"), 0); err != nil {
+		return nil, err
 	}
 	var listeners []net.Listener
 	stop = func() {
@@ -205,6 +209,9 @@ func jobCost(ctx context.Context, o *options, r *Result) error {
 		{"a job whose slot is made when it comes, ms", true, pace{1, o.idle}},
 		{"a job whose slot is ready, ms", false, pace{1, max(o.idle, readyPause)}},
 	} {
+		if !o.chosen(part.what) {
+			continue
+		}
 		own := *o
 		own.slotless = part.slotless
 		err := own.networkPart(func(o *options, c *client.Client) error {
@@ -226,6 +233,9 @@ func jobCost(ctx context.Context, o *options, r *Result) error {
 	}
 	return nil
 }
+
+// chosen reports whether -only has a row of the mode.
+func (o *options) chosen(what string) bool { return strings.Contains(what, o.only) }
 
 // readyPause is the time in which a slot is made for the next job.
 const readyPause = 20 * time.Millisecond
@@ -269,11 +279,24 @@ func doorCost(ctx context.Context, o *options, r *Result) error {
 			{fmt.Sprintf("reading %d MiB, ms", o.bytes>>20), "read %s", readPort, max(o.rounds/20, 3)},
 			{fmt.Sprintf("writing %d MiB, ms", o.bytes>>20), "write %s " + strconv.FormatInt(o.bytes, 10), writePort, max(o.rounds/20, 3)},
 		} {
+			if !o.chosen(m.what) {
+				continue
+			}
+			before, _ := egressTime(o.supervisor)
 			a, b, err := inTurn(ctx, o, direct, inside, m.line, m.port, m.rounds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.what, err)
 			}
 			r.compare(m.what, a, b)
+			after, err := egressTime(o.supervisor)
+			if err != nil {
+				return err
+			}
+			// With the first round, which is in no other figure.
+			r.note("%s: corral-egress takes %.3f of processor time.", m.what, ms(after-before)/float64(len(b.times)+1))
+		}
+		if !o.chosen("idle connections") {
+			return nil
 		}
 		return idleCost(o, c, r)
 	})
@@ -415,19 +438,48 @@ func idleCost(o *options, c *client.Client, r *Result) error {
 
 // egressMemory returns the anonymous memory of the supervisor's corral-egress, in KiB.
 func egressMemory(supervisor int) (int, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
+	pid, err := egressOf(supervisor)
 	if err != nil {
 		return 0, err
+	}
+	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	_, rest, ok := strings.Cut(string(status), "RssAnon:")
+	if err != nil || !ok {
+		return 0, errors.Join(errors.New("no RssAnon in /proc/"+pid+"/status"), err)
+	}
+	return strconv.Atoi(strings.Fields(rest)[0])
+}
+
+// egressTime returns the processor time of the supervisor's corral-egress.
+func egressTime(supervisor int) (total time.Duration, err error) {
+	pid, err := egressOf(supervisor)
+	if err != nil {
+		return 0, err
+	}
+	threads, err := filepath.Glob(filepath.Join("/proc", pid, "task/*/schedstat"))
+	for _, file := range threads {
+		stat, _ := os.ReadFile(file)
+		if words := strings.Fields(string(stat)); len(words) > 0 { // nanoseconds on a processor
+			n, _ := strconv.ParseInt(words[0], 10, 64)
+			total += time.Duration(n)
+		}
+	}
+	return total, err
+}
+
+// egressOf returns the process corral-egress of a supervisor.
+func egressOf(supervisor int) (pid string, err error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
+	if err != nil {
+		return "", err
 	}
 	for _, file := range tasks {
 		children, _ := os.ReadFile(file)
 		for _, pid := range strings.Fields(string(children)) {
-			name, _ := os.ReadFile("/proc/" + pid + "/comm")
-			status, _ := os.ReadFile("/proc/" + pid + "/status")
-			if _, rest, ok := strings.Cut(string(status), "RssAnon:"); ok && strings.TrimSpace(string(name)) == "corral-egress" {
-				return strconv.Atoi(strings.Fields(rest)[0])
+			if name, _ := os.ReadFile("/proc/" + pid + "/comm"); strings.TrimSpace(string(name)) == "corral-egress" {
+				return pid, nil
 			}
 		}
 	}
-	return 0, errors.New("no process corral-egress of the supervisor")
+	return "", errors.New("no process corral-egress of the supervisor")
 }

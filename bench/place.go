@@ -55,7 +55,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.peers, "peers-dir", ".cache/peers", "directory of bench/setup-peers")
 	f.StringVar(&o.results, "results", ".cache/bench", "directory of what is kept")
 	f.StringVar(&o.page, "page", "docs/explanation/performance.md", "what -write renders into")
-	f.StringVar(&o.only, "only", "", "only rows with this in their name, beside bare; or one of the parts of -scale: row, once, repos")
+	f.StringVar(&o.only, "only", "", "only rows with this in their name, beside bare; or one of the parts of -scale: row, once, repos; or rows of -network with this in their name")
 	f.Int64Var(&o.bytes, "bytes", 1<<30, "of -stream and -output")
 	f.DurationVar(&o.slice, "slice", time.Second, "of -parallel, for each row, number at once and round; -n has no more than 5 of them")
 	f.IntVar(&o.jobs, "jobs", 10_000, "of -scale, in a row")

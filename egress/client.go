@@ -37,27 +37,49 @@ type client struct {
 
 // Read implements net.Conn.
 func (c *client) Read(p []byte) (int, error) {
-	m := &c.site.door.record.up
 	n, err := c.tcp.Read(p)
-	within := m.add(n)
-	c.up.Add(int64(within))
-	if within < n {
-		err = c.exceed(whyUp)
+	within, over := c.Received(n)
+	if over != nil {
+		err = over
 	}
 	return within, err
 }
 
 // Write implements net.Conn.
 func (c *client) Write(p []byte) (int, error) {
-	m := &c.site.door.record.down
-	within := m.add(len(p))
+	within, over := c.Sending(len(p))
 	n, err := c.tcp.Write(p[:within])
-	m.total.Add(int64(n - within))
-	c.down.Add(int64(n))
-	if err == nil && within < len(p) {
-		err = c.exceed(whyDown)
+	c.Unsent(within - n)
+	if err == nil {
+		err = over
 	}
 	return n, err
+}
+
+// Received implements splice.Socket.
+func (c *client) Received(n int) (within int, over error) {
+	within = c.site.door.record.up.add(n)
+	c.up.Add(int64(within))
+	if within < n {
+		over = c.exceed(whyUp)
+	}
+	return within, over
+}
+
+// Sending implements splice.Socket.
+func (c *client) Sending(n int) (within int, over error) {
+	within = c.site.door.record.down.add(n)
+	c.down.Add(int64(within))
+	if within < n {
+		over = c.exceed(whyDown)
+	}
+	return within, over
+}
+
+// Unsent implements splice.Socket.
+func (c *client) Unsent(n int) {
+	c.site.door.record.down.total.Add(-int64(n))
+	c.down.Add(-int64(n))
 }
 
 // SyscallConn implements syscall.Conn.

@@ -15,6 +15,7 @@ import (
 	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/pull"
+	"corral/egress/splice"
 	"corral/egress/store"
 	"corral/internal/text"
 )
@@ -57,8 +58,8 @@ type Server struct {
 	authority *authority.Authority
 }
 
-// ownFiles are descriptors for what is not a job's: the program's own, and a margin.
-const ownFiles = 64
+// ownFiles are descriptors for what is not a job's: the pipes of relays, the program's own, and a margin.
+const ownFiles = splice.Files + 64
 
 // New returns a Server without doors.
 func New(c Config) *Server {

@@ -208,6 +208,15 @@ func (c *server) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Received implements splice.Socket: the job's connection counts.
+func (*server) Received(n int) (int, error) { return n, nil }
+
+// Sending implements splice.Socket.
+func (*server) Sending(n int) (int, error) { return n, nil }
+
+// Unsent implements splice.Socket.
+func (*server) Unsent(int) {}
+
 // SyscallConn implements syscall.Conn.
 func (c *server) SyscallConn() (syscall.RawConn, error) {
 	socket, ok := c.Conn.(syscall.Conn)

@@ -50,6 +50,10 @@ var egressCalls = []family{
 		`close fcntl`,
 	},
 	{
+		"pipes", Allow, "", "bytes that are passed on from socket to socket",
+		`pipe2 splice`,
+	},
+	{
 		"sockets", Allow, "", "connections; without sendmsg(2) and sendmmsg(2), which could pass descriptors on",
 		`socket setsockopt getsockopt bind connect listen accept4 getsockname getpeername sendto recvfrom recvmsg shutdown`,
 	},
@@ -99,9 +103,14 @@ var egressConditions = []condition{
 	},
 	{call: "mprotect", text: "refused: PROT_EXEC", clauses: []clause{{has(2, unix.PROT_EXEC)}}},
 	{
-		call: "fcntl", only: true, text: "only: F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL",
-		clauses: []clause{{is(1, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL)}},
+		call: "fcntl", only: true, text: "only: F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_SETPIPE_SZ",
+		clauses: []clause{{is(1, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_SETPIPE_SZ)}},
 	},
+	{
+		// O_DIRECT has packets, and O_EXCL makes a queue of notifications of the kernel.
+		call: "pipe2", only: true, text: "only: O_CLOEXEC with O_NONBLOCK", clauses: []clause{{is(1, unix.O_CLOEXEC|unix.O_NONBLOCK)}},
+	},
+	{call: "splice", only: true, text: "only: SPLICE_F_NONBLOCK", clauses: []clause{{is(5, unix.SPLICE_F_NONBLOCK)}}},
 	{
 		// Out-of-band data of unix sockets, MSG_FASTOPEN and MSG_ZEROCOPY are code that nothing here uses.
 		call: "sendto", only: true, text: "only: no flag, or MSG_NOSIGNAL",

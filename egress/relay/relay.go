@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"corral/egress/splice"
 )
 
 // The protocols.
@@ -112,17 +114,21 @@ func (r *Relay) copyBoth(client, server net.Conn) error {
 	return errors.Join(up, down)
 }
 
-// copyOne copies until the end of one direction, and passes the end on.
+// copyOne copies until the end of one direction, and passes the end on. What comes fast is passed on by the kernel alone, see egress/splice.
 func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 	await := waiter(from)
+	direct := splice.New(to, from)
 	for {
 		await()
-		end, err := r.copySome(to, from, idle)
+		n, err := r.copySome(to, from, idle)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && n == bufferSize && direct != nil { // more may have arrived
+			err = direct.PassOn(func() { idle.Reset(r.idle) })
+		}
 		if err != nil {
 			return err
-		}
-		if end {
-			break
 		}
 	}
 	if err := closeWrite(to); !errors.Is(err, syscall.ENOTCONN) { // it has ended
@@ -131,22 +137,19 @@ func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 	return nil
 }
 
-// copySome copies what one read returns. It reports whether that is the end.
-func (r *Relay) copySome(to, from net.Conn, idle *time.Timer) (end bool, err error) {
-	buffer := buffers.take()
-	defer buffers.give(buffer)
-	n, err := from.Read(buffer)
+// copySome copies the n bytes that one read returns. At the end of them it returns io.EOF.
+func (r *Relay) copySome(to, from net.Conn, idle *time.Timer) (n int, err error) {
+	buffer := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
+	n, err = from.Read(buffer[:])
 	if n > 0 {
 		idle.Reset(r.idle)
 		if _, err := to.Write(buffer[:n]); err != nil {
-			return false, err
+			return n, err
 		}
 		idle.Reset(r.idle)
 	}
-	if errors.Is(err, io.EOF) {
-		return true, nil
-	}
-	return false, err
+	return n, err
 }
 
 // waiter returns a function that waits until a read of the connection would not block, if the connection is a socket. How the wait

@@ -316,25 +316,6 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestBuffers: the number of large buffers is bounded, whatever is busy.
-func TestBuffers(t *testing.T) {
-	var p bufferPool
-	var all [][]byte
-	for n := range maxLarge + 10 {
-		b := p.take()
-		if want := map[bool]int{true: largeSize, false: bufferSize}[n < maxLarge]; len(b) != want {
-			t.Errorf("buffer %d has %d bytes, want %d", n, len(b), want)
-		}
-		all = append(all, b)
-	}
-	for _, b := range all {
-		p.give(b)
-	}
-	if b := p.take(); len(b) != largeSize {
-		t.Errorf("a buffer has %d bytes when no other is in use", len(b))
-	}
-}
-
 // heap returns how many bytes are in use. What a sync.Pool has survives one collection.
 func heap() int64 {
 	runtime.GC()
