@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -599,5 +600,47 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 	if d.add(h, network.Port{Number: 7, Protocol: network.TCP}, s.listener) {
 		t.Error("a listener that the rules do not allow was added")
+	}
+}
+
+// A changing dialer calls a function while it connects.
+type changing struct {
+	Dialer
+	change func()
+}
+
+// Dial implements Dialer.
+func (c changing) Dial(ctx context.Context, name string, port uint16, private []netip.Prefix) (net.Conn, error) {
+	conn, err := c.Dialer.Dial(ctx, name, port, private)
+	c.change()
+	return conn, err
+}
+
+// TestAddressMeanwhile: an address that the rules do not allow any more when the connection to it is made is not reached.
+func TestAddressMeanwhile(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.echo(alpha, 7)
+	job := w.open(tcp("7"), "")
+	job.mustFind("alpha.example.org")
+	d := job.server()
+	s := d.hosts["alpha.example.org"].sites[7]
+	for _, tt := range []struct {
+		rules string
+		want  error
+	}{
+		{tcp("7"), nil},
+		{`{"allow":[{"host":"*.example.org","ports":[7],"protocol":"tcp"}]}`, errClosed}, // without private
+	} {
+		w.server.dialer = changing{w, func() { d.update(w.access(tt.rules)) }}
+		conn, err := s.dial(t.Context())
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.rules, err, tt.want)
+		}
+		if err == nil {
+			conn.Close()
+		}
+		if len(s.servers) > 0 {
+			t.Errorf("%s: a connection is left", tt.rules)
+		}
 	}
 }

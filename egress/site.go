@@ -165,7 +165,8 @@ func (s *site) dialAddr(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)() // the transport of HTTP has contexts of its own
-	conn, err := s.door.server.dialer.Dial(ctx, s.host.name, s.port, s.door.rules.Load().private)
+	before := s.door.rules.Load()
+	conn, err := s.door.server.dialer.Dial(ctx, s.host.name, s.port, before.private)
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +177,8 @@ func (s *site) dialAddr(ctx context.Context) (net.Conn, error) {
 		s.servers[c] = true
 	}
 	s.mu.Unlock()
-	// The rules may have changed since Dial got them. A change after this finds the connection.
-	if closed || !c.allowed() {
+	// The rules may have changed since Dial checked the address. A change after this finds the connection.
+	if closed || s.door.rules.Load() != before && !c.allowed() {
 		conn.Close()
 		s.forget(c)
 		return nil, errClosed
