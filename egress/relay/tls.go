@@ -27,28 +27,38 @@ const maxShown = 100 // bytes of what a job sent, in a reason
 
 // serveTLS passes TLS on, unread after the ClientHello.
 func (r *Relay) serveTLS(ctx context.Context, client net.Conn) error {
+	server, err := apart(func() (net.Conn, error) { return r.greet(ctx, client) })
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	return r.copyBoth(client, server)
+}
+
+// greet checks the ClientHello of a client, and returns the connection to the server, which has got it.
+func (r *Relay) greet(ctx context.Context, client net.Conn) (net.Conn, error) {
 	_ = client.SetReadDeadline(time.Now().Add(r.head))
 	sent, hello, err := readHello(client)
 	if err != nil {
 		alert(client, alertDecodeError)
-		return denied("not a TLS connection: %s", text.Cut(err.Error(), maxShown))
+		return nil, denied("not a TLS connection: %s", text.Cut(err.Error(), maxShown))
 	}
 	if d := r.checkHello(hello); d != nil {
 		alert(client, alertUnrecognizedName)
-		return d
+		return nil, d
 	}
 	_ = client.SetReadDeadline(time.Time{})
 	server, err := r.dial(ctx)
 	if err != nil {
 		alert(client, alertAccessDenied)
-		return err
+		return nil, err
 	}
-	defer server.Close()
 	if _, err := server.Write(sent); err != nil {
 		alert(client, alertInternalError)
-		return err
+		server.Close()
+		return nil, err
 	}
-	return r.copyBoth(client, server)
+	return server, nil
 }
 
 func (r *Relay) checkHello(hello *tls.ClientHelloInfo) *Denied {
