@@ -47,6 +47,7 @@ const networkSettings = `network:
     - {host: server.example.org, ports: [7001, 7002, 7003], protocol: tcp}
     - {host: server.example.org}
   private: [192.0.2.1/32]
+network_connections: {job: 2500, user: 10500}
 `
 
 // inNetwork is the environment variable of the process in the namespaces of the mode.
@@ -390,10 +391,10 @@ func jobClient(o *options, c *client.Client) (*driver, error) {
 	}}, nil
 }
 
-// Idle connections: as many as one process of corral-egress can have.
+// Idle connections, through the door of each of some jobs. A job may have 4,096 open files.
 const (
-	idleJobs  = 7
-	idleConns = 256 // of a job, which is the bound of a door
+	idleJobs  = 4
+	idleConns = 2500
 )
 
 // idleCost measures what connections without traffic take of corral-egress.
@@ -404,7 +405,14 @@ func idleCost(o *options, c *client.Client, r *Result) error {
 			_ = d.end()
 		}
 	}()
-	before, total := 0, 0
+	var before, after egressUse
+	total := 0
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("getrlimit: %w", err)
+	}
+	// Each has two descriptors in corral-egress, which has some more.
+	conns := min(idleConns, (int(limit.Max)/2-400)/idleJobs)
 	for n := range idleJobs {
 		d, err := jobClient(o, c)
 		if err != nil {
@@ -420,34 +428,60 @@ func idleCost(o *options, c *client.Client, r *Result) error {
 				return err
 			}
 		}
-		if _, err := d.ask("hold %s %d", net.JoinHostPort(at, strconv.Itoa(firstPort)), idleConns); err != nil {
+		if _, err := d.ask("hold %s %d", net.JoinHostPort(at, strconv.Itoa(firstPort)), conns); err != nil {
 			return err
 		}
-		total += idleConns
+		total += conns
 	}
 	after, err := egressMemory(o.supervisor)
 	if err != nil {
 		return err
 	}
-	each := float64(after-before) / float64(total)
-	r.add(fmt.Sprintf("corral-egress with %d idle connections of %d jobs, MiB", total, idleJobs), fmt.Sprintf("%.1f", float64(before)/1024),
-		fmt.Sprintf("%.1f", float64(after)/1024), fmt.Sprintf("%+.1f", float64(after-before)/1024), "–", "–")
-	r.note("Idle connections take %.1f KiB each of corral-egress's anonymous memory: 10,000 would take %.0f MiB.", each, each*10_000/1024)
+	row := func(what string, before, after int) {
+		const mib = 1024
+		r.add(fmt.Sprintf("%d idle connections of %d jobs: %s, MiB", total, idleJobs, what), fmt.Sprintf("%.1f", float64(before)/mib),
+			fmt.Sprintf("%.1f", float64(after)/mib), fmt.Sprintf("%+.1f", float64(after-before)/mib), "–", "–")
+	}
+	row("corral-egress", before.anonymous, after.anonymous)
+	row("its cgroup", before.charged, after.charged)
+	row("of that the kernel's", before.kernel, after.kernel)
+	r.note("Idle connections: before the first one and with all of them. corral-egress is its anonymous memory; its cgroup is charged for sockets, too.")
 	return nil
 }
 
-// egressMemory returns the anonymous memory of the supervisor's corral-egress, in KiB.
-func egressMemory(supervisor int) (int, error) {
+// An egressUse is what corral-egress uses, in KiB.
+type egressUse struct{ anonymous, charged, kernel int }
+
+// egressMemory returns the memory of the supervisor's corral-egress.
+func egressMemory(supervisor int) (use egressUse, err error) {
 	pid, err := egressOf(supervisor)
 	if err != nil {
-		return 0, err
+		return use, err
 	}
 	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 	_, rest, ok := strings.Cut(string(status), "RssAnon:")
 	if err != nil || !ok {
-		return 0, errors.Join(errors.New("no RssAnon in /proc/"+pid+"/status"), err)
+		return use, errors.Join(errors.New("no RssAnon in /proc/"+pid+"/status"), err)
 	}
-	return strconv.Atoi(strings.Fields(rest)[0])
+	if use.anonymous, err = strconv.Atoi(strings.Fields(rest)[0]); err != nil {
+		return use, err
+	}
+	groups, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
+	for line := range strings.Lines(string(groups)) {
+		words := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(words) == 3 && words[1] == "memory":
+			dir := filepath.Join("/sys/fs/cgroup/memory", words[2])
+			use.charged = int(readNumber(filepath.Join(dir, "memory.usage_in_bytes"))) >> 10
+			use.kernel = int(readNumber(filepath.Join(dir, "memory.kmem.usage_in_bytes"))) >> 10
+			return use, nil
+		case len(words) == 3 && words[1] == "":
+			dir := filepath.Join("/sys/fs/cgroup", words[2])
+			use.charged = int(readNumber(filepath.Join(dir, "memory.current"))) >> 10
+			use.kernel = int(rowOf(filepath.Join(dir, "memory.stat"), "kernel")) >> 10
+		}
+	}
+	return use, err
 }
 
 // egressTime returns the processor time of the supervisor's corral-egress.

@@ -50,9 +50,10 @@ type share struct {
 // few is how many a share has of a budget, however little is left.
 const few = 64
 
-// newShare returns the share of one user in a budget that was total at first.
-func newShare(of *budget, total int) *share {
-	return &share{of: of, most: max(total/4, few), last: total / 16}
+// newShare returns the share of one user in a budget that was total at first. The share may have enough of it, also if that is more
+// than a quarter.
+func newShare(of *budget, total, enough int) *share {
+	return &share{of: of, most: max(total/4, enough, few), last: total / 16}
 }
 
 // take takes n, or returns false if the share may not have them.

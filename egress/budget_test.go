@@ -20,7 +20,7 @@ func TestShare(t *testing.T) {
 	b := newBudget(total)
 	greedy := make([]*share, 4)
 	for n := range greedy {
-		greedy[n] = newShare(b, total)
+		greedy[n] = newShare(b, total, 0)
 		for greedy[n].take(1) {
 		}
 		if used := greedy[n].used.Load(); used > total/4 || n == 0 && used != total/4 {
@@ -32,11 +32,11 @@ func TestShare(t *testing.T) {
 	}
 	fresh := newBudget(total)
 	for range 3 {
-		s := newShare(fresh, total)
+		s := newShare(fresh, total, 0)
 		for s.take(1) {
 		}
 	}
-	late := newShare(fresh, total)
+	late := newShare(fresh, total, 0)
 	if !late.take(few) {
 		t.Error("after three greedy users, another one does not get few")
 	}
@@ -48,6 +48,9 @@ func TestShare(t *testing.T) {
 	}
 	if b.left.Load() != total {
 		t.Errorf("%d of %d were given back", b.left.Load(), total)
+	}
+	if one := newShare(newBudget(total), total, total/2); !one.take(total/2) || one.take(1) {
+		t.Error("a share that needs half of the budget has another part of it")
 	}
 }
 

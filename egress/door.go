@@ -27,7 +27,6 @@ import (
 const (
 	maxNames     = 4096
 	maxListeners = 768
-	maxConns     = 256 // at once
 	// doorFiles are the descriptors of a door without a name: two seeds and one that is made of them, the socket and the listener
 	// of its DNS server, and 16 connections to that.
 	doorFiles = 5 + 16
@@ -91,7 +90,8 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		return nil, fmt.Errorf("the door came with %d descriptors, must have %d", len(files), control.OpenDescriptors)
 	}
 	d := &door{
-		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(maxConns), files: newShare(s.files, s.most),
+		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(s.conns),
+		files: newShare(s.files, s.most, 2*s.conns+doorFiles+few), // so that it can have as many connections as the operator allows
 		hosts: map[string]*host{}, next: firstName,
 		gate: gate{make(chan struct{}, maxRequests), s.requests, newBudget(maxWaiting)},
 		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},

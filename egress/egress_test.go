@@ -245,20 +245,23 @@ func TestBytes(t *testing.T) {
 
 func (d *jobDoor) server() *door { return d.w.server.doors[d.number] }
 
+// doorConns is the maximum of connections in tests.
+const doorConns = 256
+
 // TestConnections: as many connections as the maximum are open at once, the next one is reset, and one that is closed makes room.
 func TestConnections(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.echo(alpha, 7)
 	d := w.open(tcp("7"), "")
 	var open []*net.TCPConn
-	for range maxConns {
+	for range doorConns {
 		conn := d.dial("alpha.example.org")
 		says(t, conn, "x")
 		open = append(open, conn)
 	}
 	mustEnd(t, d.dial("alpha.example.org"))
 	s := d.report()
-	if s.Connections != maxConns || s.Denied != 1 || len(s.Denials) != 1 || !strings.Contains(s.Denials[0].Why, "256 connections") {
+	if s.Connections != doorConns || s.Denied != 1 || len(s.Denials) != 1 || !strings.Contains(s.Denials[0].Why, "256 connections") {
 		t.Errorf("%+v", s)
 	}
 	open[0].Close()

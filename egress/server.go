@@ -36,6 +36,8 @@ type Config struct {
 	Roots *x509.CertPool
 	// Store keeps what jobs get of registries; nil: nothing is kept.
 	Store *store.Store
+	// Connections is how many a door may have at once.
+	Connections int
 	// Files is how many descriptors the process may have open. Some are kept for others than jobs.
 	Files int
 }
@@ -49,6 +51,7 @@ type Server struct {
 	most   int // descriptors of all doors
 	// requests has an element for each request of all doors that is served.
 	requests chan struct{}
+	conns    int // see Config.Connections
 	cache    *pull.Cache
 	doors    map[uint64]*door // used by the goroutine of Serve alone
 	work     sync.WaitGroup   // the goroutines of doors
@@ -65,7 +68,7 @@ const ownFiles = splice.Files + 64
 func New(c Config) *Server {
 	return &Server{
 		dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
-		requests: make(chan struct{}, maxAllRequests), cache: pull.New(c.Store), doors: map[uint64]*door{},
+		requests: make(chan struct{}, maxAllRequests), conns: c.Connections, cache: pull.New(c.Store), doors: map[uint64]*door{},
 	}
 }
 

@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -76,7 +77,7 @@ func (s *site) accept(conn *net.TCPConn) {
 	case d.record.down.exhausted():
 		denial.Why = whyDown
 	case !d.conns.take(1):
-		denial.Why = "the job or session has 256 connections open, which is the maximum"
+		denial.Why = fmt.Sprintf("the job or session has %d connections open, which is the maximum", d.server.conns)
 	case !d.files.take(1):
 		d.conns.give(1)
 		denial.Why = errFiles.Error()

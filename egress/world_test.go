@@ -107,7 +107,7 @@ func newWorld(t *testing.T, files int) *world {
 		t: t, internet: nettest.New(t, netip.PrefixFrom(alpha, 32), netip.PrefixFrom(beta, 32)), log: &logBuffer{}, served: make(chan error, 1),
 		names: map[string]netip.Addr{"alpha.example.org": alpha, "beta.example.org": beta}, real: dial.New(nil),
 	}
-	w.server = New(Config{Dialer: w, Log: log.New(w.log, 0, false), Roots: w.roots(), Store: w.store(), Files: files})
+	w.server = New(Config{Dialer: w, Log: log.New(w.log, 0, false), Roots: w.roots(), Store: w.store(), Connections: doorConns, Files: files})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/isolate/admit"
+	"corral/isolate/door"
 	"corral/isolate/host"
 	"corral/isolate/serve"
 	"corral/isolate/sessions"
@@ -31,23 +32,25 @@ type Config struct {
 	Shown      []string      // toolchains named on an embedded supervisor's command line; New fails if one is unusable
 	// Account is the user with whose rights an embedded supervisor opens the directories named on its command line.
 	// nil means root's rights: the directories are the operator's choice.
-	Account    *directory.Account
-	Own        bool            // also serve each client the directories it owns
-	Network    json.RawMessage // what jobs may reach, see admit.Config.Network; nil: nothing
-	Requests   *admit.Requests // likewise
-	Connected  *os.File        // the log of the jobs' connections; nil: none
-	Defaults   job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
-	Ceilings   job.Limits      // maximum per request; zero fields are unlimited
-	StateDir   string          // directory of state that outlives the supervisor, absolute; "" is DefaultStateDir
-	Audit      Audit           // how the audit log is kept
-	Layers     sessions.Layers // defaults and maximums of session layers
-	JailIdle   time.Duration   // how long an unused jail is kept; 0 is five minutes
-	MaxJobs    int             // maximum of concurrent jobs; 0 is 1,024
-	MaxPerUser int             // maximum of jobs, and of connections, per user other than root; 0 is 256
-	MaxJails   int             // maximum of concurrent jails; 0 is 256
-	Slots      int             // maximum of waiting slots per jail; 0 is 16, negative none
-	MaxSlots   int             // maximum of waiting slots in all jails; 0 is 512, negative none
-	Log        *slog.Logger    // nil discards
+	Account  *directory.Account
+	Own      bool            // also serve each client the directories it owns
+	Network  json.RawMessage // what jobs may reach, see admit.Config.Network; nil: nothing
+	Requests *admit.Requests // likewise
+	// How many connections jobs may have to hosts; zero fields are the defaults.
+	Connections door.Connections
+	Connected   *os.File        // the log of the jobs' connections; nil: none
+	Defaults    job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
+	Ceilings    job.Limits      // maximum per request; zero fields are unlimited
+	StateDir    string          // directory of state that outlives the supervisor, absolute; "" is DefaultStateDir
+	Audit       Audit           // how the audit log is kept
+	Layers      sessions.Layers // defaults and maximums of session layers
+	JailIdle    time.Duration   // how long an unused jail is kept; 0 is five minutes
+	MaxJobs     int             // maximum of concurrent jobs; 0 is 1,024
+	MaxPerUser  int             // maximum of jobs, and of connections, per user other than root; 0 is 256
+	MaxJails    int             // maximum of concurrent jails; 0 is 256
+	Slots       int             // maximum of waiting slots per jail; 0 is 16, negative none
+	MaxSlots    int             // maximum of waiting slots in all jails; 0 is 512, negative none
+	Log         *slog.Logger    // nil discards
 	// Again reads the configuration again for Reload, from the same places. It must not return fields of another supervisor:
 	// instance, state directory, programs. nil: this supervisor cannot reload.
 	Again func() (Config, error)
@@ -90,6 +93,7 @@ func (c *Config) complete() error {
 	if c.subuid == "" {
 		c.subuid = "/etc/subuid"
 	}
+	c.Connections.Complete()
 	if c.JailIdle == 0 {
 		c.JailIdle = 5 * time.Minute
 	}

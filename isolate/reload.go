@@ -125,6 +125,7 @@ func (c *Config) needsRestart(running *Config) []string {
 		{"toolchains", slices.Equal(c.Toolchains, running.Toolchains)},
 		{"warm_slots", c.Slots == running.Slots},
 		{"max_warm_slots", c.MaxSlots == running.MaxSlots},
+		{"network_connections", c.Connections == running.Connections},
 		{"audit", c.Audit == running.Audit},
 		{"layers.keep", c.Layers.Keep == running.Layers.Keep},
 	} {

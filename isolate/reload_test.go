@@ -169,11 +169,12 @@ func TestReloadFaulty(t *testing.T) {
 func TestReloadNotes(t *testing.T) {
 	f, w := reloadable(t)
 	w.write(func(c *Config) {
+		c.Connections.Job = 7
 		c.Slots, c.Audit.Each, c.UIDSize = 3, true, host.DefaultUIDSize-0x1000
 		c.Repos = append(c.Repos, admit.Entry{Path: "/nonexistent/repo"})
 	})
 	notes := strings.Join(f.reload(), "\n")
-	for _, want := range []string{"uids was changed: needs a restart", "warm_slots was", "audit was", `/nonexistent/repo is not served: no directory`} {
+	for _, want := range []string{"uids was changed: needs a restart", "warm_slots was", "network_connections was", "audit was", `/nonexistent/repo is not served: no directory`} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}

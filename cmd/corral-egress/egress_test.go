@@ -97,7 +97,7 @@ func start(t *testing.T, filter []byte, change func(*exec.Cmd)) *program {
 	defer theirs.Close()
 	t.Cleanup(func() { unix.Close(p.control) })
 	p.cmd = &exec.Cmd{
-		Path: fmt.Sprintf("/proc/self/fd/%d", bin.Fd()), Args: []string{"corral-egress"}, Env: []string{"TZ=UTC"}, Stderr: p.stderr,
+		Path: fmt.Sprintf("/proc/self/fd/%d", bin.Fd()), Args: []string{"corral-egress"}, Env: []string{"TZ=UTC", connectionsVariable + "=256,1792"}, Stderr: p.stderr,
 		ExtraFiles: []*os.File{theirs, memory(t, filter)}, SysProcAttr: &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 		},
@@ -339,7 +339,28 @@ func confined(t *testing.T, pid int) {
 		t.Errorf("the program is dumpable: %v", err)
 	}
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-	if want := regexp.MustCompile(fmt.Sprintf(`(?m)^Max open files +%d +%d `, maxFiles, maxFiles)); err != nil || !want.Match(limits) {
+	if want := regexp.MustCompile(fmt.Sprintf(`(?m)^Max open files +%d +%d `, 4096, 4096)); err != nil || !want.Match(limits) {
+		t.Errorf("the limits are %s, %v", limits, err)
+	}
+}
+
+// TestConnections: the number of descriptors follows that of connections, and an impossible one is refused.
+func TestConnections(t *testing.T) {
+	for value, want := range map[string]string{
+		"": "must be two positive numbers", "256": "must be two positive numbers", "0,1": "must be two positive numbers", "1,0": "must be two positive numbers",
+		"1,x": "must be two positive numbers", "1,2,3": "must be two positive numbers", "2000,1000000000": "raise the supervisor's limit of open files",
+	} {
+		p := start(t, compile(t), func(c *exec.Cmd) { c.Env = append(c.Env, connectionsVariable+"="+value) })
+		unix.Close(p.control)
+		p.control = -1
+		if err := p.cmd.Wait(); (err == nil) != strings.HasPrefix(want, "raise") || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%q: %v: %s", value, err, p.stderr)
+		}
+	}
+	p := start(t, compile(t), func(c *exec.Cmd) { c.Env = append(c.Env, connectionsVariable+"=300,300") })
+	p.open(nettest.Job(t), rules)
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid))
+	if want := regexp.MustCompile(`(?m)^Max open files +1112 +1112 `); err != nil || !want.Match(limits) {
 		t.Errorf("the limits are %s, %v", limits, err)
 	}
 }

@@ -5,6 +5,8 @@
 // If a rule is about a registry of packages, descriptor 5 is the directory in which it keeps them, and CORRAL_STORE_SIZE in the
 // environment is the bound of that in bytes.
 //
+// CORRAL_CONNECTIONS in the environment has the numbers of connections that one door and all doors may have at once.
+//
 // It reads the addresses of DNS servers, the host's table of names and the certificates of authorities when it starts, and gives
 // up all access to files before it reads a message. It ends when it has been without doors for a minute, so a changed
 // /etc/resolv.conf applies at the latest to the next job after that; whoever ends the process makes it apply at once.
@@ -12,11 +14,13 @@ package main
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -39,8 +43,11 @@ const (
 // sizeVariable is the variable with the bound of the store.
 const sizeVariable = "CORRAL_STORE_SIZE"
 
-// maxFiles is how many descriptors the process may have.
-const maxFiles = 4096
+// connectionsVariable is the variable with the numbers of connections.
+const connectionsVariable = "CORRAL_CONNECTIONS"
+
+// otherFiles are the descriptors that the process may have beside two for each connection: for doors, and its own.
+const otherFiles = 512
 
 func main() {
 	if err := run(); err != nil {
@@ -68,7 +75,7 @@ func run() error {
 	}
 	logger := log.Stderr(slog.LevelInfo, false)
 	_, _ = time.Now().Zone() // reads the time zone, for the log
-	files, err := limitFiles()
+	conns, files, err := limits(os.Getenv(connectionsVariable), logger)
 	if err != nil {
 		return err
 	}
@@ -79,7 +86,7 @@ func run() error {
 	if err := confine(filterFD, directory, syscall.AllThreadsSyscall6); err != nil {
 		return err
 	}
-	c := egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Files: files}
+	c := egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Connections: conns, Files: files}
 	if directory >= 0 { // what is in it is read only now: others than this process may have written it
 		if c.Store, err = store.Open(os.NewFile(uintptr(directory), "store"), size); err != nil {
 			logger.Error("packages are not kept", "error", err) // they are requested again by each job
@@ -113,16 +120,27 @@ func nameProcess() {
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0) // for people alone
 }
 
-// limitFiles bounds the descriptors of the process, and returns how many it may have.
-func limitFiles() (int, error) {
+// limits returns how many connections a door may have, and how many descriptors the process, which it bounds to that.
+func limits(connections string, logger *slog.Logger) (conns, files int, err error) {
+	job, user, ok := strings.Cut(connections, ",")
+	conns, err = strconv.Atoi(job)
+	most, failed := strconv.Atoi(user)
+	if err := errors.Join(err, failed); !ok || err != nil || conns < 1 || most < 1 {
+		return 0, 0, fmt.Errorf("%s is %q, must be two positive numbers with a comma between", connectionsVariable, connections)
+	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, fmt.Errorf("getrlimit: %w", err)
+		return 0, 0, fmt.Errorf("getrlimit: %w", err)
 	}
-	limit.Max = min(limit.Max, maxFiles)
+	want := uint64(2*most + otherFiles)
+	if limit.Max < want {
+		logger.Warn("jobs have fewer connections than network_connections.user: raise the supervisor's limit of open files",
+			"open files", limit.Max, "needed", want)
+	}
+	limit.Max = min(limit.Max, want)
 	limit.Cur = limit.Max
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, fmt.Errorf("setrlimit: %w", err)
+		return 0, 0, fmt.Errorf("setrlimit: %w", err)
 	}
-	return int(limit.Max), nil
+	return conns, int(limit.Max), nil
 }

@@ -58,6 +58,7 @@ func (o *options) take(c config.Config) error {
 	s.JailIdle, s.MaxJobs = c.JailIdle, c.MaxJobs
 	s.MaxPerUser, s.MaxJails = c.MaxJobsPerUser, c.MaxJails
 	s.Slots, s.MaxSlots = orNone(c.WarmSlots), orNone(c.MaxWarmSlots)
+	s.Connections.Job, s.Connections.User = c.NetworkConnections.Job, c.NetworkConnections.User
 	s.Audit = isolate.Audit{
 		Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, KeepFor: c.Audit.KeepFor, UserDaily: c.Audit.UserDaily,
 		Record: c.Audit.Record,

@@ -62,6 +62,7 @@ network:
   private: [10.1.0.0/16, "fd00::/8"]
   bytes: {up: 50MiB, down: 2GiB}
 network_cache: {size: 20GiB}
+network_connections: {job: 300, user: 3000}
 jail_idle: 90
 max_jobs: 10
 max_jobs_per_user: 4
@@ -165,10 +166,11 @@ func TestFull(t *testing.T) {
 			Memory: 3 << 29, MilliCPUs: 2000, PIDs: 256, Wall: time.Minute, Tmp: 64 << 20, TmpInodes: 1000,
 			Disk: 1 << 30, Inodes: 10000, FileSize: 4096, OpenFiles: 1024,
 		},
-		Ceilings:     job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},
-		NetworkCache: NetworkCache{Size: 20 << 30},
-		JailIdle:     90 * time.Second,
-		MaxJobs:      10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
+		Ceilings:           job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},
+		NetworkCache:       NetworkCache{Size: 20 << 30},
+		NetworkConnections: NetworkConnections{Job: 300, User: 3000},
+		JailIdle:           90 * time.Second,
+		MaxJobs:            10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
 		Audit:       Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30, Record: job.RecordCode},
 		AuditExport: AuditExport{To: "tls://logs.example.org:6514", CA: "/etc/ca.pem", Certificate: "/etc/c.pem", Key: "/etc/c.key"},
 		Layers:      Layers{Disk: 1 << 30, Inodes: 1000, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},

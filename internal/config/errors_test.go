@@ -11,7 +11,7 @@ import (
 	"corral/policy/network"
 )
 
-const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, network, secrets, network_cache, jail_idle, max_jobs, " +
+const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, network, secrets, network_cache, network_connections, jail_idle, max_jobs, " +
 	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, audit_export, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
 	"telemetry"
 

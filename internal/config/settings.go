@@ -37,6 +37,8 @@ type Config struct {
 	Secrets map[string]Secret `yaml:"secrets" names:"secret" scope:"supervisor" without:"none" example:"{acme-api: {file: /etc/corral/secrets/acme, env: [ACME_TOKEN]}}"`
 	// What is kept of [registries](#registries).
 	NetworkCache NetworkCache `yaml:"network_cache" scope:"supervisor"`
+	// How many connections jobs may have to hosts at once.
+	NetworkConnections NetworkConnections `yaml:"network_connections" scope:"supervisor"`
 	// Time after which an unused jail is dropped. The next job in its repository takes some milliseconds longer.
 	JailIdle time.Duration `yaml:"jail_idle" min:"1s" max:"720h" default:"5m" scope:"supervisor"`
 	// Maximum number of jobs at once, of all users.
@@ -146,6 +148,14 @@ type Secret struct {
 type NetworkCache struct {
 	// Bytes of packages that are kept for the jobs of one user. What was used least recently is removed.
 	Size int64 `yaml:"size" form:"size" min:"16MiB" max:"1024TiB" default:"10GiB"`
+}
+
+// NetworkConnections bounds connections to hosts.
+type NetworkConnections struct {
+	// Maximum number of connections to hosts at once, of one job or of all jobs of a session that share a network.
+	Job int `yaml:"job" min:"1" max:"16384" default:"256"`
+	// The same for all jobs of one user. Where the supervisor may open fewer files than two for each, that is the bound.
+	User int `yaml:"user" min:"64" max:"16384" default:"1792"`
 }
 
 // A Profile is a named set of settings for repositories.

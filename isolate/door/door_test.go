@@ -207,7 +207,7 @@ func TestDoors(t *testing.T) {
 	got := door.Close()
 	for _, want := range []string{
 		"CapPrm=0000000000000000", "CapEff=0000000000000000", "CapInh=0000000000000000", "CapAmb=0000000000000000", "Groups= ",
-		fmt.Sprintf("uid=%d ", d.base+1), " pid=1 ", "oom=500", "nice=0", "filter=8", "env=[GOMEMLIMIT=402653184]",
+		fmt.Sprintf("uid=%d ", d.base+1), " pid=1 ", "oom=500", "nice=0", "filter=8", "env=[GOMEMLIMIT=402653184 CORRAL_CONNECTIONS=256,1792]",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
@@ -388,6 +388,35 @@ func TestSlowReaderEnds(t *testing.T) {
 	_ = before.conn.Send(nil)
 	if err := before.conn.Send(nil); !errors.Is(err, unix.EPIPE) {
 		t.Errorf("the process was not ended: %v", err)
+	}
+}
+
+// TestNumbers: a process is told how many connections jobs may have, and has memory for them.
+func TestNumbers(t *testing.T) {
+	d := newTestDoors(t)
+	for payer, tt := range map[uint32]struct {
+		connections Connections
+		want        string
+		memory      int64
+	}{
+		1000: {Connections{}, "CORRAL_CONNECTIONS=256,1792", 512 << 20},
+		1001: {Connections{Job: 3000, User: 10_000}, "CORRAL_CONNECTIONS=3000,10000", 1025 << 20},
+		1002: {Connections{Job: 1, User: 64}, "CORRAL_CONNECTIONS=1,64", 512 << 20},
+	} {
+		d.Connections = tt.connections
+		d.Connections.Complete()
+		o := opening(t, "status")
+		o.Payer = payer
+		door, err := d.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := door.Close(); !strings.Contains(got, tt.want) {
+			t.Errorf("no %q in %q", tt.want, got)
+		}
+		if got := d.Connections.memory(); got != tt.memory {
+			t.Errorf("%v: %d bytes of memory, want %d", tt.connections, got, tt.memory)
+		}
 	}
 }
 

@@ -37,11 +37,13 @@ type Config struct {
 	Keep func(payer uint32) int64
 	// Store opens the directory for at most keep bytes of packages, and gives it to a user id. The process may keep size bytes: more does
 	// not fit into the directory, whatever it tries.
-	Store    func(payer, uid uint32, keep int64) (dir *os.File, size int64, err error)
-	Stderr   *os.File // where it logs connections; nil: nowhere
-	Log      *slog.Logger
-	Patience time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds
-	Pause    time.Duration // before a process that ended is started again, doubled up to 128 times after each that ends soon; 0 is 100 ms
+	Store func(payer, uid uint32, keep int64) (dir *os.File, size int64, err error)
+	// Connections is how many jobs may have at once; zero fields are the defaults.
+	Connections Connections
+	Stderr      *os.File // where it logs connections; nil: nowhere
+	Log         *slog.Logger
+	Patience    time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds
+	Pause       time.Duration // before a process that ended is started again, doubled up to 128 times after each that ends soon; 0 is 100 ms
 }
 
 // Doors are the doors of a supervisor. New makes them, Close ends them.
@@ -68,6 +70,7 @@ func New(c Config) *Doors {
 	if c.Pause == 0 {
 		c.Pause = 100 * time.Millisecond
 	}
+	c.Connections.Complete()
 	return &Doors{Config: c, users: map[uint32]*egress{}, taken: map[uint32]bool{}}
 }
 

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,13 +16,31 @@ import (
 	"corral/isolate/wire"
 )
 
-// Limits of a process of corral-egress. The buffers of all connections that it may have take 160 MiB.
+// Connections is how many connections to hosts there may be at once.
+type Connections struct {
+	Job  int // through one door; 0 is 256
+	User int // through all doors of a user; 0 is 1,792
+}
+
+// Complete sets fields that are 0 to their defaults.
+func (c *Connections) Complete() {
+	c.Job, c.User = cmp.Or(c.Job, 256), cmp.Or(c.User, defaultUser)
+}
+
+const defaultUser = 1792
+
+// Limits of a process of corral-egress.
 const (
+	// maxMemory is for the default number of connections, whose buffers take 112 MiB if all are busy. More of them add buffers for each.
 	maxMemory  = 512 << 20
+	perConn    = 64 << 10
 	maxThreads = 512
 	// oomScore is that of a job's processes: neither is spared.
 	oomScore = 500
 )
+
+// memory returns the limit of memory in bytes.
+func (c Connections) memory() int64 { return maxMemory + int64(max(0, c.User-defaultUser))*perConn }
 
 // A process is one process of corral-egress.
 type process struct {
@@ -67,7 +86,7 @@ var errDescriptors = errors.New("corral-egress sent descriptors")
 func (d *Doors) start(payer, uid uint32) (_ *process, err error) {
 	var u host.Cleanup
 	defer u.Run()
-	group, err := d.groups.Job(d.Instance.Unique("egress-"), cgroup.Limits{MemoryBytes: maxMemory, PIDs: maxThreads})
+	group, err := d.groups.Job(d.Instance.Unique("egress-"), cgroup.Limits{MemoryBytes: d.Connections.memory(), PIDs: maxThreads})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +125,10 @@ func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.J
 		log = d.Stderr
 	}
 	attr := &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOMEMLIMIT=" + strconv.Itoa(maxMemory*3/4)},
+		Dir: "/", Env: []string{
+			"GOMEMLIMIT=" + strconv.FormatInt(d.Connections.memory()/4*3, 10),
+			fmt.Sprintf("CORRAL_CONNECTIONS=%d,%d", d.Connections.Job, d.Connections.User),
+		},
 		Files: []uintptr{null.Fd(), null.Fd(), log.Fd(), socket.Fd(), d.filters[0].Fd()},
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true, // a terminal's signals are for the supervisor alone, and the process group is its own
