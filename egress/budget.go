@@ -53,7 +53,7 @@ const few = 64
 // newShare returns the share of one user in a budget that was total at first. The share may have enough of it, also if that is more
 // than a quarter.
 func newShare(of *budget, total, enough int) *share {
-	return &share{of: of, most: max(total/4, enough, few), last: total / 16}
+	return &share{of: of, most: max(total/4, enough, few), last: total / 32}
 }
 
 // take takes n, or returns false if the share may not have them.

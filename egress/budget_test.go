@@ -27,7 +27,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("share %d has %d of %d", n, used, total)
 		}
 	}
-	if left := b.left.Load(); left != total/16 {
+	if left := b.left.Load(); left != total/32 {
 		t.Errorf("%d are left", left)
 	}
 	fresh := newBudget(total)
