@@ -126,7 +126,8 @@ func (r *Relay) copyBoth(client, server net.Conn) error {
 	return errors.Join(up, down)
 }
 
-// copyOne copies until the end of one direction, and passes the end on. What comes fast is passed on by the kernel alone, see egress/splice.
+// copyOne copies until the end of one direction, and passes the end on. What comes fast is passed on by the kernel alone: see
+// egress/splice.
 func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 	await := waiter(from)
 	direct := splice.New(to, from)
