@@ -227,7 +227,7 @@ func (f *forwarder) deliver(ctx context.Context, batch []message) bool {
 	return false
 }
 
-// without delivers a batch of which the receiver does not accept some: notices stand for those. A notice that is not accepted either is
+// without delivers a batch with messages that the receiver does not accept: notices stand for those. A notice that is not accepted either is
 // left out.
 func (f *forwarder) without(ctx context.Context, batch []message, r *rejection) bool {
 	const why = "not accepted by the receiver"

@@ -202,7 +202,7 @@ type AuditExport struct {
 	// `unix:///PATH` (datagrams), `unix-stream:///PATH`, `tcp://HOST:PORT` or `tls://HOST:PORT` of a syslog receiver, or the `http://` or
 	// `https://` URL of an OTLP collector, to which `/v1/logs` is added.
 	To string `yaml:"to" form:"receiver" without:"none" example:"https://logs.example.org:4318"`
-	// File of the authorities, in PEM, one of which must have issued the receiver's certificate.
+	// File of authorities in PEM. One must have issued the certificate of the receiver.
 	CA string `yaml:"ca" form:"path" without:"those of the system" example:"/etc/corral/logs-ca.pem"`
 	// File of the certificate, in PEM, with which corral identifies itself to the receiver.
 	Certificate string `yaml:"certificate" form:"path" without:"none" example:"/etc/corral/logs.pem"`
