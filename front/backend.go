@@ -65,9 +65,9 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Engine returns an engine that runs commands by the rules of c, which may differ from those of the back-end. It has no
-// queue, only the quotas of principals: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds
-// the number of jobs.
+// Engine returns an engine that runs commands by the rules of c, which may differ from those of the back-end. It has no queue, only the
+// quotas of principals: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds the
+// number of jobs.
 func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
 	rules, err := settings.NewPolicy(c)
 	if err != nil {

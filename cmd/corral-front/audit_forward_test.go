@@ -90,17 +90,18 @@ func (h *logHost) received(t *testing.T) (seqs []uint64) {
 // children returns the processes that a process has started.
 func children(t *testing.T, pid int) (list []int) {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
-	if err != nil {
-		t.Fatal(err)
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("process %d has no tasks: %v", pid, err)
 	}
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, task := range tasks {
-		b, err = os.ReadFile(task)
+		b, _ := os.ReadFile(task) // a task can end meanwhile
 		for _, word := range strings.Fields(string(b)) {
-			if n, bad := strconv.Atoi(word); err == nil && bad == nil {
-				list = append(list, n)
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
 			}
+			list = append(list, n)
 		}
 	}
 	return list

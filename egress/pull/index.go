@@ -256,7 +256,6 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 		p.store.Renew(key, p.now())
 		return kept, nil
 	}
-	kept = nil // its memory is not that of the permission
 	again := func() (*http.Response, error) { return p.get(ctx, path, accepted(p.Kind, short), encoding, nil) }
 	reply, body, err := p.receive(ctx, reply, limit, again)
 	if err != nil {

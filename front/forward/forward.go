@@ -227,8 +227,8 @@ func (f *forwarder) deliver(ctx context.Context, batch []message) bool {
 	return false
 }
 
-// without delivers a batch with messages that the receiver does not accept: notices stand for those. A notice that is not accepted either is
-// left out.
+// without delivers a batch with messages that the receiver does not accept: notices stand for those. A notice that is not accepted either
+// is left out.
 func (f *forwarder) without(ctx context.Context, batch []message, r *rejection) bool {
 	const why = "not accepted by the receiver"
 	first, last := batch[0], batch[len(batch)-1]

@@ -11,10 +11,10 @@ var (
 	options = Options{Link: 5 * time.Minute, Cookie: 12 * time.Hour, Idle: 30 * time.Minute, Max: 8}
 )
 
-// cookie returns the cookie that a link of a principal is exchanged for.
-func cookie(t *testing.T, g *Grants[string], principal string, now time.Time) string {
+// cookie returns the cookie that a link of principal "me" is exchanged for.
+func cookie(t *testing.T, g *Grants[string], now time.Time) string {
 	t.Helper()
-	token, _ := g.Link(principal, "here", now)
+	token, _ := g.Link("me", "here", now)
 	c, ok := g.Open(token, "here", now)
 	if !ok {
 		t.Fatal("the link cannot be opened")
@@ -67,11 +67,11 @@ func TestOnce(t *testing.T) {
 // does not prolong it.
 func TestExpires(t *testing.T) {
 	g := New[string](options)
-	idle := cookie(t, g, "me", start)
+	idle := cookie(t, g, start)
 	if !holds(g, idle, start.Add(options.Idle-1)) || holds(g, idle, start.Add(options.Idle)) {
 		t.Error("a cookie that is not used does not end after its idle time")
 	}
-	used, now := cookie(t, g, "me", start), start
+	used, now := cookie(t, g, start), start
 	for ; now.Before(start.Add(options.Cookie)); now = now.Add(options.Idle - 1) {
 		if _, ok := g.Use(used, "here", now); !ok {
 			t.Fatalf("ended after %v of use", now.Sub(start))
@@ -80,12 +80,12 @@ func TestExpires(t *testing.T) {
 	if _, ok := g.Use(used, "here", start.Add(options.Cookie)); ok {
 		t.Error("a cookie that is used has no end")
 	}
-	gone := cookie(t, g, "me", start)
+	gone := cookie(t, g, start)
 	if g.End(gone); holds(g, gone, start) {
 		t.Error("an ended cookie is valid")
 	}
 	forever := New[string](Options{Link: 1, Cookie: options.Cookie, Max: 1})
-	if c := cookie(t, forever, "me", start); !holds(forever, c, start.Add(options.Cookie-1)) {
+	if c := cookie(t, forever, start); !holds(forever, c, start.Add(options.Cookie-1)) {
 		t.Error("a cookie without an idle time ends when it is not used")
 	}
 }
@@ -112,7 +112,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d links when all but one have expired", len(g.links))
 	}
 	for n := range 3 * options.Max {
-		cookie(t, g, "me", start.Add(time.Duration(n)))
+		cookie(t, g, start.Add(time.Duration(n)))
 	}
 	if len(g.cookies) != options.Max+1 {
 		t.Errorf("%d cookies, one of them another principal's", len(g.cookies))

@@ -24,8 +24,10 @@ var (
 
 // Describe implements prometheus.Collector.
 func (l *levels) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storedBytes, storedLimit, jobsRunning, runningLimit, jobsWaiting, waitingLimit,
-		exportedSeq, exportRuns, exportDelay, exportDropped, exportFailed, supervisorSet} {
+	for _, d := range []*prometheus.Desc{
+		storedBytes, storedLimit, jobsRunning, runningLimit, jobsWaiting, waitingLimit,
+		exportedSeq, exportRuns, exportDelay, exportDropped, exportFailed, supervisorSet,
+	} {
 		to <- d
 	}
 }

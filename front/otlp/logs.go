@@ -57,8 +57,10 @@ func NewLogCollector(o LogOptions) (*LogCollector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &LogCollector{to, &resourcepb.Resource{Attributes: pairs("service.name", o.Service, "service.version", o.Version, "host.name", o.Host)},
-		&commonpb.InstrumentationScope{Name: "corral/audit", Version: o.Version}}, nil
+	return &LogCollector{
+		to, &resourcepb.Resource{Attributes: pairs("service.name", o.Service, "service.version", o.Version, "host.name", o.Host)},
+		&commonpb.InstrumentationScope{Name: "corral/audit", Version: o.Version},
+	}, nil
 }
 
 // Send sends a batch once, with the errors of Post.

@@ -153,7 +153,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: cookie, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode, MaxAge: int(cookieTime.Seconds()),
+		Name: cookieName, Value: cookie, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+		MaxAge: int(cookieTime.Seconds()),
 	})
 	done(w)
 }

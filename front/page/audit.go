@@ -92,7 +92,8 @@ func (s *Server) search(ctx context.Context, q url.Values) (list []recordView, w
 	for n := len(found) - 1; n >= max(0, len(found)-maxRecords); n-- {
 		x := found[n].Record
 		list = append(list, recordView{
-			x.Seq, x.Time.UnixMilli(), shown(string(x.Event), maxName), shown(x.Job, maxName), shown(search.Outcome(x), maxName), shown(search.Format(x), maxLine),
+			x.Seq, x.Time.UnixMilli(), shown(string(x.Event), maxName), shown(x.Job, maxName),
+			shown(search.Outcome(x), maxName), shown(search.Format(x), maxLine),
 		})
 	}
 	return list, whole, nil

@@ -99,7 +99,7 @@ func (t *tail) wake() {
 
 // next returns the output from a position on, its position, which is larger if some was lost, and a channel that is closed when there
 // is more. A character that is not complete yet is left for the next call.
-func (t *tail) next(at int64) (p []byte, from int64, ended bool, err error, news <-chan struct{}) {
+func (t *tail) next(at int64) (p []byte, from int64, ended bool, news <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from = max(at, t.from)
@@ -107,7 +107,7 @@ func (t *tail) next(at int64) (p []byte, from int64, ended bool, err error, news
 	if !t.ended {
 		p = whole(p)
 	}
-	return p, from, t.ended, t.err, t.news
+	return p, from, t.ended, t.news, t.err
 }
 
 // whole returns p without a character at its end that is not complete.
@@ -147,7 +147,7 @@ func (s *Server) liveOutput(st *stream, r *http.Request, v *visitor) {
 	}
 	at := int64(0)
 	for {
-		p, from, ended, err, news := t.next(at)
+		p, from, ended, news, err := t.next(at)
 		if len(p) > 0 || from > at {
 			if st.send("output", outputView{text.Lines(string(p)), from - at}) != nil {
 				return

@@ -51,8 +51,11 @@ type Access struct {
 
 // Outputs have the stored output of jobs. *store.Artifacts implements it.
 type Outputs interface {
+	// List returns at most limit manifests that r may read, the latest first.
 	List(r artifact.Reader, limit int) ([]*artifact.Manifest, error)
+	// Find returns the manifest with a handle, if r may read it.
 	Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error)
+	// Stream writes a stream of the output, stdout or stderr, to w.
 	Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error
 }
 

@@ -463,7 +463,7 @@ func TestTail(t *testing.T) {
 		defer one.mu.Unlock()
 		return one.from >= int64(len(big)-maxKept+10)
 	})
-	p, from, ended, _, news := one.next(0)
+	p, from, ended, news, _ := one.next(0)
 	if len(p) != maxKept || from != int64(len(big)-maxKept+10) || ended {
 		t.Errorf("%d bytes from %d, %v", len(p), from, ended)
 	}

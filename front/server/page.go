@@ -57,7 +57,8 @@ func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Serve
 		Port: port, Access: t.accessOf, Samples: b.Samples, Kill: b.Supervisor.Kill, Outputs: b.Outputs(), Follow: follow, Log: b.Log,
 	}
 	dir := filepath.Join(state, "audit")
-	if unix.Access(dir, unix.R_OK|unix.X_OK) == nil { // otherwise the page has no search: the log is root's, unless root shares it with a group
+	// Otherwise the page has no search: the log is root's, unless root shares it with a group.
+	if unix.Access(dir, unix.R_OK|unix.X_OK) == nil {
 		c.Audit = func() (*reader.Reader, error) { return reader.OpenUnlocked(dir) }
 	}
 	return page.New(c)
@@ -68,7 +69,9 @@ func pageLinks(s *page.Server) func(principal string, r *http.Request) (status i
 	return func(principal string, _ *http.Request) (int, []byte) {
 		url, expires, err := s.Link(principal)
 		if err != nil {
-			return http.StatusForbidden, encodeObject(map[string]any{"error": err.Error(), "hint": `the operator adds page or operator to the principal's tools`})
+			return http.StatusForbidden, encodeObject(map[string]any{
+				"error": err.Error(), "hint": "the operator adds page or operator to the principal's tools",
+			})
 		}
 		return http.StatusOK, encodeObject(map[string]any{"url": url, "expires": expires})
 	}
@@ -87,7 +90,9 @@ type browsers struct {
 }
 
 // serveBrowsers serves previews and the page until ctx ends or end is called.
-func (s *serving) serveBrowsers(ctx context.Context, b *front.Backend, t *tokens, at browsers, o *mcpserver.HTTPOptions) (end func() error, err error) {
+func (s *serving) serveBrowsers(
+	ctx context.Context, b *front.Backend, t *tokens, at browsers, o *mcpserver.HTTPOptions,
+) (end func() error, err error) {
 	endPreviews, err := s.servePreviews(ctx, b, t, at.previews, o)
 	if err != nil {
 		return nil, err
@@ -100,7 +105,9 @@ func (s *serving) serveBrowsers(ctx context.Context, b *front.Backend, t *tokens
 }
 
 // servePage serves the page at address until ctx ends or end is called, if address is not "".
-func (s *serving) servePage(ctx context.Context, b *front.Backend, t *tokens, address, state string, o *mcpserver.HTTPOptions) (end func() error, err error) {
+func (s *serving) servePage(
+	ctx context.Context, b *front.Backend, t *tokens, address, state string, o *mcpserver.HTTPOptions,
+) (end func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}

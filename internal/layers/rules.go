@@ -574,8 +574,10 @@ var bounds = []bound{
 		reason: "it records words and ids of a call; another package exports them",
 	},
 	{
-		from:   "front/telemetry",
-		only:   []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/otlp", "internal/calls", "internal/text", "job"},
+		from: "front/telemetry",
+		only: []string{
+			"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/otlp", "internal/calls", "internal/text", "job",
+		},
 		reason: "it sends data to other machines, so it must not reach more than it may send",
 	},
 	{

@@ -34,6 +34,7 @@ type Options struct {
 
 // A Sampler takes samples of jobs from Begin to End, by the handle of their output.
 type Sampler interface {
+	// Begin starts taking samples of the job whose output will have the handle.
 	Begin(handle string)
 	// End returns the samples, at most job.MaxSamples. It may be called more than once.
 	End(handle string) []job.Sample

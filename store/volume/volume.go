@@ -175,7 +175,8 @@ func create(dir *os.File, name string, size Size) error {
 	}
 	bytes := min(size.Bytes, int64(st.Bavail)*st.Bsize/2) / blockSize * blockSize
 	if bytes < MinBytes {
-		return fmt.Errorf("%w: %d MiB of the file system of %s are free, must be %d", ErrNoRoom, int64(st.Bavail)*st.Bsize>>20, dir.Name(), 2*MinBytes>>20)
+		return fmt.Errorf("%w: %d MiB of the file system of %s are free, must be %d",
+			ErrNoRoom, int64(st.Bavail)*st.Bsize>>20, dir.Name(), 2*MinBytes>>20)
 	}
 	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

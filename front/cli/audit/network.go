@@ -120,8 +120,10 @@ func (p *networkPrinter) line(l *reader.Line) error {
 	if p.JSON {
 		return jsontext.Write(p.to, networkJSON{
 			r.Time, r.Instance, r.Job, first.Peer, first.Account, first.RepoPath(),
-			networkClaims{first.Claimed["tool"], first.Claimed["principal"], first.Claimed["session"], first.Claimed["request"],
-				first.Claimed["repo"], first.Claimed["network"]},
+			networkClaims{
+				first.Claimed["tool"], first.Claimed["principal"], first.Claimed["session"], first.Claimed["request"],
+				first.Claimed["repo"], first.Claimed["network"],
+			},
 			use,
 		}, "")
 	}

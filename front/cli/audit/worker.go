@@ -108,7 +108,7 @@ func (a *asker) open(seq uint64) (reader.File, error) {
 
 func (a *asker) ask(seq uint64) (reader.File, error) {
 	if _, err := a.socket.Write(binary.LittleEndian.AppendUint64(nil, seq)); err != nil {
-		return reader.File{}, fmt.Errorf("the process that opens files has ended: %s", err.Error()) //nolint:errorlint // not an errno of a file
+		return reader.File{}, fmt.Errorf("the process that opens files has ended: %s", err.Error())
 	}
 	answer, rights := make([]byte, answerSize), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(int(a.socket.Fd()), answer, rights, unix.MSG_CMSG_CLOEXEC)
@@ -127,6 +127,8 @@ func (a *asker) ask(seq uint64) (reader.File, error) {
 		return reader.File{}, errors.New("the process that opens files has sent none")
 	}
 	return reader.File{
-		File: os.NewFile(uintptr(fds[0]), "audit log"), First: binary.LittleEndian.Uint64(answer[1:]), Later: binary.LittleEndian.Uint64(answer[9:]),
+		File:  os.NewFile(uintptr(fds[0]), "audit log"),
+		First: binary.LittleEndian.Uint64(answer[1:]),
+		Later: binary.LittleEndian.Uint64(answer[9:]),
 	}, nil
 }
