@@ -33,7 +33,7 @@ var works = []struct{ program, line string }{
 		printf 'fn main() { println!("built") }\n' >src/main.rs && cargo build -q --offline && target/debug/crate1`},
 	{"make", `mkdir c && cd c && for i in 1 2 3 4 5 6 7 8; do echo "int f$i(void) { return $i; }" >f$i.c; done &&
 		printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\n\tar rc lib.a $^\n' >Makefile && make -j && rm f1.o && make -j`},
-	{"sh", `chmod 700 scripts && ln -s ../README.md docs/link && mkfifo pipe; rm pipe; rm -r starlark && mkdir starlark && echo 1 >starlark/only &&
+	{"sh", `chmod 700 scripts && ln -s ../README.md docs/link && mkfifo pipe; rm pipe; rm -r rootfs && mkdir rootfs && echo 1 >rootfs/only &&
 		mv docs/how-to docs/moved 2>/dev/null || { cp -a docs/how-to docs/moved && rm -r docs/how-to; }; : >empty; printf 'no newline' >tail`},
 }
 
@@ -86,7 +86,7 @@ func TestWork(t *testing.T) {
 // clone creates a repository with this project's files and a history of its own.
 func clone(t *testing.T, repo string) {
 	t.Helper()
-	script := `set -e; mkdir "$2"; cd "$1"; tar cf - --exclude=./bin --exclude=./.git --exclude=node_modules . | tar xf - -C "$2"; cd "$2"; git init -q
+	script := `set -e; mkdir "$2"; cd "$1"; tar cf - --exclude=./bin --exclude=./.cache --exclude=./dist --exclude=./.git --exclude=node_modules . | tar xf - -C "$2"; cd "$2"; git init -q
 git add -A; git -c user.name=J -c user.email=j@example.org commit -qm first`
 	if out, err := exec.Command("sh", "-c", script, "sh", sandboxtest.ModuleRoot(t), repo).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
