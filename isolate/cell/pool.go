@@ -97,6 +97,19 @@ func (p *pool) release(sl *Slot) {
 	p.schedule()
 }
 
+// relieve tears down the oldest slot that a job has used, and reports whether there was one.
+func (p *pool) relieve() bool {
+	p.mu.Lock()
+	if len(p.used) == 0 {
+		p.mu.Unlock()
+		return false
+	}
+	sl := p.used.oldest()
+	p.mu.Unlock()
+	sl.destroy()
+	return true
+}
+
 // schedule makes sure that pending work will be done. The caller holds p.mu.
 func (p *pool) schedule() {
 	if p.since.IsZero() {

@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -172,6 +173,45 @@ func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestUsersOfUsedSlots: a job that comes while slots that others have used have all users of the jail tears one of them down. Without any,
+// it is refused.
+func TestUsersOfUsedSlots(t *testing.T) {
+	j := newTestJails(t, func(c *Config) { c.Slots = -1 }).enterNew(t)
+	p := j.pool
+	p.mu.Lock()
+	p.reconciling = true // so that nobody else tears slots down
+	p.mu.Unlock()
+	take := func() *Slot {
+		t.Helper()
+		sl, err := j.TakeSlot(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sl
+	}
+	first, second := take(), take()
+	j.users.mu.Lock()
+	all := j.users.free
+	j.users.free = nil
+	j.users.mu.Unlock()
+	if _, err := j.TakeSlot(false); err == nil || !strings.Contains(err.Error(), "job users of this jail are in use") {
+		t.Errorf("without users: %v", err)
+	}
+	first.Release()
+	second.Release()
+	third := take()
+	if _, _, used := p.waiting(); used != 1 {
+		t.Errorf("%d used slots are left", used)
+	}
+	third.Release()
+	j.users.mu.Lock()
+	j.users.free = append(j.users.free, all...)
+	j.users.mu.Unlock()
+	p.mu.Lock()
+	p.start()
+	p.mu.Unlock()
 }
 
 // waiting returns the numbers of waiting, wanted and used slots.

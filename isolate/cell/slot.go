@@ -70,7 +70,7 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 	u.Push(j.work.Done)
 	var err error
 	left := false // a process may be left: then its user id is not reused
-	if sl.user, err = j.users.take(profile == seccomp.Scanner); err != nil {
+	if sl.user, err = j.takeUser(profile == seccomp.Scanner); err != nil {
 		return nil, err
 	}
 	u.Push(func() {
@@ -103,6 +103,17 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 		return nil, err
 	}
 	return sl, nil
+}
+
+// takeUser returns the number of a user that no other slot has. While slots that jobs have used have all of them, it tears such slots
+// down itself: jobs that come faster than the pool's goroutine does that wait for their own share of it.
+func (j *Jail) takeUser(own bool) (uint32, error) {
+	for {
+		n, err := j.users.take(own)
+		if err == nil || !j.pool.relieve() {
+			return n, err
+		}
+	}
 }
 
 // onOOM ends the whole job when the kernel kills one of its processes for lack of memory.

@@ -30,6 +30,12 @@ func (u *usedSlots[S]) next(rest bool) (slot S) {
 	if len(list) == 0 || !rest && !list.many() && time.Since(list[0].at) <= usedPatience {
 		return slot
 	}
-	*u = list[1:]
-	return list[0].slot
+	return u.oldest()
+}
+
+// oldest removes and returns the first slot. There must be one.
+func (u *usedSlots[S]) oldest() S {
+	first := (*u)[0].slot
+	*u = (*u)[1:]
+	return first
 }
