@@ -1,10 +1,18 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"corral/egress/store"
 	"corral/front/cli/changes"
 	indexcmd "corral/front/cli/index"
 	"corral/front/cli/policy"
@@ -12,7 +20,9 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/internal/test/sandboxtest/scripttest"
 	"corral/internal/test/storetest"
+	"corral/store/authority"
 	"corral/store/index"
+	"corral/store/volume"
 )
 
 // TestScripts runs the command lines in testdata/script, which need no supervisor.
@@ -41,6 +51,17 @@ func TestScripts(t *testing.T) {
 				newNetworkAudit(t, state)
 				return nil
 			},
+			// make-authorities DIR USER… makes an authority for each user in a state directory.
+			"make-authorities": func(t testing.TB, dir string, args []string) []string {
+				makeAuthorities(t, filepath.Join(dir, args[0]), args[1:])
+				return nil
+			},
+			// keep-packages DIR USER NAME makes the volume of a user's packages in DIR. It has one package of 6 bytes, and a file of 14
+			// bytes that is none.
+			"keep-packages": func(t testing.TB, dir string, args []string) []string {
+				keepPackages(t, filepath.Join(dir, args[0]), args[1], args[2])
+				return nil
+			},
 			// keep-output DIR FILE FILE stores both files as the output of one job in a state directory, under HANDLE.
 			"keep-output": func(t testing.TB, dir string, args []string) []string {
 				state := filepath.Join(dir, args[0])
@@ -65,4 +86,50 @@ func TestScriptsInJails(t *testing.T) {
 	// The scripts run in parallel and for one user, whose layers may have a part of the file system only.
 	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true, Config: "defaults: {disk: 256MiB}\n"})
 	scripttest.Run(t, scripttest.Suite{Dir: "testdata/jails", Env: []string{"SOCKET=" + d.Socket, "STATE=" + d.State}})
+}
+
+func makeAuthorities(t testing.TB, state string, users []string) {
+	t.Helper()
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := authority.New(filepath.Join(state, "authority"))
+	for _, user := range users {
+		uid, err := strconv.ParseUint(user, 10, 32)
+		if err == nil {
+			_, err = s.Current(uint32(uid))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func keepPackages(t testing.TB, cache, user, name string) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(cache, 0o700))
+	all, err := os.Open(cache)
+	must(err)
+	defer all.Close()
+	dir, err := volume.Open(all, user+".1", volume.Size{Bytes: volume.MinBytes, Inodes: 100})
+	must(err)
+	s, err := store.Open(dir, 1<<20) // takes over dir
+	must(err)
+	w, err := s.Create()
+	must(err)
+	_, err = io.WriteString(w, "hello\n")
+	must(err)
+	sum := sha256.Sum256([]byte("hello\n"))
+	must(w.Commit(store.Entry{Key: "k", Kind: "npm", Host: "a.example.org", Name: name, SHA256: hex.EncodeToString(sum[:]), Checked: 1}))
+	stray, err := unix.Openat(int(dir.Fd()), "other", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	must(err)
+	_, err = unix.Write(stray, []byte("not a package\n"))
+	must(errors.Join(err, unix.Close(stray)))
+	must(s.Close())
 }
