@@ -45,6 +45,10 @@ const (
 	KindReported
 )
 
+// NoDoor is the number of no door. A Report of it is answered like those of doors, in the order of messages: then all that was sent before
+// it applies.
+const NoDoor = 0
+
 // ErrMalformed is returned for a message that no encoder of this package writes.
 var ErrMalformed = errors.New("malformed control message")
 

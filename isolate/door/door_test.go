@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -328,36 +329,48 @@ func TestUpdateReachesOthers(t *testing.T) {
 		bad = append(bad, door)
 	}
 	const rounds = 30 // more than a socket holds messages
-	end := make(chan struct{})
 	var work sync.WaitGroup
-	work.Go(func() {
-		for round.Load() < rounds {
-			round.Add(1)
-			d.Update()
-			select {
-			case <-end:
-				return
-			default:
+	for n := int64(1); n <= rounds; n++ {
+		round.Store(n)
+		work.Go(d.Update) // it waits for the processes that read nothing
+		sandboxtest.Eventually(t, 20*time.Second, "other users' rules while a process reads nothing", func() bool {
+			return strings.HasSuffix(good.Report(), strconv.FormatInt(n, 10))
+		})
+	}
+	if bad[0].egress.mu.TryLock() {
+		t.Error("the socket of a process that reads nothing holds all messages")
+		bad[0].egress.mu.Unlock()
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		work.Wait()
+	}()
+	for waiting := true; waiting; { // the mutexes are held: the processes are found without them, also those that are started again
+		endChildren(t)
+		select {
+		case <-ended:
+			waiting = false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// endChildren kills all processes that this one has started.
+func endChildren(t *testing.T) {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("this process has no tasks: %v", err)
+	}
+	for _, task := range tasks {
+		b, _ := os.ReadFile(task) // a task can end meanwhile
+		for _, word := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		}
-	})
-	blocked := func() bool {
-		if bad[0].egress.mu.TryLock() {
-			bad[0].egress.mu.Unlock()
-			return false
-		}
-		return true
 	}
-	sandboxtest.Eventually(t, 20*time.Second, "other users' rules while a process reads nothing", func() bool {
-		return blocked() && strings.HasSuffix(good.Report(), strconv.FormatInt(round.Load(), 10)) && blocked() && round.Load() < rounds
-	})
-	close(end)
-	for _, door := range bad { // their mutexes are held
-		if p := door.egress.now; p != nil {
-			_ = unix.Kill(p.pid, unix.SIGKILL)
-		}
-	}
-	work.Wait()
 }
 
 // TestSlowReaderEnds: a process that reads each message in time, but takes long for all, is ended.
@@ -385,9 +398,41 @@ func TestSlowReaderEnds(t *testing.T) {
 	d.Update()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_ = before.conn.Send(nil)
-	if err := before.conn.Send(nil); !errors.Is(err, unix.EPIPE) {
-		t.Errorf("the process was not ended: %v", err)
+	if e.now == before {
+		t.Error("the process was not ended")
+	}
+}
+
+// TestUpdateWaits: when Update returns, a process has done what the new rules say, or it has ended.
+func TestUpdateWaits(t *testing.T) {
+	d := newTestDoors(t)
+	d.Patience = 3 * time.Second // the good one must answer within it
+	o := opening(t, "stops to read")
+	door, err := d.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := door.egress
+	e.mu.Lock()
+	before := e.now
+	e.mu.Unlock()
+	d.Update()
+	if err := unix.Kill(before.pid, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("the process that did not answer: %v", err)
+	}
+	var round atomic.Int64
+	door.Close()
+	o = opening(t, "good")
+	o.Payer, o.Access = 1001, func() control.Access { return access(strconv.FormatInt(round.Load(), 10)) }
+	if door, err = d.Open(o); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		round.Store(int64(n))
+		d.Update()
+		if got := door.Report(); !strings.HasSuffix(got, strconv.Itoa(n)) {
+			t.Errorf("after update %d: %q", n, got)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type egress struct {
 	mu   sync.Mutex
 	now  *process         // guarded by mu: nil while none runs
 	open map[uint64]*Door // guarded by mu
+	// told are closed when the process has done what it was sent before, or has ended, the oldest first; guarded by mu.
+	told []chan struct{}
 	// outdated is set for a process that was ended because it has another store than it should have; guarded by mu.
 	outdated bool
 }
@@ -94,6 +96,7 @@ func (e *egress) serve() error {
 		e.abandon(control.KindOpened, fmt.Errorf("network access: %w", err))
 		return err
 	}
+	defer e.tell()
 	defer p.end(e.doors)
 	e.begin(p)
 	for err == nil && !e.isEnding() { // stop may have come before begin
@@ -261,6 +264,9 @@ func (e *egress) reply(message []byte) error {
 	defer e.mu.Unlock()
 	door := e.open[r.Door]
 	switch {
+	case r.Door == control.NoDoor && r.Kind == control.KindReported && len(e.told) > 0:
+		close(e.told[0])
+		e.told = e.told[1:]
 	case door == nil:
 		return nil // the goroutine that asked has given up
 	case door.again && r.Kind == control.KindOpened:
@@ -287,8 +293,35 @@ func (o *Opening) current() control.Access {
 	return none
 }
 
-// update applies changed rules to the open doors.
+// update applies changed rules to the open doors, and returns when they apply: the process has answered, or it has ended, and the next one
+// is sent the new rules.
 func (e *egress) update() {
+	done := e.sendRules()
+	if done == nil {
+		return
+	}
+	timeout := time.NewTimer(e.doors.Patience)
+	defer timeout.Stop()
+	select {
+	case <-done:
+	case <-timeout.C:
+		e.hangUp()
+		<-done
+	}
+}
+
+// tell tells those who wait for a process that has ended.
+func (e *egress) tell() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, done := range e.told {
+		close(done)
+	}
+	e.told = nil
+}
+
+// sendRules sends changed rules to the process. The channel is closed when it has done what they say, or has ended; nil: none runs.
+func (e *egress) sendRules() (done chan struct{}) {
 	keep := e.doors.keeps(e.payer)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -305,6 +338,13 @@ func (e *egress) update() {
 			e.doors.report("new rules not sent: nothing is allowed", errors.Join(err, e.send(door, control.KindUpdate)))
 		}
 	}
+	if e.now == nil {
+		return nil
+	}
+	done = make(chan struct{})
+	e.told = append(e.told, done)
+	_ = e.send(&Door{number: control.NoDoor}, control.KindReport) // if it cannot be sent, the process ends
+	return done
 }
 
 // remove forgets a door. A process without doors ends after a while.
