@@ -721,7 +721,7 @@ var bounds = []bound{
 		never: []string{
 			"internal/calls/callstest", "internal/test/example", "internal/test/fronttest", "internal/test/isolatetest", "isolate/test/...",
 			"internal/test/sandboxtest/...", "internal/test/storetest", "internal/layers", "internal/test/nettest",
-			"internal/test/screentest", "internal/text/texttest",
+			"internal/test/screentest", "internal/text/texttest", "policy/runtimes/runtimestest",
 		},
 		reason: "support for tests is not linked into programs",
 	},
