@@ -1,6 +1,7 @@
 package runtimes
 
-// table has one row per runtime. A new runtime needs a row here, one in docs/reference/runtimes.md, and one in the tests.
+// table has one row per runtime. A new runtime needs a row here, and one in runtimestest. The test TestDocument writes the rest
+// with -update.
 var table = []Runtime{
 	{
 		Name: "node", File: "code.js", Debian: "nodejs", Version: version,
