@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"corral/internal/config/strict"
+	"corral/job"
 	"corral/policy/network"
 )
 
@@ -89,7 +90,7 @@ func TestErrors(t *testing.T) {
 		{"workspace", v + "repos: [{path: /a, workspace: rw}]\n", "f:2:31: `workspace`: must be direct, readonly or overlay, got \"rw\""},
 		{"protection", v + "repos: [{path: /a, protect: hook}]\n", "f:2:29: `protect`: must be none, hooks or all, got \"hook\""},
 		{"runtime, near", v + "repos: [{path: /a, runtimes: [pyton]}]\n", "f:2:31: unknown runtime `pyton`: did you mean `python`?"},
-		{"runtime, far", v + "runtime: {runtimes: [python, cobol]}\n", "f:2:30: unknown runtime `cobol`: must be one of node, typescript, python, shell, go, java, kotlin, rust, c, cpp, csharp, ruby, php, perl, r, elixir, starlark"},
+		{"runtime, far", v + "runtime: {runtimes: [python, cobol]}\n", "f:2:30: unknown runtime `cobol`: must be one of " + strings.Join(job.AllRuntimes(), ", ")},
 		{"runtime, twice", v + "runtime: {runtimes: [go, go]}\n", "f:2:26: `runtimes`: duplicate entry \"go\""},
 		{"runtimes, none", v + "runtime: {runtimes: []}\n", "f:2:21: `runtimes` is empty: name at least one, or leave it out"},
 		{"profile, near", v + "repos: [{path: /a, profile: strikt}]\n", "f:2:29: unknown profile `strikt`: did you mean `strict`?"},

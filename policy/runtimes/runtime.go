@@ -1,4 +1,4 @@
-// Package runtimes describes how to run code in sixteen languages, and finds the programs that do so on this host.
+// Package runtimes describes how to run code in each language, and finds the programs that do so on this host.
 //
 // A Runtime is a row of a table. It lists the programs that run a language, in the order in which they are tried, and how
 // each of them runs source code: the files that the job needs and the argument list. Find looks for the programs on this
