@@ -1,45 +1,32 @@
 package job
 
 import (
+	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// limitRows describes what each limit bounds, and the option of corral run that sets it.
-var limitRows = map[string]struct{ text, option string }{
-	"memory":     {"memory of all processes together, with page cache; no swap", "`--memory`"},
-	"cpus":       {"CPU time per second", "`--cpus`"},
-	"pids":       {"processes and threads", "`--pids`"},
-	"timeout":    {"time from start to end", "`--timeout`"},
-	"tmp":        {"bytes in each of `/tmp`, `/var/tmp`, `/home`, `/dev/shm`", "`--tmp`"},
-	"tmp inodes": {"files in each of them", "– (`tmp_inodes`)"},
-	"disk":       {"bytes added to the repository", "`--disk`"},
-	"inodes":     {"files added to the repository", "`--inodes`"},
-	"file size":  {"size of one file", "`--file-size`"},
-	"open files": {"open files of a process", "`--nofile`"},
-}
+var update = flag.Bool("update", false, "write the table of docs/reference/limits.md")
 
 // shown formats a value of a limit as the page shows it.
-func shown(name string, v int64) string {
+func shown(u Unit, v int64) string {
 	switch {
-	case v == 0 || v == Unlimited:
-		if name == "cpus" {
-			return "all"
-		}
+	case v == Unlimited && u == CPUs:
+		return "all"
+	case v == Unlimited:
 		return "none"
-	case name == "cpus":
+	case u == CPUs:
 		return FormatCPUs(v)
-	case name == "timeout":
+	case u == Time:
 		if d := time.Duration(v); d%(24*time.Hour) == 0 {
 			return fmt.Sprintf("%d days", d/(24*time.Hour))
 		}
 		return fmt.Sprintf("%d ms", time.Duration(v).Milliseconds())
-	case slices.Contains([]string{"memory", "tmp", "disk", "file size"}, name):
+	case u == Bytes:
 		return bytesShown(v)
 	case v >= 1<<30 && v&(v-1) == 0:
 		power := len(strconv.FormatInt(v, 2)) - 1
@@ -65,31 +52,44 @@ func thousands(v int64) string {
 	return s
 }
 
-// TestDocument: docs/reference/limits.md has each limit with its option, default and range. If the test fails because
-// a limit was added, copy what it wants to the page.
+// TestDocument compares the table of limits in docs/reference/limits.md with the code. With -update it writes the table.
 func TestDocument(t *testing.T) {
-	page, err := os.ReadFile("../docs/reference/limits.md")
+	const file = "../docs/reference/limits.md"
+	const begin, end = "<!-- limits -->\n\n| limit | option | default | range | can be lifted |\n|---|---|---|---|---|\n", "\n<!-- /limits -->"
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page),
-		"<!-- limits -->\n\n| limit | option | default | range | can be lifted |\n|---|---|---|---|---|\n")
-	got, _, _ := strings.Cut(rest, "\n<!-- /limits -->")
-	var want strings.Builder
+	before, rest, found := strings.Cut(string(page), begin)
+	got, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no table between %q and %q", file, begin, end)
+	}
+	want := limitTable()
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is out of date. Run: go test ./job -run TestDocument -update\nit has\n%s\nwant\n%s", file, got, want)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func limitTable() string {
+	var table strings.Builder
 	defaults := Defaults()
 	for _, f := range defaults.Fields() {
-		lifted := "no"
+		lifted, option := "no", "– (`"+f.Key()+"`)"
 		if f.Liftable {
 			lifted = "yes"
 		}
-		row, ok := limitRows[f.Name]
-		if !ok {
-			t.Errorf("limitRows has no row for %s", f.Name)
+		if f.Option != "" {
+			option = "`--" + f.Option + "`"
 		}
-		fmt.Fprintf(&want, "| %s | %s | %s | %s – %s | %s |\n",
-			row.text, row.option, shown(f.Name, *f.Value), shown(f.Name, f.Min), shown(f.Name, f.Max), lifted)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s – %s | %s |\n",
+			f.Phrase(), option, shown(f.Unit, *f.Value), shown(f.Unit, f.Min), shown(f.Unit, f.Max), lifted)
 	}
-	if got != want.String() {
-		t.Errorf("the page has\n%s\nwant\n%s", got, want.String())
-	}
+	return table.String()
 }

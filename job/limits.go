@@ -74,7 +74,7 @@ func (u Unit) format(n int64) string {
 type Field struct {
 	Name     string
 	Option   string // of corral run, without dashes; "" is none
-	Doc      string // what it bounds, for the configuration
+	Doc      string // what it bounds: a sentence for help texts and pages
 	Unit     Unit
 	Value    *int64
 	Min, Max int64 // accepted range of a request, inclusive
@@ -83,6 +83,15 @@ type Field struct {
 
 // Key returns the name as one word, as in the configuration.
 func (f *Field) Key() string { return strings.ReplaceAll(f.Name, " ", "_") }
+
+// Phrase returns Doc for use after other words: in lower case, unless it begins with an abbreviation, and without the full stop.
+func (f *Field) Phrase() string {
+	s := strings.TrimSuffix(f.Doc, ".")
+	if strings.ToLower(s[1:2]) != s[1:2] {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
 
 // Format formats a value of this limit with its unit, for people.
 func (f *Field) Format(v int64) string {
@@ -107,21 +116,21 @@ const (
 	maxCount  = 1 << 22
 )
 
-// fields is the number of limits.
-const fields = 10
+// NumLimits is the number of limits.
+const NumLimits = 10
 
 // Fields returns every limit of l in a fixed order.
-func (l *Limits) Fields() [fields]Field {
+func (l *Limits) Fields() [NumLimits]Field {
 	return [...]Field{
-		{"memory", "memory", "Of all processes together; there is no swap.", Bytes, &l.Memory, minMemory, maxBytes, false},
-		{"cpus", "cpus", "Number of the host's CPUs.", CPUs, &l.MilliCPUs, 10, 1_000_000, true},
+		{"memory", "memory", "Memory of all processes, with page cache; there is no swap.", Bytes, &l.Memory, minMemory, maxBytes, false},
+		{"cpus", "cpus", "CPUs of the host.", CPUs, &l.MilliCPUs, 10, 1_000_000, true},
 		{"pids", "pids", "Processes and threads.", Count, &l.PIDs, 2, maxCount, false},
-		{"timeout", "timeout", "From start to end.", Time, (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true},
-		{"tmp", "tmp", "Bytes of each private directory: /tmp, /var/tmp, /home, /dev/shm.", Bytes, &l.Tmp, 1 << 16, maxBytes, false},
+		{"timeout", "timeout", "Time from start to end.", Time, (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true},
+		{"tmp", "tmp", "Size of each private directory: /tmp, /var/tmp, /home, /dev/shm.", Bytes, &l.Tmp, 1 << 16, maxBytes, false},
 		{"tmp inodes", "", "Files in each private directory.", Count, &l.TmpInodes, 16, 1 << 31, false},
-		{"disk", "disk", "Bytes that a job may add to the repository.", Bytes, &l.Disk, 1, maxBytes, true},
+		{"disk", "disk", "Space that a job may add to the repository.", Bytes, &l.Disk, 1, maxBytes, true},
 		{"inodes", "inodes", "Files that a job may add to the repository.", Count, &l.Inodes, 1, 1 << 40, true},
-		{"file size", "file-size", "Size of the largest file.", Bytes, &l.FileSize, 1, maxBytes, true},
+		{"file size", "file-size", "Size of one file.", Bytes, &l.FileSize, 1, maxBytes, true},
 		// The last steps of the confinement need a dozen.
 		{"open files", "nofile", "Open files of one process.", Count, &l.OpenFiles, 32, 1 << 20, false},
 	}

@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -93,8 +94,14 @@ func TestFields(t *testing.T) {
 	for i, f := range l.Fields() {
 		*f.Value = int64(i + 1)
 	}
-	if l != (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) {
-		t.Errorf("%+v", l)
+	all := reflect.ValueOf(l)
+	for i := range all.NumField() {
+		if all.Field(i).Int() != int64(i+1) {
+			t.Errorf("%s: %+v", all.Type().Field(i).Name, l)
+		}
+	}
+	if all.NumField() != NumLimits {
+		t.Errorf("%d limits, %d in the table", all.NumField(), NumLimits)
 	}
 	defaults := Defaults()
 	for _, f := range defaults.Fields() {

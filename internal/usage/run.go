@@ -1,17 +1,5 @@
 package usage
 
-// Limits are the lines of the options for limits, in the help texts of all commands that have them.
-const Limits = `  --timeout 30s         kill the job after this time (default none)
-  --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
-  --cpus 1.5            CPUs (default all)
-  --pids 256            processes and threads (default 512)
-  --disk SIZE           space that it may add to the repository (default no limit)
-  --inodes N            files that it may add to the repository (default no limit)
-  --file-size SIZE      size of a file (default no limit)
-  --nofile N            open files of a process (default 4096)
-  --tmp SIZE            size of each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
-`
-
 // Run is the help text of corral run.
 const Run = `corral run runs a program in a jail: it sees the repository, the system's programs, and nothing else of the host.
 

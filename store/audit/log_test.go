@@ -172,7 +172,7 @@ func TestRecords(t *testing.T) {
 		d.Profile != "strict" || d.Workspace != "readonly" || d.Network != "none" || !d.Terminal || d.Common != "/srv/ö/.git" || d.Protect != "all" || fmt.Sprint(d.Claimed) != fmt.Sprint(wantClaims) {
 		t.Errorf("decided: %+v", d)
 	}
-	if d.Limits["memory"] != 2<<30 || d.Limits["timeout_ns"] != -1 || d.Limits["open_files"] != 4096 || len(d.Limits) != 10 {
+	if d.Limits["memory"] != 2<<30 || d.Limits["timeout_ns"] != -1 || d.Limits["open_files"] != 4096 || len(d.Limits) != job.NumLimits {
 		t.Errorf("limits: %v", d.Limits)
 	}
 	f := r[2]
