@@ -171,7 +171,7 @@ func TestBrokenProtocol(t *testing.T) {
 		{"an answer", wire.Empty(wire.OpResult, 1), nil},
 		{"an unknown operation", wire.Empty(99, 1), nil},
 		{"a signal of nobody's", wire.Signal{Number: 200}.Append(1), nil},
-		{"another version", append([]byte{wire.Version + 1}, run[1:]...), q.files},
+		{"another version", append([]byte{run[0] + 1}, run[1:]...), q.files},
 		{"noise", []byte("GET / HTTP/1.1\r\n\r\n"), nil},
 		{"a long message", make([]byte, wire.MaxMessage+1), nil},
 	} {

@@ -84,9 +84,9 @@ func TestRequest(t *testing.T) {
 	c, s := supervisor(t)
 	spec := job.Spec{
 		Repo: t.TempDir(), Dir: "a/b", Args: []string{"true", "x"}, Env: []string{"A=b"}, Workspace: job.ReadOnly, Profile: "strict",
-		Limits: job.Limits{
-			Memory: 1, MilliCPUs: 2, PIDs: 3, Wall: 4, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8, FileSize: 9, OpenFiles: 10,
-		},
+	}
+	for n, f := range spec.Limits.Fields() {
+		*f.Value = int64(n + 1)
 	}
 	for _, tt := range []struct {
 		name   string

@@ -116,11 +116,18 @@ var codecs = []struct {
 	},
 }
 
+// fullLimits returns limits that all differ.
+func fullLimits() job.Limits {
+	var l job.Limits
+	for n, f := range l.Fields() {
+		*f.Value = int64(n + 1)
+	}
+	l.MilliCPUs, l.Wall = job.Unlimited, 1<<62
+	return l
+}
+
 var fullRun = &Run{
-	Flags: flagsEnd - 1, Limits: job.Limits{
-		Memory: 1, MilliCPUs: -1, PIDs: 3, Wall: 1 << 62, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8, FileSize: 9, OpenFiles: 10,
-	},
-	Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
+	Flags: flagsEnd - 1, Limits: fullLimits(), Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
 	Common: "/srv/main/.git", Network: "npm example.org:8443", Claim: fullClaim,
 }
 
@@ -237,7 +244,7 @@ func TestHeader(t *testing.T) {
 		}
 	}
 	other := Empty(OpHello, 1)
-	other[0] = Version + 1
+	other[0]++
 	if _, _, err := ReadHeader(other); err == nil || errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "one release") {
 		t.Errorf("another version: %v", err)
 	}

@@ -13,10 +13,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"corral/job"
 )
 
-// Version is the first field of every message; both sides must be of one release.
-const Version = 8
+// Version is the first field of every message; both sides must be of one release. A new limit changes it. layout rises with any other
+// change of a message.
+const (
+	Version = layout<<8 | job.NumLimits
+	layout  = 8
+)
 
 // Maximum sizes of a message's parts, in bytes.
 const (
