@@ -1,6 +1,7 @@
 package starlark
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,16 +12,38 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestReference checks that the reference page lists the attributes of a request.
+var update = flag.Bool("update", false, "write the names of limits in docs/reference/policy.md")
+
+// TestReference checks that the reference page lists the attributes of a request. With -update it writes those that are limits, which
+// are the last row.
 func TestReference(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "docs/reference/policy.md"))
+	file := filepath.Join(sandboxtest.ModuleRoot(t), "docs/reference/policy.md")
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n`request` has:\n")
-	section, _, _ = strings.Cut(section, "\nThe last row ")
+	before, rest, _ := strings.Cut(string(page), "\n`request` has:\n")
+	section, after, ok := strings.Cut(rest, "\n\nThe last row ")
+	last := strings.LastIndex(section, "\n| ") + len("\n| ")
+	names, said, told := strings.Cut(section[last:], " | ")
+	if !ok || !told {
+		t.Fatal("the page has no table of attributes")
+	}
+	var limits []string
+	for _, u := range units {
+		limits = append(limits, "`"+u.name+"`")
+	}
+	if want := strings.Join(limits, " "); names != want {
+		if !*update {
+			t.Fatalf("the page is out of date. Run: go test ./policy/starlark -run TestReference -update\nit has %s\nwant   %s", names, want)
+		}
+		section = section[:last] + want + " | " + said
+		if err := os.WriteFile(file, []byte(before+"\n`request` has:\n"+section+"\n\nThe last row "+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var got []string
-	for _, line := range strings.Split(section, "\n") {
+	for line := range strings.Lines(section) {
 		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
 			got = append(got, m[1])
