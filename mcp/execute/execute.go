@@ -1,5 +1,5 @@
-// Package execute implements the tools that run code for the caller to see, and read what it wrote: runtime_execute,
-// runtime_query_output, sandbox_exec and starlark_run.
+// Package execute implements the tools that run code for the caller to see, and read what it wrote: sandbox_exec, starlark_run, and
+// those whose names begin with runtime.
 package execute
 
 import (

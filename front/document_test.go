@@ -1,4 +1,4 @@
-package mcp
+package front
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
-	"corral/mcp/agent"
 )
 
 // TestDocuments: each tool's page documents every argument and reply key, and no others.
 func TestDocuments(t *testing.T) {
-	for _, tool := range listed() {
+	listed, _ := tools(t)
+	for _, tool := range listed {
 		d := tool.Definition()
 		interfaces := filepath.Join(sandboxtest.ModuleRoot(t), "docs", "interfaces")
 		page, err := os.ReadFile(filepath.Join(interfaces, d.Name+".md"))
@@ -56,7 +56,8 @@ func TestAgentDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range agent.New(agent.Settings{}).Tools() {
+	_, agents := tools(t)
+	for _, tool := range agents {
 		var want []string
 		for _, p := range mcptest.ReadSchema(t, tool.Definition().Input).Properties {
 			want = append(want, p.Name)
