@@ -24,6 +24,7 @@ import (
 
 	"corral/egress/registry"
 	"corral/egress/store"
+	"corral/internal/test/sandboxtest"
 	"corral/policy/network"
 )
 
@@ -750,8 +751,8 @@ func TestClasses(t *testing.T) {
 			kind, content = network.PyPI, registry.SimpleJSON
 		}
 		for _, c := range classes {
-			if testing.Short() && c.size > 4<<20 {
-				continue
+			if !sandboxtest.Soak() && c.size > 4<<20 {
+				continue // isolate/test/network TestRegistryMemory has the program itself read some of these
 			}
 			d := registry.Document{URL: &url.URL{Scheme: "https", Host: "example.org", Path: "/"}, Type: content, Body: []byte(of(c.size))}
 			before := heap()
