@@ -108,5 +108,7 @@ func TestLargeAnswer(t *testing.T) {
 		t.Errorf("%d bytes are written at once", conn.largest)
 	}
 	close(conn.in)
-	<-ended // the error is that of the closed connection
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
