@@ -80,11 +80,10 @@ func (s *syslog) close() {
 func (s *syslog) send(ctx context.Context, batch []message) error {
 	err := s.connect(ctx)
 	if err == nil {
-		stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Now()) })
-		err = s.write(batch)
-		if !stop() && err == nil {
-			err = ctx.Err()
-		}
+		conn := s.conn
+		stop := context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now()) })
+		err = s.write(ctx, batch)
+		stop()
 	}
 	if err != nil {
 		s.close()
@@ -156,7 +155,7 @@ func (s *syslog) watch(conn net.Conn, ended chan struct{}) {
 }
 
 // write writes a batch, and waits until the other end has it.
-func (s *syslog) write(batch []message) error {
+func (s *syslog) write(ctx context.Context, batch []message) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(s.Patience)); err != nil { // one for reading would end the goroutine that watches
 		return err
 	}
@@ -178,13 +177,19 @@ func (s *syslog) write(batch []message) error {
 	if _, err := s.conn.Write(b.Bytes()); err != nil {
 		return err
 	}
-	return s.received()
+	return s.received(ctx)
 }
 
+// lastWait is how long a batch that was sent when the forwarder is told to end may take: otherwise the next one sends it again.
+const lastWait = time.Second
+
 // received waits until nothing that was sent is on its way (SIOCOUTQ, tcp(7), unix(7)).
-func (s *syslog) received() error {
+func (s *syslog) received(ctx context.Context) error {
 	pause := time.Millisecond
 	for end := time.Now().Add(s.Patience); ; pause = min(2*pause, 50*time.Millisecond) {
+		if ctx.Err() != nil && time.Until(end) > lastWait {
+			end = time.Now().Add(lastWait)
+		}
 		if why := s.broken.Load(); why != nil {
 			return *why
 		}
