@@ -55,3 +55,32 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRegularOnly: what Regular opens is neither a link, nor a pipe that has no writer, nor a directory.
+func TestRegularOnly(t *testing.T) {
+	path := t.TempDir()
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	in := func(name string) string { return filepath.Join(path, name) }
+	if err := errors.Join(
+		os.WriteFile(in("file"), []byte("x"), 0o600), os.Symlink("file", in("link")), unix.Mkfifo(in("pipe"), 0o600),
+		os.Mkdir(in("directory"), 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{"file": nil, "link": unix.ELOOP, "pipe": ErrNotRegular, "directory": ErrNotRegular, "none": os.ErrNotExist} {
+		f, st, err := Regular(dir, name)
+		if !errors.Is(err, want) || (f == nil) != (want != nil) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+		if f != nil {
+			f.Close()
+			if st.Size != 1 {
+				t.Errorf("%s has %d bytes", name, st.Size)
+			}
+		}
+	}
+}

@@ -178,6 +178,31 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s is mounted", name)
 		}
 	}
+	root, err := Open(dir, "real", Size{MinBytes, 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root.Close()
+	for what, make := range map[string]func() error{
+		"a link to a volume": func() error { return os.Symlink("real", at("to real")) },
+		"of another user":    func() error { return os.Chown(at("real"), 1, 0) },
+		"writable by others": func() error { return errors.Join(os.Chown(at("real"), 0, 0), os.Chmod(at("real"), 0o622)) },
+	} {
+		name := "real"
+		if strings.HasPrefix(what, "a link") {
+			name = "to real"
+		}
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if root, err := OpenPresent(dir, name); err == nil {
+			root.Close()
+			t.Errorf("%s is mounted", what)
+		}
+		if err := errors.Join(os.Chown(at("real"), 0, 0), os.Chmod(at("real"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, size := range []Size{{MinBytes - 1, 10}, {MaxBytes + 1, 10}, {MinBytes, MinBytes}} {
 		if root, err := Open(dir, "v", size); err == nil {
 			root.Close()
