@@ -411,8 +411,8 @@ func idleCost(o *options, c *client.Client, r *Result) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("getrlimit: %w", err)
 	}
-	// Each has two descriptors in corral-egress, which has some more.
-	conns := min(idleConns, (int(limit.Max)/2-400)/idleJobs)
+	// Each has two descriptors in corral-egress, which has some more, and keeps a thirty-second for jobs with few.
+	conns := min(idleConns, (int(limit.Max)*31/64-400)/idleJobs)
 	for n := range idleJobs {
 		d, err := jobClient(o, c)
 		if err != nil {
