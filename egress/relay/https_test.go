@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"corral/egress/authority"
+	"corral/internal/test/sandboxtest"
 )
 
 const (
@@ -689,4 +690,47 @@ func TestWatched(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestEnter: a request that may not be served now is answered with 503 and reaches no host; one that may is counted until its end.
+func TestEnter(t *testing.T) {
+	w := newSecure(t, "example.org", nil, nil)
+	busy, under := true, 0
+	w.relay.inspect.Enter = func(context.Context) (func(), error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if busy {
+			return nil, errors.New("too many requests")
+		}
+		under++
+		return func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			under--
+		}, nil
+	}
+	client := w.client(false)
+	get := func(want int) {
+		t.Helper()
+		reply, err := client.Get("https://example.org/open")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, reply.Body)
+		reply.Body.Close()
+		got, _ := w.take()
+		if reply.StatusCode != want || (reply.Header.Get("Retry-After") != "") != (want == http.StatusServiceUnavailable) || (len(got) > 0) != (want == http.StatusOK) {
+			t.Errorf("status %d, want %d; the server got %q", reply.StatusCode, want, got)
+		}
+	}
+	get(http.StatusServiceUnavailable)
+	w.mu.Lock()
+	busy = false
+	w.mu.Unlock()
+	get(http.StatusOK)
+	sandboxtest.Eventually(t, 20*time.Second, "the request is counted out", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return under == 0
+	})
 }
