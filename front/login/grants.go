@@ -1,5 +1,5 @@
 // Package login logs people in with a browser of this machine: it has one-time links, the cookies that links are exchanged for, and
-// listeners on the loopback interface.
+// servers on the loopback interface.
 //
 // Whoever holds a valid token of a principal asks for a link, and opens it in a browser. The link can be opened once and within a
 // short time. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up

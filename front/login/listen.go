@@ -1,13 +1,19 @@
 package login
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/gate"
 )
 
 // Listen listens for browsers of this machine at HOST:PORT, where HOST is localhost, which stands for 127.0.0.1 and ::1, or one
@@ -40,4 +46,45 @@ func Listen(address string) (list []net.Listener, port uint16, err error) {
 		number = strconv.Itoa(int(port))
 	}
 	return list, port, nil
+}
+
+// Bounds of connections of browsers.
+const (
+	headerTimeout = 10 * time.Second // to send the header of a request
+	idleTimeout   = time.Minute      // of a connection without a request
+)
+
+// A Site is what browsers of this machine are served.
+type Site struct {
+	Handler        http.Handler
+	MaxHeader      int // bytes
+	MaxConnections int // of a listener
+	Log            *slog.Logger
+}
+
+// Serve serves listeners until ctx ends, by HTTP/1.1 alone: the contexts of requests are made from ctx. A listener that fails ends the
+// others.
+func (s Site) Serve(ctx context.Context, listeners ...net.Listener) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Handler: s.Handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: s.MaxHeader, Protocols: protocols,
+		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	served := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { served <- server.Serve(gate.Limit(l, s.MaxConnections)) }()
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	var errs []error
+	for range listeners {
+		err := <-served
+		_ = server.Close()
+		if !errors.Is(err, http.ErrServerClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

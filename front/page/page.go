@@ -36,7 +36,6 @@ import (
 
 	"corral/front/login"
 	"corral/front/samples"
-	"corral/internal/gate"
 	"corral/store/artifact"
 	"corral/store/audit/reader"
 )
@@ -99,9 +98,7 @@ const (
 	maxGrants = 8
 
 	// Timeouts and bounds of connections.
-	headerTimeout  = 10 * time.Second
 	bodyTimeout    = 10 * time.Second
-	idleConnection = time.Minute
 	maxHeader      = 16 << 10
 	maxConnections = 256
 	// maxBusy is the maximum number of requests that read stored output or the audit log at a time.
@@ -141,28 +138,7 @@ func (s *Server) Link(principal string) (url string, expires time.Time, err erro
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleConnection, MaxHeaderBytes: maxHeader, Protocols: protocols,
-		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	served := make(chan error, 1)
-	for _, l := range listeners {
-		go func() { served <- server.Serve(gate.Limit(l, maxConnections)) }()
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	var errs []error
-	for range listeners {
-		err := <-served
-		_ = server.Close() // one that fails ends the others
-		if !errors.Is(err, http.ErrServerClosed) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return login.Site{Handler: s, MaxHeader: maxHeader, MaxConnections: maxConnections, Log: s.c.Log}.Serve(ctx, listeners...)
 }
 
 // routes returns the handlers of all paths.

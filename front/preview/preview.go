@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"corral/front/login"
-	"corral/internal/gate"
 	"corral/job"
 )
 
@@ -50,8 +49,6 @@ type Server struct {
 const (
 	// connectPatience is how long a server in a session may take to accept a connection.
 	connectPatience = 10 * time.Second
-	// headerPatience is how long a client may take to send the header of a request.
-	headerPatience = 10 * time.Second
 	// idlePatience is how long a connection without a request is kept.
 	idlePatience = time.Minute
 	// maxHeader is the maximum size of the header of a request, and of a response, in bytes.
@@ -75,22 +72,17 @@ func New(c Config) *Server {
 		c.Secret = func(string) bool { return false }
 	}
 	s := &Server{c: c, grants: login.New[place](login.Options{Link: linkTime, Cookie: grantTime, Max: maxGrants})}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
 	s.pool = &http.Transport{
 		DialContext: s.dial, DisableCompression: true, MaxIdleConns: 64, MaxIdleConnsPerHost: 8, IdleConnTimeout: idlePatience,
-		MaxResponseHeaderBytes: maxHeader, Protocols: onlyHTTP1(),
+		MaxResponseHeaderBytes: maxHeader, Protocols: protocols,
 	}
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite: s.rewrite, ModifyResponse: clean, ErrorHandler: s.failed, Transport: s.pool, FlushInterval: -1,
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
 	return s
-}
-
-// onlyHTTP1 refuses HTTP/2 without TLS: its requests would pass by what is checked of those of HTTP/1.1.
-func onlyHTTP1() *http.Protocols {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	return p
 }
 
 // Link returns a link to a port of a session of the principal's, which can be opened once and until expires.
@@ -105,27 +97,8 @@ func (s *Server) Link(principal, session string, port uint16) (url string, expir
 
 // Serve serves listeners until ctx ends.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
-	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeader, Protocols: onlyHTTP1(),
-		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	served := make(chan error, len(listeners))
-	for _, l := range listeners {
-		go func() { served <- server.Serve(gate.Limit(l, maxConnections)) }()
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	var errs []error
-	for range listeners {
-		err := <-served
-		_ = server.Close() // one that fails ends the others
-		if !errors.Is(err, http.ErrServerClosed) {
-			errs = append(errs, err)
-		}
-	}
-	s.pool.CloseIdleConnections()
-	return errors.Join(errs...)
+	defer s.pool.CloseIdleConnections()
+	return login.Site{Handler: s, MaxHeader: maxHeader, MaxConnections: maxConnections, Log: s.c.Log}.Serve(ctx, listeners...)
 }
 
 // A place is a port of a session.

@@ -420,8 +420,8 @@ var bounds = []bound{
 		reason: "it connects to the supervisor, whatever the connection is used for",
 	},
 	{
-		from: "front/login", only: []string{"std", sys},
-		reason: "who may log in depends on tokens and clocks alone",
+		from: "front/login", only: []string{"std", sys, "internal/gate"},
+		reason: "who may log in depends on tokens and clocks alone, and what is served is a handler",
 	},
 	{
 		from:   "front/page",
