@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,26 +86,6 @@ func (h *logHost) received(t *testing.T) (seqs []uint64) {
 	return seqs
 }
 
-// children returns the processes that a process has started.
-func children(t *testing.T, pid int) (list []int) {
-	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil || len(tasks) == 0 {
-		t.Fatalf("process %d has no tasks: %v", pid, err)
-	}
-	for _, task := range tasks {
-		b, _ := os.ReadFile(task) // a task can end meanwhile
-		for _, word := range strings.Fields(string(b)) {
-			n, err := strconv.Atoi(word)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
 // TestForwardToRsyslog: rsyslogd gets each record once, by TCP and by its unix socket, also of supervisors that run later and while
 // nothing is forwarded. The process that reads them and sends is not root.
 func TestForwardToRsyslog(t *testing.T) {
@@ -138,7 +117,7 @@ func TestForwardToRsyslog(t *testing.T) {
 	}
 	c := start("tcp://" + h.tcp)
 	arrives("the start", 1)
-	list := children(t, c.Process.Pid)
+	list := sandboxtest.Children(t, c.Process.Pid)
 	if len(list) != 1 {
 		t.Fatalf("%d has the children %d", c.Process.Pid, list)
 	}
@@ -166,7 +145,7 @@ func TestForwardToRsyslog(t *testing.T) {
 		t.Errorf("%+v, %v", s, ok)
 	}
 	// Without its opener the child ends.
-	pid := children(t, c.Process.Pid)[0]
+	pid := sandboxtest.Children(t, c.Process.Pid)[0]
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

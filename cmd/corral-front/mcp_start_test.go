@@ -119,16 +119,11 @@ func TestEmbedded(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	// If its supervisor dies, calls fail and the server stays.
-	lists, _ := filepath.Glob("/proc/" + itoa(h.cmd.Process.Pid) + "/task/*/children")
-	killed := false
-	for _, list := range lists {
-		b, _ := os.ReadFile(list)
-		for _, pid := range strings.Fields(string(b)) {
-			kill(t, pid)
-			killed = true
-		}
+	list := sandboxtest.Children(t, h.cmd.Process.Pid)
+	for _, pid := range list {
+		kill(t, itoa(pid))
 	}
-	if !killed {
+	if len(list) == 0 {
 		t.Fatal("it has no child")
 	}
 	sandboxtest.Eventually(t, 20*time.Second, "the server knows", func() bool { return h.shell("true").Code != "" })

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -347,28 +346,13 @@ func TestUpdateReachesOthers(t *testing.T) {
 		work.Wait()
 	}()
 	for waiting := true; waiting; { // the mutexes are held: the processes are found without them, also those that are started again
-		endChildren(t)
+		for _, pid := range sandboxtest.Children(t, os.Getpid()) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 		select {
 		case <-ended:
 			waiting = false
 		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-// endChildren kills all processes that this one has started.
-func endChildren(t *testing.T) {
-	t.Helper()
-	tasks, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil || len(tasks) == 0 {
-		t.Fatalf("this process has no tasks: %v", err)
-	}
-	for _, task := range tasks {
-		b, _ := os.ReadFile(task) // a task can end meanwhile
-		for _, word := range strings.Fields(string(b)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
 		}
 	}
 }

@@ -3,10 +3,13 @@ package sandboxtest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -149,4 +152,24 @@ func CopyProgram(from, to string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return errors.Join(os.WriteFile(to, program, 0o755), os.Chmod(to, 0o755)) // whatever the umask
+}
+
+// Children returns the processes that a process has started and not yet waited for. One may end while they are read.
+func Children(t testing.TB, pid int) (pids []int) {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("process %d has no tasks: %v", pid, err)
+	}
+	for _, task := range tasks {
+		b, _ := os.ReadFile(task) // a task can end meanwhile
+		for _, word := range strings.Fields(string(b)) {
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, n)
+		}
+	}
+	return pids
 }

@@ -22,17 +22,9 @@ import (
 // egresses returns the processes of corral-egress that this test process has started.
 func egresses(t *testing.T) (pids []int) {
 	t.Helper()
-	children, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range children {
-		list, _ := os.ReadFile(path)
-		for _, field := range strings.Fields(string(list)) {
-			pid, err := strconv.Atoi(field)
-			if line, _ := os.ReadFile("/proc/" + field + "/cmdline"); err == nil && string(line) == "corral-egress\x00" {
-				pids = append(pids, pid)
-			}
+	for _, pid := range sandboxtest.Children(t, os.Getpid()) {
+		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(line) == "corral-egress\x00" {
+			pids = append(pids, pid)
 		}
 	}
 	return pids
