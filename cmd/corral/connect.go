@@ -62,13 +62,17 @@ func dial(socket string) (*client.Client, error) {
 
 // embedded starts a supervisor for the repository that root named, and drops root.
 func embedded(o *runOptions) (*client.Client, func(), error) {
-	path, err := sibling("corrald")
-	if err != nil {
+	return startSupervisor(embed.Options{
+		Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account, Network: o.spec.Network,
+	})
+}
+
+// startSupervisor is embed.Start with the corrald of the same release.
+func startSupervisor(o embed.Options) (c *client.Client, finish func(), err error) {
+	if o.Program, err = sibling("corrald"); err != nil {
 		return nil, nil, err
 	}
-	return embed.Start(embed.Options{
-		Program: path, Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account, Network: o.spec.Network,
-	})
+	return embed.Start(o)
 }
 
 // sibling returns the path of a program of the same release, which is in this program's directory or in ../lib/corral.

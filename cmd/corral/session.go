@@ -85,11 +85,7 @@ func dialKept(socket string) (*client.Client, func(), error) {
 	case socket != "" || os.Geteuid() != 0 || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED):
 		return nil, nil, err
 	}
-	path, err := sibling("corrald")
-	if err != nil {
-		return nil, nil, err
-	}
-	return embed.Start(embed.Options{Program: path})
+	return startSupervisor(embed.Options{})
 }
 
 func sessionOpen(args []string) error {
