@@ -262,8 +262,8 @@ func (f *forwarder) gap(from, to, count uint64, why string) message {
 	}
 }
 
-// messageOf returns the message with a record. Its text is the line of the audit log, which has no secrets beyond those and is printable
-// unless somebody changed it.
+// messageOf returns the message with a record. Its text is the line of the audit log. That line is printable unless somebody changed it,
+// and it is escaped for that case.
 func messageOf(r *reader.Found) message {
 	m := message{seq: r.Seq, event: string(r.Event), instance: r.Instance, text: text.Escape(string(r.Text))}
 	if parsed, err := record.Decode(r.Text); err == nil {

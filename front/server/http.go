@@ -32,9 +32,10 @@ Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supe
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
   --preview HOST:PORT   show browsers on this machine what servers in sessions serve, at pPORT-SESSION.localhost; HOST is
                         localhost or a loopback address. A POST to ` + mcpserver.PreviewsPath + ` of the other listener makes links
-  --page HOST:PORT      show people on this machine running jobs, what ended and the audit log in a browser; HOST as for
-                        --preview (default http.page of the configuration, which is none). A POST to ` + mcpserver.PagePath + ` of the other
-                        listener makes a link to log in, for principals with page or operator among their tools
+  --page HOST:PORT      serve a web page with running jobs, ended jobs and the audit log to browsers on this machine; HOST as
+                        for --preview (default http.page of the configuration; if that is not set, there is no page). A
+                        POST to ` + mcpserver.PagePath + ` of the other listener makes a link to log in, for principals with page or
+                        operator among their tools
   --state DIR           state directory of the supervisor, whose audit log operators search on the page if this user may
                         read it (default ` + state.Supervisor + `)
 ` + serverOptions + `

@@ -162,7 +162,7 @@ func prune(stores []store, o *options, now time.Time) (removed []store, err erro
 	return removed, nil
 }
 
-// doomed returns the files of a store that are to be removed: of all, what is no content, too.
+// doomed returns the files of a store that are to be removed. If everything is, that includes files without content of packages.
 func (o *options) doomed(s store, now time.Time) []file {
 	if o.older == 0 && o.to < 0 {
 		return slices.Concat(s.files, s.rest)
