@@ -152,15 +152,16 @@ type scene struct {
 	w                    *web
 	b                    *browser
 	loopback, api        *canary
-	token, session       string // of the attacker
-	victim, victims      string // the token and the session of another principal
-	own, sibling, others string // the hosts of previews, with the port
-	link                 string // opened once
+	token, session       string         // of the attacker
+	victim, victims      string         // the token and the session of another principal
+	own, sibling, others string         // the hosts of previews, with the port
+	link                 string         // opened once
+	lines                map[string]int // by session and port: how many of what a server got were returned
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, p: newPlace(t)}
+	s := &scene{T: t, p: newPlace(t), lines: map[string]int{}}
 	s.p.file(t, "server.py", jailServer, 0o644)
 	var hashA, hashB [32]byte
 	s.token, hashA = config.NewToken()
@@ -218,10 +219,14 @@ func (s *scene) page(a attack) string {
 	return s.fill("<!doctype html><link rel=icon href=data:,><body>" + a.page + "<script>" + tries + "window.result = (async () => {" + a.code + "\n})()</script>")
 }
 
-// seen returns what a server in a jail got since the last call.
+// seen returns what a server in a jail got since the last call. It only reads: a line that the server adds while the file is emptied is lost.
 func (s *scene) seen(token, session string, port int) string {
 	s.Helper()
-	return strings.TrimSuffix(s.w.run(token, session, fmt.Sprintf("cat ~/seen-%d && >~/seen-%[1]d || true", port), false), "[exit 0]")
+	at := fmt.Sprintf("%s:%d", session, port)
+	text := s.w.run(token, session, fmt.Sprintf("tail -n +%d ~/seen-%d 2>/dev/null || true", s.lines[at]+1, port), false)
+	text = text[:strings.LastIndex(text, "\n")+1] // without the exit status, and a line of which the rest is still to come
+	s.lines[at] += strings.Count(text, "\n")
+	return text
 }
 
 // check fails the test if anything of what an attack may not reach was reached.
