@@ -278,6 +278,19 @@ func TestOpenAgain(t *testing.T) {
 	sandboxtest.Eventually(t, 20*time.Second, "the door is open again", func() bool { return door.Report() == "report of lasting" })
 }
 
+// TestPauseEnds: however often the process has ended, a door that is asked for meanwhile waits for the next one and opens.
+func TestPauseEnds(t *testing.T) {
+	d := newTestDoors(t)
+	d.Pause = d.Patience / 16
+	for n := range 8 {
+		door, err := d.Open(opening(t, "dies later"))
+		if err != nil {
+			t.Fatalf("after %d ends: %v", n, err)
+		}
+		door.Close()
+	}
+}
+
 // TestDoorsConcurrently: many jobs open and close doors at once, while the operator changes the rules.
 func TestDoorsConcurrently(t *testing.T) {
 	d := newTestDoors(t)

@@ -43,7 +43,7 @@ type Config struct {
 	Stderr      *os.File // where it logs connections; nil: nowhere
 	Log         *slog.Logger
 	Patience    time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds
-	Pause       time.Duration // before a process that ended is started again, doubled up to 128 times after each that ends soon; 0 is 100 ms
+	Pause       time.Duration // before a process that ended is started again, doubled after each, up to half of Patience; 0 is 100 ms
 }
 
 // Doors are the doors of a supervisor. New makes them, Close ends them.

@@ -76,7 +76,7 @@ func (e *egress) run() {
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, 128*e.doors.Pause)
+		pause = max(e.doors.Pause, min(2*pause, e.doors.Patience/2)) // what is asked for meanwhile waits for the next process
 	}
 }
 
