@@ -68,6 +68,30 @@ static int settings(void)
 	return r < 0 ? r : set("/proc/sys/net/ipv4/tcp_congestion_control", "reno", 4);
 }
 
+/* large_packets lets the loopback interface carry what is written as packets of up to LARGE bytes, the most there is, in
+ * place of 64 KiB (IFLA_GSO_IPV4_MAX_SIZE, since Linux 6.3; older kernels ignore it). What passes a door crosses two
+ * connections, and this takes a third off what the one inside costs. Without it a door is only slower: a failure is ignored. */
+static void large_packets(void)
+{
+	enum { NETLINK = 16, RAW = 3, ROUTE = 0, SETLINK = 19, REQUEST = 1, GSO_IPV4_MAX_SIZE = 63, LOOPBACK = 1, LARGE = 8 * 65535 };
+	struct {
+		u32 size; /* struct nlmsghdr */
+		u16 type, flags;
+		u32 sequence, port;
+		u8 family, pad; /* struct ifinfomsg */
+		u16 device;
+		u32 index, state, change;
+		u16 length, attribute; /* struct nlattr */
+		u32 value;
+	} m = { sizeof m, SETLINK, REQUEST, .index = LOOPBACK, .length = 8, .attribute = GSO_IPV4_MAX_SIZE, .value = LARGE };
+	_Static_assert(sizeof m == 40, "messages of rtnetlink(7)");
+	int fd = (int)SYS3(__NR_socket, NETLINK, RAW | CLOEXEC, ROUTE);
+	if (fd < 0)
+		return;
+	SYS3(__NR_write, fd, &m, sizeof m);
+	SYS1(__NR_close, fd);
+}
+
 /* name_server binds a socket to the address of the name server in the job's resolv.conf. */
 static int name_server(int fd)
 {
@@ -105,6 +129,7 @@ static int open_door(void)
 		r = settings();
 	if (r >= 0)
 		r = name_server(fds[0]);
+	large_packets();
 	if (r >= 0)
 		r = pass(FD_CONTROL, &out, sizeof out, fds, n);
 	while (n > 0)

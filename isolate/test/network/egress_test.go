@@ -1,12 +1,14 @@
 package network
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +167,57 @@ func TestOwnDoor(t *testing.T) {
 	if _, err := l.End(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLargePackets: the loopback interface of a job with a door carries large packets, where the kernel has them.
+func TestLargePackets(t *testing.T) {
+	w := newWorld(t)
+	const asleep = `$| = 1; print "ready\n"; sleep 100 # until the interface was looked at`
+	l := w.Launch(w.Spec("perl", "-e", asleep))
+	var link []syscall.NetlinkRouteAttr
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range paths {
+		if line, _ := os.ReadFile(path); string(line) == "perl\x00-e\x00"+asleep+"\x00" {
+			link, err = loopbackAttributes(filepath.Join(filepath.Dir(path), "ns/net"))
+		}
+	}
+	if err != nil || len(link) == 0 {
+		t.Fatalf("%d attributes of the interface, %v", len(link), err)
+	}
+	for _, a := range link {
+		if a.Attr.Type == 63 && binary.NativeEndian.Uint32(a.Value) != 8*65535 { // IFLA_GSO_IPV4_MAX_SIZE, since Linux 6.3
+			t.Errorf("packets of up to %d bytes", binary.NativeEndian.Uint32(a.Value))
+		}
+	}
+	if err := l.Kill(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// loopbackAttributes returns what rtnetlink(7) says of the loopback interface of a network namespace.
+func loopbackAttributes(namespace string) (list []syscall.NetlinkRouteAttr, err error) {
+	f, err := os.Open(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sandboxtest.OnThread(func() {
+		if err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+			return
+		}
+		var table []byte
+		if table, err = syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC); err != nil {
+			return
+		}
+		var messages []syscall.NetlinkMessage
+		if messages, err = syscall.ParseNetlinkMessage(table); err == nil {
+			list, err = syscall.ParseNetlinkRouteAttr(&messages[0]) // there is no other interface
+		}
+	})
+	return list, err
 }
 
 // TestFlood: a job that looks up names, connects and writes log lines without end costs the process bounded memory and descriptors,
