@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -30,6 +34,7 @@ type testPackage struct {
 	path    string // import path
 	dir     string
 	machine bool // it can have machine tests: its tests import sandboxtest
+	alone   bool // neither the package nor its tests start a goroutine: those that call it have tests of their own
 }
 
 // short returns the import path without the module, "." for its root.
@@ -46,8 +51,6 @@ var withoutRace = []struct{ tree, reason string }{
 	{"policy/runtimes", "tests run languages in jails"},
 	{"scripts", "tests drive the built programs, and the clients of others"},
 	{"store/index", "SQLite is Go here, and ten times slower with it: raceToo has the tests in which goroutines meet"},
-	{"store/index/chunk", "a pure function over text"},
-	{"store/index/word", "a pure function over text"},
 	{"internal/layers", "reads source"},
 	{"internal/test/logtest", "generates text"},
 	{"seccomp", "tests are children of one thread that load a filter"},
@@ -67,14 +70,14 @@ var raceToo = map[string]string{
 
 // raced reports whether the package's unit tests run with the race detector.
 func (p testPackage) raced() bool {
-	return !slices.ContainsFunc(withoutRace, func(w struct{ tree, reason string }) bool {
+	return !p.alone && !slices.ContainsFunc(withoutRace, func(w struct{ tree, reason string }) bool {
 		return p.short() == w.tree || strings.HasPrefix(p.short(), w.tree+"/")
 	})
 }
 
 // listPackages returns the packages of the patterns that have tests.
 func listPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
-	args := append([]string{"list", "-tags", tags, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)
+	args := append([]string{"list", "-tags", tags, "-json=ImportPath,Dir,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -84,8 +87,8 @@ func listPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 	var list []testPackage
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
-			ImportPath, Dir                                      string
-			TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
+			ImportPath, Dir                                                         string
+			GoFiles, CgoFiles, TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
 		}
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
@@ -94,11 +97,39 @@ func listPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 		}
 		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
 			machine := slices.Contains(p.TestImports, needsPackage) || slices.Contains(p.XTestImports, needsPackage) || p.ImportPath == needsPackage
-			list = append(list, testPackage{p.ImportPath, p.Dir, machine})
+			starts, err := startGoroutines(p.Dir, slices.Concat(p.GoFiles, p.CgoFiles, p.TestGoFiles, p.XTestGoFiles))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, testPackage{p.ImportPath, p.Dir, machine, !starts})
 		}
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))
 	}
 	return list, nil
+}
+
+// startGoroutines reports whether a file starts a goroutine, or imports what calls its functions in goroutines.
+func startGoroutines(dir string, files []string) (bool, error) {
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return false, err
+		}
+		starts := slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return strings.HasPrefix(i.Path.Value, `"net/http`) })
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				starts = true
+			case *ast.SelectorExpr: // of WaitGroup and errgroup; of time and context; of testing; of sandboxtest
+				starts = starts || slices.Contains([]string{"Go", "AfterFunc", "Parallel", "OnThread"}, n.Sel.Name)
+			}
+			return !starts
+		})
+		if starts {
+			return true, nil
+		}
+	}
+	return false, nil
 }

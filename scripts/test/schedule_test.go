@@ -216,6 +216,31 @@ func TestPackages(t *testing.T) {
 	}
 }
 
+func TestStartGoroutines(t *testing.T) {
+	for body, want := range map[string]bool{
+		"func f() { go f() }":                                              true,
+		"func f() { (&sync.WaitGroup{}).Go(f) }":                           true,
+		"func f() { time.AfterFunc(0, f) }":                                true,
+		"func TestF(t *testing.T) { t.Parallel() }":                        true,
+		`import "net/http/httptest"; func f() { httptest.NewServer(nil) }`: true,
+		`import "net"; func f() { gone := net.IPv4zero; _ = gone }`:        false,
+		"// go f() is a comment":                                           false,
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"none.go": "package a", "a_test.go": "package a; " + body} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := startGoroutines(dir, []string{"none.go", "a_test.go"}); got != want || err != nil {
+			t.Errorf("%s: %t, %v", body, got, err)
+		}
+	}
+	if _, err := startGoroutines(t.TempDir(), []string{"missing.go"}); err == nil {
+		t.Error("a missing file starts none")
+	}
+}
+
 func TestProfiles(t *testing.T) {
 	dir := t.TempDir()
 	var p profiles
