@@ -18,7 +18,7 @@ const (
 // pageKeys are the results on the page, in its order.
 func pageKeys() []string {
 	return []string{
-		"levels", "peers", "peers-idle", "session", "parallel", "memory", "output", "deadline",
+		"levels", "peers", "peers-idle", "session", "network", "parallel", "memory", "output", "deadline",
 		"scale-row", "scale-once", "scale-repos", "mcp", "starlark",
 	}
 }
