@@ -355,3 +355,24 @@ func TestRows(t *testing.T) {
 		t.Error("the first row must have the job that does nothing but run")
 	}
 }
+
+// TestAgain: a machine that did not run for a while is no machine without limits.
+func TestAgain(t *testing.T) {
+	cpu := func(used, wall time.Duration) *outcome {
+		return &outcome{result: job.Result{Status: job.Timeout, Usage: job.Usage{CPU: used, Wall: wall}}}
+	}
+	for name, c := range map[string]struct {
+		first, again *outcome
+		want         Status
+	}{
+		"enforced":              {cpu(130*time.Millisecond, 600*time.Millisecond), nil, OK},
+		"enforced in the end":   {cpu(300*time.Millisecond, 600*time.Millisecond), cpu(1100*time.Millisecond, 5*time.Second), OK},
+		"not enforced":          {cpu(600*time.Millisecond, 600*time.Millisecond), cpu(5*time.Second, 5*time.Second), Fail},
+		"it cannot be repeated": {cpu(600*time.Millisecond, 600*time.Millisecond), &outcome{err: errors.New("refused")}, Fail},
+	} {
+		x := &examination{done: map[*probe]*outcome{computing: c.first, computing.again: c.again}}
+		if got := x.check(t.Context(), &check{probe: computing, judge: judgeCPU}); got.Status != c.want {
+			t.Errorf("%s: %v, %s", name, got.Status, got.Detail)
+		}
+	}
+}

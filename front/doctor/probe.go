@@ -22,6 +22,8 @@ type probe struct {
 	limits job.Limits
 	repeat int   // number of runs; 0 means one. The outcome is that of the last run
 	layer  int64 // if not 0, it runs in a session with an overlay whose layer has this size in bytes
+	// again decides if this one failed; nil: there is none.
+	again *probe
 }
 
 // An outcome is the result of a probe.
