@@ -151,11 +151,7 @@ func (s *Store) fresh(path string, bytes, inodes int64) (*Layer, error) {
 		return nil, fmt.Errorf("%w: a file without a name in %s: %w\nhint: keep the state directory on ext4, xfs or btrfs", ErrHost, s.path, err)
 	}
 	file := os.NewFile(uintptr(fd), "layer")
-	if err := file.Truncate(bytes); err != nil {
-		file.Close()
-		return nil, err
-	}
-	if err := volume.Format(file, inodes); err != nil {
+	if err := volume.Format(file, bytes, inodes); err != nil {
 		file.Close()
 		return nil, err
 	}

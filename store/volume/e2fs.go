@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,14 +43,42 @@ func Program(name string) (string, error) {
 // resizing.
 const features = "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,flex_bg,huge_file,large_file,metadata_csum,sparse_super,64bit"
 
-// Format creates an empty ext4 file system. No blocks are reserved for root, since root writes nothing to volumes.
-func Format(file *os.File, inodes int64) error {
+// Programs of the host look for signatures at both ends of a block device: udev probes each loop device that is attached (blkid(8)), and has
+// mdadm assemble what has the signature of a RAID. Whoever writes files must not be able to write one, so no file has blocks there. The very
+// beginning has the superblock and descriptors.
+const (
+	// tail is a hole in the file behind the file system, in bytes: RAIDs have their signatures in the last 1.6 MB.
+	tail = 2 << 20
+	// firstHeader to lastHeader are where second headers of LUKS are, at powers of 2.
+	firstHeader, lastHeader = 16 << 10, 4 << 20
+)
+
+// unused returns the numbers of the blocks at the beginning of a file system of a size that no file may have, for mke2fs -l.
+func unused(bytes int64) string {
+	const group, descriptor = 8 * blockSize, 64 // blocks of a group, and bytes of its descriptor
+	groups := (bytes/blockSize + group - 1) / group
+	var list strings.Builder
+	for at := int64(firstHeader); at <= lastHeader; at *= 2 {
+		if block := at / blockSize; block > 1+(groups*descriptor+blockSize-1)/blockSize { // behind the superblock and the descriptors
+			fmt.Fprintln(&list, block)
+		}
+	}
+	return list.String()
+}
+
+// Format creates an empty ext4 file system of a size in bytes in an empty file, which becomes a little longer. No blocks are reserved for
+// root, since root writes nothing to volumes.
+func Format(file *os.File, bytes, inodes int64) error {
 	path, err := Program("mkfs.ext4")
 	if err != nil {
 		return err
 	}
-	c := exec.Command(path, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-m", "0", "-N", strconv.FormatInt(inodes, 10),
-		"-O", features, "-E", "lazy_itable_init=1,nodiscard", "/proc/self/fd/3")
+	if err := file.Truncate(bytes + tail); err != nil {
+		return err
+	}
+	c := exec.Command(path, "-q", "-F", "-t", "ext4", "-b", strconv.Itoa(blockSize), "-I", "256", "-m", "0", "-N", strconv.FormatInt(inodes, 10),
+		"-O", features, "-E", "lazy_itable_init=1,nodiscard", "-l", "/proc/self/fd/0", "/proc/self/fd/3", strconv.FormatInt(bytes/blockSize, 10))
+	c.Stdin = strings.NewReader(unused(bytes))
 	c.ExtraFiles = []*os.File{file}
 	c.Env = environment
 	if out, err := c.CombinedOutput(); err != nil {

@@ -184,10 +184,7 @@ func create(dir *os.File, name string, size Size) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
-	if err := file.Truncate(bytes); err != nil {
-		return err
-	}
-	if err := Format(file, min(size.Inodes, bytes/blockSize)); err != nil {
+	if err := Format(file, bytes, min(size.Inodes, bytes/blockSize)); err != nil {
 		return err
 	}
 	if err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), int(dir.Fd()), name, unix.AT_SYMLINK_FOLLOW); err != nil {

@@ -1,9 +1,11 @@
 package volume
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,7 +84,7 @@ func TestBounds(t *testing.T) {
 		t.Error(err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), "v", &st, 0); err != nil || st.Size != MinBytes || st.Blocks*512 > MinBytes {
+	if err := unix.Fstatat(int(dir.Fd()), "v", &st, 0); err != nil || st.Size != MinBytes+tail || st.Blocks*512 > MinBytes {
 		t.Errorf("%d bytes, %d on the disk, %v", st.Size, st.Blocks*512, err)
 	}
 	if err := unix.Unlinkat(int(root.Fd()), "0", 0); err != nil {
@@ -208,5 +210,61 @@ func TestRefused(t *testing.T) {
 			root.Close()
 			t.Errorf("a volume of %+v", size)
 		}
+	}
+}
+
+// header returns a block that makes a device one of LUKS for blkid(8), if it is at an offset in bytes.
+func header(at uint64) string {
+	b := make([]byte, blockSize)
+	copy(b, "SKUL\xba\xbe")
+	binary.BigEndian.PutUint16(b[6:], 2)
+	binary.BigEndian.PutUint64(b[8:], 16<<10)
+	copy(b[168:], "11111111-2222-3333-4444-555555555555")
+	binary.BigEndian.PutUint64(b[256:], at)
+	return string(b)
+}
+
+// TestSignatures: whatever is written to a volume, programs of the host that look at its device take it for an ext4.
+func TestSignatures(t *testing.T) {
+	dir := directory(t)
+	root := open(t, dir, Size{MinBytes, 16})
+	path := filepath.Join(dir.Name(), "v")
+	for _, at := range []uint64{16 << 10, 512 << 10, 4 << 20} {
+		if err := write(root, "a", strings.Repeat(header(at), MinBytes/blockSize)); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("fill the volume: %v", err)
+		}
+		if err := unix.Syncfs(int(root.Fd())); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("blkid", "-p", "-o", "value", "-s", "TYPE", path).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != "ext4" {
+			t.Errorf("with headers of LUKS for %d: blkid says %q, %v", at, got, err)
+		}
+	}
+	// RAIDs have theirs in the last 3087 sectors at most. Where a file has its blocks is ext4's choice: none can be there.
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const blocksCount = 1024 + 4 // in the superblock
+	if blocks := int(binary.LittleEndian.Uint32(b[blocksCount:])); blocks*blockSize != MinBytes || len(b)-blocks*blockSize < 3087*512 {
+		t.Errorf("the file system has %d blocks of a file of %d bytes", blocks, len(b))
+	}
+}
+
+// TestFormat: file systems of all sizes are made, and e2fsck finds nothing in them.
+func TestFormat(t *testing.T) {
+	dir := directory(t)
+	for _, size := range []Size{small, {MinBytes + 12345, 64}, {1 << 30, 200_000}, {100 << 30, 50_000}, {MaxBytes, 51_024}} {
+		file, err := os.Create(filepath.Join(dir.Name(), "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Format(file, size.Bytes, size.Inodes); err != nil {
+			t.Errorf("%+v: %v", size, err)
+		} else if out, err := exec.Command("e2fsck", "-f", "-n", file.Name()).CombinedOutput(); err != nil {
+			t.Errorf("%+v: %v: %s", size, err, out)
+		}
+		file.Close()
 	}
 }
