@@ -45,17 +45,19 @@ func Attach(file *os.File, readOnly bool) (*Loop, error) {
 	return nil, fmt.Errorf("%w: no free loop device after several attempts", ErrHost)
 }
 
-// attached returns the loop device whose backing file has an inode, nil if there is none. It stays attached until Close at least.
-func attached(dev, ino uint64) (*Loop, error) {
-	numbers, err := filepath.Glob("/sys/block/loop*/loop")
-	for _, at := range numbers {
-		number, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(at)), "loop"))
-		if err != nil {
+// attached returns the loop device whose backing file is called name and has an inode, nil if there is none. It stays attached until Close
+// at least. Devices of other files are not opened: they can be those of users, whose file systems would be asked, and udev looks at each
+// device again that was open for writing.
+func attached(name string, dev, ino uint64) (*Loop, error) {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, at := range files {
+		number, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(at))), "loop"))
+		if err != nil || !mayBack(at, name) {
 			continue
 		}
 		l := &Loop{Number: number}
-		if l.Device, err = os.OpenFile(l.Node(), os.O_RDWR, 0); err != nil {
-			continue // it was detached meanwhile, or is read-only
+		if l.Device, err = os.OpenFile(l.Node(), os.O_RDONLY, 0); err != nil {
+			continue // it was detached meanwhile
 		}
 		if used, err := l.BackedBy(l.Device, dev, ino); used && err == nil {
 			return l, nil
@@ -63,6 +65,15 @@ func attached(dev, ino uint64) (*Loop, error) {
 		l.Close()
 	}
 	return nil, err
+}
+
+// mayBack reports whether the backing file that a file of sysfs has the path of may be called name. The kernel has no path that is too long.
+func mayBack(at, name string) bool {
+	path, err := os.ReadFile(at)
+	if err != nil {
+		return true
+	}
+	return filepath.Base(strings.TrimSuffix(strings.TrimSuffix(string(path), "\n"), " (deleted)")) == name
 }
 
 // Node returns the path of the device file. devtmpfs creates it with the device, so there is no need to wait for udev.

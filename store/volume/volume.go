@@ -102,7 +102,7 @@ func openPresent(dir *os.File, name string) (*os.File, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != 0 || st.Mode&0o022 != 0 {
 		return nil, fmt.Errorf("%s must be a file of root that no other user can write", path)
 	}
-	device, err := deviceOf(file, &st)
+	device, err := deviceOf(file, name, &st)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func openPresent(dir *os.File, name string) (*os.File, error) {
 }
 
 // deviceOf returns the loop device of a volume that is mounted, or attaches it to one.
-func deviceOf(file *os.File, st *unix.Stat_t) (*Loop, error) {
-	l, err := attached(st.Dev, st.Ino)
+func deviceOf(file *os.File, name string, st *unix.Stat_t) (*Loop, error) {
+	l, err := attached(name, st.Dev, st.Ino)
 	if l != nil || err != nil {
 		return l, err
 	}

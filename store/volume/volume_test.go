@@ -252,6 +252,50 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// TestLeavesOthers: loop devices of other files are not opened. Users can have some made, and the kernel asks the file system of the file.
+func TestLeavesOthers(t *testing.T) {
+	dir := directory(t)
+	other, err := os.Create(filepath.Join(dir.Name(), "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Truncate(MinBytes); err != nil {
+		t.Fatal(err)
+	}
+	device, err := Attach(other, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	// What is opened at its path in this namespace is seen, and by nobody else's processes.
+	if err := unix.Mount(other.Name(), device.Node(), "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(device.Node(), unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, device.Node(), unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, small)
+	again, err := OpenPresent(dir, "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	if n, err := unix.Read(watch, make([]byte, 4096)); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("the device of another file was opened: %d bytes of events, %v", n, err)
+	}
+}
+
 // TestFormat: file systems of all sizes are made, and e2fsck finds nothing in them.
 func TestFormat(t *testing.T) {
 	dir := directory(t)
