@@ -21,7 +21,7 @@ func isEgress(profile string) bool { return profile == Egress || profile == Egre
 var storeCalls = []family{
 	{
 		"store", Allow, "", "files of packages in one directory",
-		`openat fstat newfstatat getdents64 renameat2 unlinkat utimensat`,
+		`openat fstat getdents64 renameat2 unlinkat utimensat`,
 	},
 }
 

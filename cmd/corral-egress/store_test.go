@@ -193,6 +193,9 @@ func storeAttempts() []storeAttempt {
 		{"change rights", func(string) error { return unix.Fchmodat(storeFD, "mine", 0o4777, 0) }, false, true},
 		{"make a file without a name", func(string) error { return open(storeFD, ".", unix.O_TMPFILE|unix.O_WRONLY) }, false, true},
 		{"get the directory above", func(string) error { return open(storeFD, "..", unix.O_PATH) }, false, true},
+		{"look at a file of the host", func(string) error {
+			return unix.Fstatat(unix.AT_FDCWD, "/etc/hosts", new(unix.Stat_t), unix.AT_SYMLINK_NOFOLLOW)
+		}, false, true},
 		{"truncate", func(string) error { return unix.Truncate("mine", 0) }, false, true},
 	}
 }
