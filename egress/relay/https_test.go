@@ -348,6 +348,8 @@ func TestSecret(t *testing.T) {
 		}, "", "not for it at this host"},
 		{"a host without", nil, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+placeholder) }, "", "not for it at this host"},
 		{"a login at a host without", nil, func(r *http.Request) { r.SetBasicAuth("user", placeholder) }, "", "not for it at this host"},
+		{"a login, twice", bearer, func(r *http.Request) { r.SetBasicAuth(placeholder, placeholder) }, "", "several times"},
+		{"twice", bearer, func(r *http.Request) { r.Header.Set("Authorization", placeholder+" "+placeholder) }, "", "several times"},
 		{"another header", bearer, func(r *http.Request) { r.Header.Set("X-Other", placeholder) }, "", `header "X-Other"`},
 		{"two values", bearer, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + placeholder, "x"} }, "", "not for it"},
 		{"the name of a header", bearer, func(r *http.Request) { r.Header["X-"+placeholder] = []string{"x"} }, "", "the name of a header"},

@@ -51,6 +51,9 @@ func (i *Inspection) exchange(in *http.Request, secret *Secret) (used bool, d *D
 			if secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(secret.Header) {
 				return false, denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
 			}
+			if max(strings.Count(value, i.Placeholder), strings.Count(login, i.Placeholder)) > 1 { // as user and password: hosts log users
+				return false, denied("the header %.100q has the placeholder of a secret several times", name)
+			}
 			values[n] = secret.inPlaceOf(i.Placeholder, login, basic)
 			used = true
 		}
