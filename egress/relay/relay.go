@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -132,7 +133,9 @@ func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 	await := waiter(from)
 	direct := splice.New(to, from)
 	for {
-		await()
+		if err := await(); err != nil {
+			return err
+		}
 		n, err := r.copySome(to, from, idle)
 		if errors.Is(err, io.EOF) {
 			break
@@ -165,23 +168,29 @@ func (r *Relay) copySome(to, from net.Conn, idle *time.Timer) (n int, err error)
 	return n, err
 }
 
-// waiter returns a function that waits until a read of the connection would not block, if the connection is a socket. How the wait
-// ended is what the read says.
-func waiter(from net.Conn) func() {
+// waiter returns a function that waits until a read of the connection would not block, if the connection is a socket. An error of the
+// socket is told once: the read would take the end of a connection that was reset for that of its bytes.
+func waiter(from net.Conn) func() error {
 	conn, ok := from.(syscall.Conn)
 	if !ok {
-		return func() {}
+		return func() error { return nil }
 	}
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return func() {}
+		return func() error { return nil }
 	}
 	peeked := make([]byte, 1)
+	var failed error
 	ready := func(fd uintptr) bool {
-		_, _, err := syscall.Recvfrom(int(fd), peeked, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		return !errors.Is(err, syscall.EAGAIN)
+		_, _, failed = syscall.Recvfrom(int(fd), peeked, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return !errors.Is(failed, syscall.EAGAIN)
 	}
-	return func() { _ = raw.Read(ready) }
+	return func() error {
+		if raw.Read(ready) != nil || failed == nil { // what is wrong with a closed connection is what the read says
+			return nil
+		}
+		return &net.OpError{Op: "read", Net: "tcp", Addr: from.RemoteAddr(), Err: os.NewSyscallError("recvfrom", failed)}
+	}
 }
 
 func closeWrite(conn net.Conn) error {

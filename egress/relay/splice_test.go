@@ -8,7 +8,11 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
+
+	"corral/internal/test/sandboxtest"
 )
 
 // A counted is a splice.Socket that counts, with a bound in each direction.
@@ -111,6 +115,28 @@ func TestSplice(t *testing.T) {
 		if read := c.read.Load(); read > int64(len(sent))*9/10 {
 			t.Errorf("%s: %d of %d bytes were read by the process", name, read, len(sent))
 		}
+	}
+}
+
+// TestReset: a connection that one end resets is ended, also if the other end sends nothing, and the error is that.
+func TestReset(t *testing.T) {
+	client, server, result := spliced(t, &counted{}, &counted{})
+	if _, err := server.Write([]byte("the beginning")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(client, make([]byte, 13)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(server.SetLinger(0), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-result:
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(sandboxtest.Slow(20 * time.Second)): // less than the idle time
+		t.Error("it goes on")
 	}
 }
 
