@@ -11,7 +11,8 @@ import (
 // does not read. HTTP/2 has many on a connection.
 const (
 	maxRequests    = 128 // of a door
-	maxAllRequests = 512 // of all doors
+	maxAllRequests = 512 // of all doors, beside
+	ownRequests    = 4   // of each door
 	maxWaiting     = 256 // of a door, in addition
 	maxWait        = 30 * time.Second
 )
@@ -75,23 +76,25 @@ func (s *share) give(n int) {
 	s.of.give(n)
 }
 
-// A gate bounds how many requests are served at once, of one door and of all doors. Others wait, as far as a second bound allows.
+// A gate bounds how many requests are served at once, of one door and of all doors. Others wait, as far as a second bound allows. A door
+// has a few whatever the others have, or those whose hosts answer slowly would keep all others waiting.
 type gate struct {
-	door, all chan struct{}
-	waiting   *budget
+	door, own, all chan struct{}
+	waiting        *budget
+}
+
+func newGate(all chan struct{}) gate {
+	return gate{make(chan struct{}, maxRequests), make(chan struct{}, ownRequests), all, newBudget(maxWaiting)}
 }
 
 // enter waits until a request may be served. The caller calls leave when it was. The error says why it may not.
 func (g *gate) enter(ctx context.Context) (leave func(), err error) {
-	leave = func() { <-g.all; <-g.door }
 	select {
 	case g.door <- struct{}{}:
-		select {
-		case g.all <- struct{}{}:
+		if leave = g.pass(); leave != nil {
 			return leave, nil
-		default:
-			<-g.door
 		}
+		<-g.door
 	default:
 	}
 	if !g.waiting.take(1) {
@@ -106,13 +109,29 @@ func (g *gate) enter(ctx context.Context) (leave func(), err error) {
 		return nil, errBusy
 	}
 	select {
+	case g.own <- struct{}{}:
+		return g.leaver(g.own), nil
 	case g.all <- struct{}{}:
-		return leave, nil
+		return g.leaver(g.all), nil
 	case <-ctx.Done():
 		<-g.door
 		return nil, errBusy
 	}
 }
+
+// pass lets a request of the door pass, or returns nil if it has to wait for those of others.
+func (g *gate) pass() (leave func()) {
+	for _, c := range []chan struct{}{g.own, g.all} {
+		select {
+		case c <- struct{}{}:
+			return g.leaver(c)
+		default:
+		}
+	}
+	return nil
+}
+
+func (g *gate) leaver(of chan struct{}) func() { return func() { <-of; <-g.door } }
 
 // A meter counts bytes in one direction.
 type meter struct {

@@ -58,7 +58,7 @@ func TestShare(t *testing.T) {
 // refused at once.
 func TestGate(t *testing.T) {
 	all := make(chan struct{}, 3)
-	newGate := func() *gate { return &gate{make(chan struct{}, 2), all, newBudget(1)} }
+	newGate := func() *gate { return &gate{make(chan struct{}, 2), nil, all, newBudget(1)} }
 	one, two := newGate(), newGate()
 	enter := func(g *gate) func() {
 		t.Helper()
@@ -105,6 +105,39 @@ func TestGate(t *testing.T) {
 	sixth()
 	if len(all) != 0 || len(one.door) != 0 || len(two.door) != 0 || one.waiting.left.Load() != 1 || two.waiting.left.Load() != 1 {
 		t.Errorf("%d, %d, %d are still served", len(all), len(one.door), len(two.door))
+	}
+}
+
+// TestGateOwn: doors that have all requests keep no other door from a few.
+func TestGateOwn(t *testing.T) {
+	all := make(chan struct{}, maxAllRequests)
+	enter := func(g *gate, n int) (leave []func()) {
+		for range n {
+			done, err := g.enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave = append(leave, done)
+		}
+		return leave
+	}
+	var gates []gate
+	var leave []func()
+	for len(all) < cap(all) {
+		g := newGate(all)
+		leave = append(leave, enter(&g, min(maxRequests, ownRequests+cap(all)-len(all)))...)
+		gates = append(gates, g)
+	}
+	other := newGate(all)
+	leave = append(leave, enter(&other, ownRequests)...)
+	gates = append(gates, other)
+	for _, done := range leave {
+		done()
+	}
+	for _, g := range gates {
+		if len(g.door)+len(g.own)+len(g.all) != 0 {
+			t.Errorf("%d, %d, %d are still served", len(g.door), len(g.own), len(g.all))
+		}
 	}
 }
 

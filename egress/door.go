@@ -93,7 +93,7 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(s.conns),
 		files: newShare(s.files, s.most, 2*s.conns+doorFiles+few), // so that it can have as many connections as the operator allows
 		hosts: map[string]*host{}, next: firstName,
-		gate: gate{make(chan struct{}, maxRequests), s.requests, newBudget(maxWaiting)},
+		gate: newGate(s.requests),
 		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},
 	}
 	var err error

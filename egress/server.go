@@ -49,7 +49,7 @@ type Server struct {
 	roots  *x509.CertPool
 	files  *budget
 	most   int // descriptors of all doors
-	// requests has an element for each request of all doors that is served.
+	// requests has an element for each request of all doors that is served, but those that a door has of its own.
 	requests chan struct{}
 	conns    int // see Config.Connections
 	cache    *pull.Cache
