@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 
 // slowness is how long a process that reads slowly takes for a message.
 const slowness = 20 * time.Millisecond
+
+// floodLines is how many lines a process writes that was taken over.
+const floodLines = 20_000
 
 // fake answers as corral-egress does, or as one that was taken over.
 func fake() {
@@ -94,6 +98,8 @@ func fakeOpen(m control.Open, send func(control.Kind, uint64, string)) {
 		time.Sleep(time.Hour)
 	case "dies later":
 		os.Exit(1)
+	case "floods the log":
+		_, _ = os.Stderr.WriteString(strings.Repeat("a line\x1b[2J\n", floodLines) + strings.Repeat("x", 3*maxLine))
 	case "talks":
 		send(control.KindReported, m.Door, "nobody asked")
 	case "lies about its size":
@@ -515,4 +521,33 @@ func TestStore(t *testing.T) {
 	keep.Store(3 << 20)
 	d.Update()
 	is("no directory", 1000, " filter=8 ", store)
+}
+
+// TestLog: lines of a process get into the supervisor's log, one by one, and no more of them than are of use, whatever it writes.
+func TestLog(t *testing.T) {
+	d := newTestDoors(t)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	d.Stderr = log
+	door, err := d.Open(opening(t, "floods the log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := door.Report(); got != "report of floods the log" { // it has written all
+		t.Errorf("%q", got)
+	}
+	door.Close()
+	d.mu.Lock()
+	e := d.users[1000]
+	d.mu.Unlock()
+	e.stop()
+	d.work.Wait()
+	b, err := os.ReadFile(log.Name())
+	lines := strings.Count(string(b), "a line\\x1b[2J\n")
+	if err != nil || lines < 100 || lines > floodLines/2 || strings.Contains(string(b), "\x1b") {
+		t.Errorf("%d of %d lines, %v: %.200q", lines, floodLines, err, b)
+	}
 }

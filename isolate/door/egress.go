@@ -18,6 +18,7 @@ type egress struct {
 	uid   uint32
 	uses  int         // guarded by doors.mu: doors, and requests for one
 	idle  *time.Timer // calls retire; guarded by doors.mu
+	lines *lineLog
 
 	ending chan struct{} // closed when the egress is not used any more
 	once   sync.Once
@@ -32,7 +33,10 @@ type egress struct {
 }
 
 func newEgress(d *Doors, payer, uid uint32) *egress {
-	e := &egress{doors: d, payer: payer, uid: uid, ending: make(chan struct{}), open: map[uint64]*Door{}}
+	e := &egress{
+		doors: d, payer: payer, uid: uid, ending: make(chan struct{}), open: map[uint64]*Door{},
+		lines: &lineLog{to: d.Stderr, log: d.Log, payer: payer},
+	}
 	e.idle = time.AfterFunc(idleTime, e.retire)
 	return e
 }
@@ -91,7 +95,7 @@ func (e *egress) isEnding() bool {
 
 // serve runs one process to its end.
 func (e *egress) serve() error {
-	p, err := e.doors.start(e.payer, e.uid)
+	p, err := e.doors.start(e.payer, e.uid, e.lines)
 	if err != nil {
 		e.abandon(control.KindOpened, fmt.Errorf("network access: %w", err))
 		return err

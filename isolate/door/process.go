@@ -82,8 +82,8 @@ func (d *Doors) keeps(payer uint32) int64 {
 // errDescriptors ends a process that sends descriptors: it has none to send.
 var errDescriptors = errors.New("corral-egress sent descriptors")
 
-// start starts the process of a user, with user and group id uid.
-func (d *Doors) start(payer, uid uint32) (_ *process, err error) {
+// start starts the process of a user, with user and group id uid. lines gets what it logs.
+func (d *Doors) start(payer, uid uint32, lines *lineLog) (_ *process, err error) {
 	var u host.Cleanup
 	defer u.Run()
 	group, err := d.groups.Job(d.Instance.Unique("egress-"), cgroup.Limits{MemoryBytes: d.Connections.memory(), PIDs: maxThreads})
@@ -101,7 +101,7 @@ func (d *Doors) start(payer, uid uint32) (_ *process, err error) {
 	ours.Guard = func(int, []byte) ([]byte, []*os.File, error) { return nil, nil, errDescriptors }
 	kept := d.packages(payer, uid)
 	defer wire.CloseAll([]*os.File{kept.dir})
-	pid, err := d.fork(uid, theirs, kept, group)
+	pid, err := d.fork(uid, theirs, kept, group, lines)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (d *Doors) start(payer, uid uint32) (_ *process, err error) {
 }
 
 // fork starts the program, in the group if the kernel can start it there.
-func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.Job) (pid int, err error) {
+func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.Job, lines *lineLog) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
@@ -122,7 +122,12 @@ func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.J
 	defer null.Close()
 	log := null
 	if d.Stderr != nil {
-		log = d.Stderr
+		var read *os.File
+		if read, log, err = os.Pipe(); err != nil {
+			return 0, err
+		}
+		defer log.Close()
+		d.work.Go(func() { lines.copy(read) }) // ends with the process
 	}
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{
