@@ -16,6 +16,13 @@ import (
 // has them beside the rules.
 const maxSecrets = 8 << 10
 
+// maxVariables bounds the variables of a job that have the placeholder, in bytes: they are part of what corral sets for a job, which is at most
+// inside.MaxEnv. Otherwise no job of the repository could begin. placeholder is the size of a value, with what is before and after it.
+const (
+	maxVariables = 6 << 10
+	placeholder  = 40
+)
+
 // networks returns what jobs may reach. It reads each secret once.
 type networks struct {
 	config config.Config
@@ -38,7 +45,7 @@ func (n *networks) of(r config.Repo) (json.RawMessage, *admit.Requests, error) {
 	if rules.Registries() {
 		requests.Keep = n.config.NetworkCache.Size
 	}
-	size := 0
+	size, variables := 0, 0
 	for _, name := range rules.Secrets() {
 		s, err := n.secret(name)
 		if err != nil {
@@ -51,7 +58,12 @@ func (n *networks) of(r config.Repo) (json.RawMessage, *admit.Requests, error) {
 		for _, variable := range append([]string{config.SecretVariable}, n.config.Secrets[name].Env...) {
 			if !slices.Contains(requests.Variables, variable) {
 				requests.Variables = append(requests.Variables, variable)
+				variables += len(variable) + placeholder
 			}
+		}
+		if variables > maxVariables {
+			return nil, nil, fmt.Errorf("the variables for the secrets of the rules for %q take more than %d bytes: use fewer or shorter ones in env",
+				r.Path, maxVariables)
 		}
 	}
 	return encoded, requests, nil
