@@ -36,9 +36,9 @@ type Backend struct {
 	Sessions *session.Manager // the sessions of the server's clients
 	Samples  *samples.Sampler // of running jobs
 
-	tracer *telemetry.Tracer // nil if no spans are exported
-	tools  *toolset          // nil before Tools; see Reload
-	quotas job.Quotas        // of all engines
+	tracer *telemetry.Tracer   // nil if no spans are exported
+	tools  *toolset            // nil before Tools; see Reload
+	bounds settings.Principals // of all engines, see Bound
 	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
 	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
 	ballast []byte
@@ -62,31 +62,34 @@ func New(o Options) (*Backend, error) {
 		so.RootIdle, so.OverlayIdle = c.Sandbox.SessionTimeout, c.HTTP.SessionIdle
 	}
 	b.Sessions = session.New(so)
+	b.Bound(c.Principals)
 	return b, nil
 }
+
+// Bound replaces the bounds of principals, of all engines, by those of a list. Call it before the first request of a principal that was
+// added.
+func (b *Backend) Bound(list config.Principals) { b.bounds.Set(list) }
 
 // Engine returns an engine that runs commands by the rules of c, which may differ from those of the back-end. It has no queue, only the
 // quotas of principals: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds the
 // number of jobs.
 func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
-	rules, err := settings.NewPolicy(c)
+	rules, err := settings.NewPolicy(c, &b.bounds)
 	if err != nil {
 		return nil, err
 	}
-	b.quotas.Set(settings.JobQuotas(c))
-	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Quotas: &b.quotas, Sessions: b.Sessions}, nil
+	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Quotas: &b.bounds.Jobs, Sessions: b.Sessions}, nil
 }
 
 // Tools returns the tools that the configuration enables, and apart from them those for agents, which are listed on request only.
 // Call it once.
 func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
-	rules, err := settings.NewPolicy(b.Config)
+	rules, err := settings.NewPolicy(b.Config, &b.bounds)
 	if err != nil {
 		return nil, nil, err
 	}
-	b.quotas.Set(settings.JobQuotas(b.Config))
 	b.tools = newToolset(b.Options, rules, b.Sessions, b.Samples)
-	b.tools.engine.Quotas = &b.quotas
+	b.tools.engine.Quotas = &b.bounds.Jobs
 	tools = b.tools.list(b.Options, rules)
 	return tools, b.tools.agentTools(b.Config), nil
 }
@@ -94,14 +97,13 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 // Reload returns tools as Tools does, which follow the repositories and rules of c. They share everything else with the tools of
 // before: the queue, sessions, background jobs and stores. Call it after Tools. An error changes nothing.
 func (b *Backend) Reload(c config.Config) (tools, agents []tool.Tool, err error) {
-	rules, err := settings.NewPolicy(c)
+	rules, err := settings.NewPolicy(c, &b.bounds)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := rules.Check(); err != nil {
 		return nil, nil, err
 	}
-	b.quotas.Set(settings.JobQuotas(c))
 	t := b.tools.renew(c, rules) // b.tools stays: what Close and End need is common to all
 	tools = t.list(t.options, rules)
 	return tools, t.agentTools(c), nil

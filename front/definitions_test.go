@@ -20,7 +20,7 @@ func tools(t *testing.T) (listed, agents []tool.Tool) {
 	t.Helper()
 	c := config.Default()
 	c.Repos = []config.Repo{{ID: "app", Path: "/srv/app"}}
-	rules, err := settings.NewPolicy(c)
+	rules, err := settings.NewPolicy(c, &settings.Principals{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestCtxTools(t *testing.T) {
 		c := config.Default()
 		c.Repos = repos
 		tt.change(&c)
-		rules, err := settings.NewPolicy(c)
+		rules, err := settings.NewPolicy(c, &settings.Principals{})
 		if err != nil {
 			t.Fatal(err)
 		}

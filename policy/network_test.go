@@ -10,11 +10,8 @@ import (
 // TestNetwork: a job has what its request asks for, or the maximum if it asks for nothing in particular; more is denied.
 func TestNetwork(t *testing.T) {
 	_, installed := toolchain(t, "python3")
-	some := Network{
-		Max:         "npm pypi *.example.org",
-		ByPrincipal: map[string]string{"user:ada": "npm api.example.org", "token:none": job.NoNetwork},
-		ByTool:      map[string]string{"sandbox_exec": "pypi"},
-	}
+	some := Network{Max: "npm pypi *.example.org", ByPrincipal: &Maximums{}, ByTool: map[string]string{"sandbox_exec": "pypi"}}
+	some.ByPrincipal.Set(map[string]string{"user:ada": "npm api.example.org", "token:none": job.NoNetwork})
 	for _, tt := range []struct {
 		name            string
 		network         Network

@@ -15,6 +15,7 @@ import (
 
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
+	"corral/job"
 )
 
 // A reloadable is a server of several clients whose configuration a test changes. Its supervisor has ended.
@@ -120,6 +121,36 @@ func TestReload(t *testing.T) {
 	}
 	if got := v.execute("b"); !strings.Contains(got, "removed it") {
 		t.Errorf("the last repository was removed: %s", got)
+	}
+}
+
+// TestPrincipalBounded: a principal whose entry was added or changed while the server runs has the bounds of that entry from its first call
+// on, without a reload: its token is accepted then.
+func TestPrincipalBounded(t *testing.T) {
+	repo := "repos: [{id: a, path: " + t.TempDir() + "}]\nnetwork: {allow: [{preset: npm}, {preset: pypi}]}\n"
+	token, hash := config.NewToken()
+	entry := func(network string) string {
+		return fmt.Sprintf("principals: [{name: ci, token_sha256: \"%x\", network: %s}]\n", hash, network)
+	}
+	v := newReloadable(t, repo)
+	e, err := v.b.Engine(v.b.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ network, allowed, denied string }{{"npm", "npm", "pypi"}, {"pypi", "pypi", "npm"}, {"none", "none", "npm"}} {
+		v.write(repo + entry(tt.network))
+		sandboxtest.Eventually(t, time.Minute, "the files are read again", func() bool {
+			p, ok := v.tokens.authenticate(token)
+			return ok && p.Network == tt.network
+		})
+		for network, allowed := range map[string]bool{tt.allowed: true, tt.denied: false} {
+			d, err := e.Policy.Decide(t.Context(), &job.Request{
+				Principal: "token:ci", Repo: "a", Runtime: "shell", Code: new("true"), Tool: "runtime_execute", Network: network,
+			})
+			if err != nil || d.Allowed() != allowed || !allowed && d.Rule != "network" {
+				t.Errorf("network %s: a request for %s: %+v, %v", tt.network, network, d, err)
+			}
+		}
 	}
 }
 

@@ -22,6 +22,8 @@ const tokenInterval = 500 * time.Millisecond
 type tokens struct {
 	read func() (config.Config, error)
 	log  *slog.Logger
+	// bound sets the bounds of principals, before their tokens are accepted; nil is not called.
+	bound func(list config.Principals)
 
 	mu    sync.Mutex
 	now   config.Principals // guarded by mu
@@ -32,7 +34,7 @@ type tokens struct {
 // tokensOf returns the principals of a server's configuration, which it reads again from the same files.
 func (s *serving) tokensOf(b *front.Backend) *tokens {
 	t := &tokens{
-		now: b.Config.Principals, after: time.Now(), log: b.Log,
+		now: b.Config.Principals, after: time.Now(), log: b.Log, bound: b.Bound,
 		read: func() (config.Config, error) { return config.LoadFront(s.sources()...) },
 	}
 	s.principals = t.current
@@ -74,7 +76,8 @@ func (t *tokens) current() config.Principals {
 func (t *tokens) set(p config.Principals) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.after, t.fault = p, time.Now(), ""
+	t.after = time.Now()
+	t.take(p)
 }
 
 // again reads the files, and takes their principals unless they have a mistake. The caller holds t.mu.
@@ -82,7 +85,15 @@ func (t *tokens) again() error {
 	c, err := t.read()
 	t.after = time.Now()
 	if err == nil {
-		t.now, t.fault = c.Principals, ""
+		t.take(c.Principals)
 	}
 	return err
+}
+
+// take replaces the principals. The caller holds t.mu.
+func (t *tokens) take(p config.Principals) {
+	if t.bound != nil {
+		t.bound(p)
+	}
+	t.now, t.fault = p, ""
 }

@@ -17,19 +17,19 @@ import (
 )
 
 // NewPolicy makes the policy of a configuration, with the programs of this host. Programs that are installed later are
-// found, too.
-func NewPolicy(c config.Config) (*policy.Policy, error) {
-	return policy.New(policyRules(c, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: RepoPaths(c)}))
+// found, too. Principals are bounded as p says.
+func NewPolicy(c config.Config, p *Principals) (*policy.Policy, error) {
+	return policy.New(policyRules(c, p, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: RepoPaths(c)}))
 }
 
 // policyRules converts a configuration to the types of package policy. environ is the environment of this process.
-func policyRules(c config.Config, environ []string) policy.Rules {
+func policyRules(c config.Config, p *Principals, environ []string) policy.Rules {
 	rules := policy.Rules{
 		Enabled: c.Runtime.Enabled, Runtimes: c.Runtime.Runtimes, Executables: c.Runtime.Executables,
 		RuntimeEnv: c.Runtime.RuntimeEnv, Environ: environ,
 		// Jobs see the host's system directories, and toolchains read-only at their own paths.
 		Rootfs:   strings.Join(append([]string{"host"}, c.Toolchains...), "\x00"),
-		Starlark: starlarkRules(c), Network: networkRules(c),
+		Starlark: starlarkRules(c), Network: policy.Network{Max: c.Runtime.Network, ByPrincipal: &p.Network, ByTool: c.Runtime.ToolNetwork},
 	}
 	total := memory()
 	rooted, background := c, c
@@ -84,29 +84,32 @@ func hosts(c config.Config, r config.Repo) *network.Set {
 // tokenPrefix begins the principals of tokens.
 const tokenPrefix = "token:"
 
-// JobQuotas returns how many jobs at once principals may have, of those that have a bound.
-func JobQuotas(c config.Config) map[string]int {
-	most := map[string]int{}
-	for _, p := range c.Principals {
-		if p.MaxJobs > 0 {
-			most[tokenPrefix+p.Name] = p.MaxJobs
-		}
-	}
-	return most
+// Principals are the bounds of principals, which apply to the next request after each Set.
+type Principals struct {
+	Jobs    job.Quotas
+	Network policy.Maximums
 }
 
-// networkRules returns the maximums of what calls may reach.
-func networkRules(c config.Config) policy.Network {
-	n := policy.Network{Max: c.Runtime.Network, ByTool: c.Runtime.ToolNetwork}
-	for _, p := range c.Principals {
+// PrincipalsOf returns the bounds of a list of principals.
+func PrincipalsOf(list config.Principals) *Principals {
+	p := &Principals{}
+	p.Set(list)
+	return p
+}
+
+// Set replaces the bounds by those of a list of principals.
+func (b *Principals) Set(list config.Principals) {
+	jobs, network := map[string]int{}, map[string]string{}
+	for _, p := range list {
+		if p.MaxJobs > 0 {
+			jobs[tokenPrefix+p.Name] = p.MaxJobs
+		}
 		if p.Network != "" {
-			if n.ByPrincipal == nil {
-				n.ByPrincipal = map[string]string{}
-			}
-			n.ByPrincipal[tokenPrefix+p.Name] = p.Network
+			network[tokenPrefix+p.Name] = p.Network
 		}
 	}
-	return n
+	b.Jobs.Set(jobs)
+	b.Network.Set(network)
 }
 
 // starlarkRules returns the rules for Starlark programs.

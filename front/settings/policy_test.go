@@ -37,12 +37,16 @@ starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := policyRules(c, []string{"A=1"})
+	principals := PrincipalsOf(c.Principals)
+	got := policyRules(c, principals, []string{"A=1"})
+	if one, other := got.Network.ByPrincipal.Of("token:ci"), got.Network.ByPrincipal.Of("token:other"); one != "npm example.org:443" || other != "" {
+		t.Errorf("the network of principals: %q, %q", one, other)
+	}
 	want := policy.Rules{
 		Runtimes: []string{"python", "shell"}, Executables: []string{"bash"}, Environ: []string{"A=1"}, Rootfs: "host\x00/opt/x",
 		RuntimeEnv: map[string]map[string]string{"python": {"B": "b"}}, Starlark: policy.Starlark{Enabled: true, Memory: 128 << 20},
 		Network: policy.Network{
-			Max: "npm pypi", ByPrincipal: map[string]string{"token:ci": "npm example.org:443"}, ByTool: map[string]string{"sandbox_exec": job.NoNetwork},
+			Max: "npm pypi", ByPrincipal: &principals.Network, ByTool: map[string]string{"sandbox_exec": job.NoNetwork},
 		},
 		Repos: []policy.Repo{
 			{

@@ -95,7 +95,7 @@ func (o *policyTest) run() (int, error) {
 			return cli.Failure, err
 		}
 	}
-	p, err := settings.NewPolicy(c)
+	p, err := settings.NewPolicy(c, settings.PrincipalsOf(c.Principals))
 	if err != nil {
 		return cli.Failure, err
 	}
