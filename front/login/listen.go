@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -16,21 +15,18 @@ import (
 	"corral/internal/gate"
 )
 
-// Listen listens for browsers of this machine at HOST:PORT, where HOST is localhost, which stands for 127.0.0.1 and ::1, or one
-// loopback address.
-// Others are refused: a browser resolves names in localhost to the loopback interface of its own machine.
+// Listen listens for browsers of this machine at HOST:PORT, where HOST is localhost, 127.0.0.1 or ::1. Each stands for both addresses: a
+// browser resolves names in localhost to both, and sends what is for us, cookies too, to whoever has the port at the one that it tries
+// first. Other addresses are refused: no browser would connect to them.
 func Listen(address string) (list []net.Listener, port uint16, err error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w\nhint: must be HOST:PORT, such as localhost:7071", err)
 	}
-	hosts := []string{host}
-	if host == "localhost" {
-		hosts = []string{"127.0.0.1", "::1"}
-	} else if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-		return nil, 0, fmt.Errorf("%q is not a loopback address\nhint: use localhost:PORT; for a browser on another machine, forward the port: ssh -L PORT:localhost:PORT", host)
+	if host != "localhost" && host != "127.0.0.1" && host != "::1" {
+		return nil, 0, fmt.Errorf("%q is not localhost, 127.0.0.1 or ::1\nhint: use localhost:PORT; for a browser on another machine, forward the port: ssh -L PORT:localhost:PORT", host)
 	}
-	for n, host := range hosts {
+	for n, host := range []string{"127.0.0.1", "::1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, number))
 		if n > 0 && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT)) {
 			break // a host without IPv6

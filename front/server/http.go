@@ -31,7 +31,8 @@ Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supe
 
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
   --preview HOST:PORT   show browsers on this machine what servers in sessions serve, at pPORT-SESSION.localhost; HOST is
-                        localhost or a loopback address. A POST to ` + mcpserver.PreviewsPath + ` of the other listener makes links
+                        localhost, 127.0.0.1 or [::1], each of which stands for both addresses. A POST to
+                        ` + mcpserver.PreviewsPath + ` of the other listener makes links
   --page HOST:PORT      serve a web page with running jobs, ended jobs and the audit log to browsers on this machine; HOST as
                         for --preview (default http.page of the configuration; if that is not set, there is no page). A
                         POST to ` + mcpserver.PagePath + ` of the other listener makes a link to log in, for principals with page or

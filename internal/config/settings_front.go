@@ -102,8 +102,8 @@ type HTTP struct {
 	MaxBody int64 `yaml:"max_body" form:"size" min:"1KiB" max:"10MiB" default:"10MiB"`
 	// Time after which an unused session ends.
 	SessionIdle time.Duration `yaml:"session_idle" min:"1s" max:"168h" default:"30m"`
-	// `HOST:PORT` of [the page](../how-to/watch-jobs-in-a-browser.md), on which people watch jobs in a browser; HOST is `localhost` or a
-	// loopback address.
+	// `HOST:PORT` of [the page](../how-to/watch-jobs-in-a-browser.md), on which people watch jobs in a browser; HOST is `localhost`,
+	// `127.0.0.1` or `[::1]`, each of which stands for both addresses.
 	Page string `yaml:"page" form:"address" without:"not served" example:"localhost:7072"`
 }
 
