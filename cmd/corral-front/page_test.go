@@ -4,7 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +157,46 @@ func TestPageInBrowser(t *testing.T) {
 	b.open(link)
 	b.wait("document.querySelector('.empty strong')?.textContent", "You are not logged in")
 	b.wait("document.getElementById('notice').textContent", "this link was opened before, or is too old: ask for a new one")
+}
+
+// TestPageCookieStays: browsers send a cookie to all ports of its host. A principal that knows its own name of the page, and has a server at
+// another port of this machine, gets no cookie of another person whose browser it leads there.
+func TestPageCookieStays(t *testing.T) {
+	needBrowser(t)
+	p, d := newPlace(t), daemon(t)
+	operator, hashA := config.NewToken()
+	other, hashB := config.NewToken()
+	w := p.webAt(t, d, p.config(t, fmt.Sprintf("principals:\n  - {name: a, token_sha256: \"%x\", tools: [operator]}\n"+
+		"  - {name: b, token_sha256: \"%x\", tools: [page]}\n", hashA, hashB)), "--page", "localhost:0")
+	got := make(chan string, 16)
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/next" { // sent by a page of the same host, to which browsers send cookies that are SameSite=Strict, too
+			got <- r.Header.Get("Cookie")
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<!doctype html><script>fetch('/next').then(() => { document.title = 'taken' })</script>`)
+	}))
+	defer thief.Close()
+	_, port, _ := net.SplitHostPort(thief.Listener.Addr().String())
+	at := func(link string) string {
+		u, err := url.Parse(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "http://" + u.Hostname() + ":" + port + "/"
+	}
+	b := newBrowser(t)
+	mine := w.pageLink(operator)
+	b.open(mine)
+	b.wait("document.querySelector('h1')?.textContent", "Running jobs")
+	for who, link := range map[string]string{"the person's own name, the control": mine, "the name of another principal": w.pageLink(other)} {
+		b.open(at(link))
+		b.wait("document.title", "taken")
+		if cookie := <-got; strings.Contains(cookie, "corral-page=") != (link == mine) {
+			t.Errorf("%s: the server at another port got the cookies %q", who, cookie)
+		}
+	}
 }
 
 // TestPageRight: a principal without the right gets no link, and neither does a request without a token or a GET.

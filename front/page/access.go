@@ -31,6 +31,7 @@ type visitor struct {
 	Access
 	principal string
 	cookie    string
+	host      string // at which the cookie is valid
 }
 
 // token returns what requests that change something have to repeat. It tells nothing about the cookie.
@@ -49,7 +50,7 @@ func (s *Server) known(h handler) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		if _, ok := s.grants.Use(v.cookie, struct{}{}, s.c.Now()); !ok {
+		if _, ok := s.grants.Use(v.cookie, v.host, s.c.Now()); !ok {
 			loggedOut(w)
 			return
 		}
@@ -63,7 +64,7 @@ func (s *Server) known(h handler) http.HandlerFunc {
 
 // enter returns the visitor who sent a request, or answers it.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (*visitor, bool) {
-	if !s.ownPage(r) {
+	if !ownPage(r) {
 		fail(w, http.StatusForbidden, "another page sent this request")
 		return nil, false
 	}
@@ -91,9 +92,9 @@ func busy(w http.ResponseWriter, why string) {
 	fail(w, http.StatusServiceUnavailable, why)
 }
 
-// ownPage reports whether the page itself sent a request. A browser says so by Sec-Fetch-Site, which scripts cannot set, and for requests
-// that change something by Origin. The cookie is SameSite=Strict besides.
-func (s *Server) ownPage(r *http.Request) bool {
+// ownPage reports whether the page itself sent a request, whose Host is a name of the page. A browser says so by Sec-Fetch-Site, which
+// scripts cannot set, and for requests that change something by Origin. The cookie is SameSite=Strict besides.
+func ownPage(r *http.Request) bool {
 	site, origin := r.Header.Values("Sec-Fetch-Site"), r.Header.Values("Origin")
 	if len(site) != 1 || site[0] != "same-origin" || len(origin) > 1 {
 		return false
@@ -101,18 +102,19 @@ func (s *Server) ownPage(r *http.Request) bool {
 	if len(origin) == 0 {
 		return r.Method == http.MethodGet
 	}
-	return strings.EqualFold(origin[0], "http://"+s.host)
+	return strings.EqualFold(origin[0], "http://"+r.Host)
 }
 
 // visitor returns the person who sent a request, if their cookie is valid and the principal has the right now.
 func (s *Server) visitor(r *http.Request) (*visitor, bool) {
+	host := nameOf(r.Host)
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
 		}
-		if principal, ok := s.grants.Owner(c.Value, struct{}{}, s.c.Now()); ok {
+		if principal, ok := s.grants.Owner(c.Value, host, s.c.Now()); ok {
 			a, may := s.c.Access(principal)
-			return &visitor{a, principal, c.Value}, may
+			return &visitor{a, principal, c.Value, host}, may
 		}
 	}
 	return nil, false
@@ -120,7 +122,7 @@ func (s *Server) visitor(r *http.Request) (*visitor, bool) {
 
 // stays reports whether a visitor is still logged in and may see what they could see when they began.
 func (s *Server) stays(v *visitor) bool {
-	principal, ok := s.grants.Owner(v.cookie, struct{}{}, s.c.Now())
+	principal, ok := s.grants.Owner(v.cookie, v.host, s.c.Now())
 	if !ok || principal != v.principal {
 		return false
 	}
@@ -131,11 +133,12 @@ func (s *Server) stays(v *visitor) bool {
 // login exchanges the token of a link for a cookie. The page reads the token from the fragment of its address and sends it here: so no
 // program that looks at links uses it up, and no log of requests has it.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	if !s.ownPage(r) {
+	if !ownPage(r) {
 		fail(w, http.StatusForbidden, "another page sent this request")
 		return
 	}
-	if !s.rates.take("", s.c.Now()) {
+	host := nameOf(r.Host)
+	if !s.rates.take(host, s.c.Now()) {
 		busy(w, "too many requests")
 		return
 	}
@@ -146,7 +149,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "not a token of a link")
 		return
 	}
-	cookie, ok := s.grants.Open(body.Token, struct{}{}, s.c.Now())
+	cookie, ok := s.grants.Open(body.Token, host, s.c.Now())
 	if !ok {
 		fail(w, http.StatusForbidden, "this link was opened before, or is too old: ask for a new one")
 		return
@@ -181,7 +184,7 @@ const (
 // rates bound how often principals send requests. The zero value is ready to use.
 type rates struct {
 	mu   sync.Mutex
-	left map[string]allowance // guarded by mu: by principal; "" is everybody who logs in
+	left map[string]allowance // guarded by mu: by principal, and by host name for those who log in
 }
 
 // An allowance is the number of requests that a principal could send at a time.

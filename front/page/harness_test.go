@@ -173,15 +173,19 @@ func (g *stage) token(principal string) string {
 		g.Fatal(err)
 	}
 	_, token, ok := strings.Cut(link, "/#login=")
-	if !ok || !strings.HasPrefix(link, "http://"+g.s.host+"/") {
+	if !ok || !strings.HasPrefix(link, "http://"+g.host(principal)+"/") {
 		g.Fatal(link)
 	}
 	return token
 }
 
-// own are the headers with which a browser sends a request of the page itself.
-func (g *stage) own() []string {
-	return []string{"Sec-Fetch-Site: same-origin", "Origin: http://" + g.s.host}
+// host returns the host name at which a principal sees the page.
+func (g *stage) host(principal string) string { return g.s.hosts.of(principal, g.s.c.Port) }
+
+// own are the headers with which a browser sends a request of a principal's page itself.
+func (g *stage) own(principal string) []string {
+	host := g.host(principal)
+	return []string{"Host: " + host, "Sec-Fetch-Site: same-origin", "Origin: http://" + host}
 }
 
 // A reply is what a browser got.
@@ -190,7 +194,7 @@ type reply struct {
 	body string
 }
 
-// send sends a request with headers "Name: value"; "Host: x" sets the host.
+// send sends a request with headers "Name: value"; "Host: x" sets the host, which is that of "me" otherwise.
 func (g *stage) send(method, target, body string, headers ...string) reply {
 	g.Helper()
 	r := g.request(g.Context(), method, target, body, headers...)
@@ -212,7 +216,7 @@ func (g *stage) request(ctx context.Context, method, target, body string, header
 	if err != nil {
 		g.Fatal(err)
 	}
-	r.Host = g.s.host
+	r.Host = g.host("me")
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		if name == "Host" {
@@ -236,19 +240,20 @@ func (g *stage) client() *http.Client {
 // A person is a browser that has logged in.
 type person struct {
 	*stage
-	cookie string // the header
-	token  string // against forged requests
+	principal string
+	cookie    string // the header
+	token     string // against forged requests
 }
 
 // log logs a person in.
 func (g *stage) person(principal string) *person {
 	g.Helper()
-	got := g.send("POST", "/api/login", fmt.Sprintf(`{"token":%q}`, g.token(principal)), g.own()...)
+	got := g.send("POST", "/api/login", fmt.Sprintf(`{"token":%q}`, g.token(principal)), g.own(principal)...)
 	cookies := got.Cookies()
 	if got.StatusCode != http.StatusNoContent || len(cookies) != 1 {
 		g.Fatalf("%s %s", got.Status, got.body)
 	}
-	p := &person{stage: g, cookie: "Cookie: " + cookies[0].Name + "=" + cookies[0].Value}
+	p := &person{stage: g, principal: principal, cookie: "Cookie: " + cookies[0].Name + "=" + cookies[0].Value}
 	var me struct{ Token string }
 	if err := json.Unmarshal([]byte(p.get("/api/me").body), &me); err != nil || len(me.Token) != 64 {
 		g.Fatalf("%v, %+v", err, me)
@@ -258,7 +263,9 @@ func (g *stage) person(principal string) *person {
 }
 
 // headers are those of a request of the person's page.
-func (p *person) headers(more ...string) []string { return append(append(p.own(), p.cookie), more...) }
+func (p *person) headers(more ...string) []string {
+	return append(append(p.own(p.principal), p.cookie), more...)
+}
 
 func (p *person) get(target string) reply {
 	p.Helper()

@@ -4,10 +4,10 @@
 // The people and programs that ask, what they control, and what bounds it:
 //
 //   - Programs and users of this machine can connect, and pages of any site can have a browser connect. The host name of the page is
-//     random for each start of the server: a page of another site, or a server of another user at another port, does not know the name
-//     to which the browser would send the cookie. Requests with another Host are refused before anything else of them is looked at,
-//     and so are requests whose Origin or Sec-Fetch-Site says that another page sent them. 256 connections; those that have not logged
-//     in make room for others.
+//     random for each start of the server and each principal: a page of another site, a server of another user at another port, or
+//     another principal does not know the name to which the browser would send the cookie. Browsers send cookies to all ports of a
+//     host. Requests with another Host are refused before anything else of them is looked at, and so are requests whose Origin or
+//     Sec-Fetch-Site says that another page sent them. 256 connections; those that have not logged in make room for others.
 //   - A person logs in by a link that a principal with the right makes with its token. It is valid for five minutes, once; its token is
 //     in the fragment, which browsers send to nobody. The cookie ends an hour after its last use, after twelve hours, with the server,
 //     and with the token or the right of its principal. A principal has eight links and eight cookies.
@@ -23,15 +23,11 @@ package page
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"corral/front/login"
@@ -78,8 +74,8 @@ type Config struct {
 // A Server serves the page.
 type Server struct {
 	c      Config
-	host   string // with the port
-	grants *login.Grants[struct{}]
+	hosts  hosts
+	grants *login.Grants[string] // the places are host names
 	rates  rates
 	counts counts
 	tails  tails
@@ -110,12 +106,9 @@ func New(c Config) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	label := make([]byte, 8)
-	_, _ = rand.Read(label) // crypto/rand.Read never fails
 	s := &Server{
-		c: c, host: fmt.Sprintf("page-%s.localhost:%d", hex.EncodeToString(label), c.Port),
-		grants: login.New[struct{}](login.Options{Link: linkTime, Cookie: cookieTime, Idle: idleTime, Max: maxGrants}),
-		busy:   make(chan struct{}, maxBusy),
+		c: c, grants: login.New[string](login.Options{Link: linkTime, Cookie: cookieTime, Idle: idleTime, Max: maxGrants}),
+		busy: make(chan struct{}, maxBusy),
 	}
 	s.tails.follow = c.Follow
 	s.mux = s.routes()
@@ -130,8 +123,9 @@ func (s *Server) Link(principal string) (url string, expires time.Time, err erro
 	if _, ok := s.c.Access(principal); !ok {
 		return "", time.Time{}, ErrNoAccess
 	}
-	token, expires := s.grants.Link(principal, struct{}{}, s.c.Now())
-	return "http://" + s.host + "/#login=" + token, expires, nil
+	host := s.hosts.of(principal, s.c.Port)
+	token, expires := s.grants.Link(principal, host, s.c.Now())
+	return "http://" + host + "/#login=" + token, expires, nil
 }
 
 // Serve serves listeners until ctx ends.
@@ -168,7 +162,7 @@ func (s *Server) routes() *http.ServeMux {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	private(w.Header())
-	if !strings.EqualFold(r.Host, s.host) {
+	if !s.hosts.has(r.Host) {
 		say(w, http.StatusMisdirectedRequest, "This is not the host name of the page.\nOpen a link to it, as POST /page of corral serve makes them.")
 		return
 	}

@@ -28,7 +28,7 @@ func TestLogin(t *testing.T) {
 		return g.send("POST", "/api/login", fmt.Sprintf(`{"token":%q}`, token), headers...)
 	}
 	used := g.token("me")
-	got := login(used, g.own()...)
+	got := login(used, g.own("me")...)
 	set := got.Header.Get("Set-Cookie")
 	if got.StatusCode != 204 || !strings.HasPrefix(set, "__Host-corral-page=") {
 		t.Fatalf("%s %q", got.Status, set)
@@ -45,32 +45,32 @@ func TestLogin(t *testing.T) {
 		headers []string
 		status  int
 	}{
-		"used":                 {used, g.own(), 403},
-		"unknown":              {strings.Repeat("0", 64), g.own(), 403},
-		"empty":                {"", g.own(), 403},
-		"long":                 {strings.Repeat("0", 600), g.own(), 400},
-		"longer than a body":   {strings.Repeat("0", 60_000), g.own(), 400},
+		"used":                 {used, g.own("me"), 403},
+		"unknown":              {strings.Repeat("0", 64), g.own("me"), 403},
+		"empty":                {"", g.own("me"), 403},
+		"long":                 {strings.Repeat("0", 600), g.own("me"), 400},
+		"longer than a body":   {strings.Repeat("0", 60_000), g.own("me"), 400},
 		"another site":         {fresh, []string{"Sec-Fetch-Site: cross-site", "Origin: http://evil.example"}, 403},
 		"another port":         {fresh, []string{"Sec-Fetch-Site: same-site", "Origin: http://localhost:1"}, 403},
 		"no Origin":            {fresh, []string{"Sec-Fetch-Site: same-origin"}, 403},
-		"no Sec-Fetch-Site":    {fresh, []string{"Origin: http://" + g.s.host}, 403},
+		"no Sec-Fetch-Site":    {fresh, []string{"Origin: http://" + g.host("me")}, 403},
 		"a false Origin":       {fresh, []string{"Sec-Fetch-Site: same-origin", "Origin: http://evil.example"}, 403},
 		"Origin of another's":  {fresh, []string{"Sec-Fetch-Site: same-origin", "Origin: null"}, 403},
-		"a cookie as a token":  {strings.TrimPrefix(strings.Split(set, ";")[0], "__Host-corral-page="), g.own(), 403},
-		"two values of Origin": {fresh, append(g.own(), "Origin: http://evil.example"), 403},
+		"a cookie as a token":  {strings.TrimPrefix(strings.Split(set, ";")[0], "__Host-corral-page="), g.own("me"), 403},
+		"two values of Origin": {fresh, append(g.own("me"), "Origin: http://evil.example"), 403},
 	} {
 		if got := login(c.token, c.headers...); got.StatusCode != c.status || got.Header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: %s %q", name, got.Status, got.Header)
 		}
 	}
-	if got := login(fresh, g.own()...); got.StatusCode != 204 {
+	if got := login(fresh, g.own("me")...); got.StatusCode != 204 {
 		t.Errorf("refused requests have used the link up: %s", got.Status)
 	}
 	g.change(func() { g.now = g.now.Add(linkTime) })
-	if got := login(late, g.own()...); got.StatusCode != 403 {
+	if got := login(late, g.own("me")...); got.StatusCode != 403 {
 		t.Errorf("late: %s", got.Status)
 	}
-	if got := g.send("GET", "/api/login?token="+g.token("me"), "", g.own()...); got.StatusCode != 405 {
+	if got := g.send("GET", "/api/login?token="+g.token("me"), "", g.own("me")...); got.StatusCode != 405 {
 		t.Errorf("GET: %s", got.Status)
 	}
 	if link, _, err := g.s.Link("none"); err == nil {
@@ -86,9 +86,9 @@ func TestHost(t *testing.T) {
 		t.Fatalf("the control: %s", got.Status)
 	}
 	_, port, _ := net.SplitHostPort(g.address)
-	bare := strings.TrimSuffix(g.s.host, ":"+port)
+	bare := strings.TrimSuffix(g.host("me"), ":"+port)
 	for _, host := range []string{
-		"evil.example:" + port, g.address, "localhost:" + port, bare, bare + ":1", "x." + g.s.host, bare + ".:" + port, bare + ".evil.example:" + port, "page-0000000000000000.localhost:" + port,
+		"evil.example:" + port, g.address, "localhost:" + port, bare, bare + ":1", "x." + g.host("me"), bare + ".:" + port, bare + ".evil.example:" + port, "page-0000000000000000.localhost:" + port,
 	} {
 		for _, target := range []string{"/", "/page.js", "/api/me", "/api/login", "/nothing"} {
 			if got := p.send("GET", target, "", p.headers("Host: "+host)...); got.StatusCode != 421 || got.Header.Get("Set-Cookie") != "" {
@@ -96,8 +96,36 @@ func TestHost(t *testing.T) {
 			}
 		}
 	}
-	if New(g.s.c).host == g.s.host {
-		t.Error("two servers have one name")
+	if host := g.host("me"); New(g.s.c).hosts.of("me", g.s.c.Port) == host || g.host("you") == host {
+		t.Error("two servers, or two principals, have one name")
+	}
+}
+
+// TestHostOfAnother: a principal learns no name to which a browser sends the cookie of another one, and nobody can have a browser log in
+// as another principal in place of the one that it is: neither a cookie nor a link is valid at the name of another.
+func TestHostOfAnother(t *testing.T) {
+	g := newStage(t)
+	p, other := g.person("op"), g.person("me")
+	if p.host("op") == other.host("me") {
+		t.Fatal("one name")
+	}
+	for _, target := range []string{"/api/me", "/api/events", "/api/audit", "/api/history"} {
+		if got := g.send("GET", target, "", append(g.own("me"), p.cookie)...); got.StatusCode != 401 {
+			t.Errorf("the cookie of an operator at another's name: %s: %s", target, got.Status)
+		}
+	}
+	token := g.token("me")
+	login := func(at string) int {
+		return g.send("POST", "/api/login", fmt.Sprintf(`{"token":%q}`, token), g.own(at)...).StatusCode
+	}
+	if got := login("op"); got != 403 {
+		t.Errorf("a link at another's name: %d", got)
+	}
+	for range 2 * burst { // cost another principal nothing
+		login("op")
+	}
+	if got := login("me"); got != 204 {
+		t.Errorf("at its own name: %d", got)
 	}
 }
 
@@ -105,7 +133,7 @@ func TestHost(t *testing.T) {
 func TestForged(t *testing.T) {
 	g := newStage(t)
 	me, you := g.person("me"), g.person("you")
-	origin := "Origin: http://" + g.s.host
+	origin := "Origin: http://" + g.host("me")
 	same := "Sec-Fetch-Site: same-origin"
 	for name, c := range map[string]struct {
 		method  string

@@ -1,0 +1,45 @@
+package page
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// hosts are the host names of the page, one for each principal that was given a link. Browsers send a cookie to all ports of its host
+// (RFC 6265, 8.5), so who knows the name can have a browser send the cookie to a server of their own. The zero value is ready to use.
+type hosts struct {
+	mu  sync.Mutex
+	own map[string]string   // guarded by mu: names by principal; principals are those of the configuration
+	all map[string]struct{} // guarded by mu: these names
+}
+
+// of returns the name of a principal, with a port: at first a new one.
+func (h *hosts) of(principal string, port uint16) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if name, ok := h.own[principal]; ok {
+		return name
+	}
+	if h.own == nil {
+		h.own, h.all = map[string]string{}, map[string]struct{}{}
+	}
+	label := make([]byte, 8)
+	_, _ = rand.Read(label) // crypto/rand.Read never fails
+	name := fmt.Sprintf("page-%s.localhost:%d", hex.EncodeToString(label), port)
+	h.own[principal], h.all[name] = name, struct{}{}
+	return name
+}
+
+// has reports whether the Host of a request is a name of the page.
+func (h *hosts) has(host string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.all[nameOf(host)]
+	return ok
+}
+
+// nameOf returns a name as it is in hosts.
+func nameOf(host string) string { return strings.ToLower(host) }
