@@ -43,18 +43,18 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request, v *visitor) {
 		fail(w, http.StatusNotFound, "this server may not read the audit log: its user must be in the group of the log's directory")
 		return
 	}
-	ctx, leave, ok := s.reading(w, r)
-	if !ok {
-		return
-	}
-	defer leave()
-	list, whole, err := s.search(ctx, r.URL.Query())
+	var list []recordView
+	var whole bool
+	err := s.turns.read(r, v, func(ctx context.Context) (err error) {
+		list, whole, err = s.search(ctx, r.URL.Query())
+		return err
+	})
 	var query errQuery
 	switch {
 	case errors.As(err, &query):
 		fail(w, http.StatusBadRequest, err.Error())
 	case err != nil:
-		fail(w, http.StatusBadGateway, err.Error())
+		unread(w, err, http.StatusBadGateway)
 	default:
 		writeJSON(w, map[string]any{"records": list, "whole": whole})
 	}

@@ -33,13 +33,14 @@ type stage struct {
 	address string
 
 	mu      sync.Mutex
-	now     time.Time         // guarded by mu
-	access  map[string]Access // guarded by mu
-	jobs    []wire.Entry      // guarded by mu
-	killed  []string          // guarded by mu
-	output  string            // guarded by mu: of each running job, which goes on
-	follows int               // guarded by mu: followers of output at present
-	audit   string            // guarded by mu: directory of the log; "" is none
+	now     time.Time              // guarded by mu
+	access  map[string]Access      // guarded by mu
+	jobs    []wire.Entry           // guarded by mu
+	killed  []string               // guarded by mu
+	output  string                 // guarded by mu: of each running job, which goes on
+	follows int                    // guarded by mu: followers of output at present
+	audit   string                 // guarded by mu: directory of the log; "" is none
+	stream  func(principal string) // guarded by mu: called when stored output is read; may be nil
 }
 
 func newStage(t *testing.T) *stage {
@@ -160,6 +161,12 @@ func (g *stage) Find(_ context.Context, r artifact.Reader, handle string) (*arti
 func (g *stage) Stream(ctx context.Context, r artifact.Reader, handle, _ string, w io.Writer) error {
 	if _, err := g.Find(ctx, r, handle); err != nil {
 		return err
+	}
+	g.mu.Lock()
+	called := g.stream
+	g.mu.Unlock()
+	if called != nil {
+		called(r.Principal)
 	}
 	_, err := io.WriteString(w, strings.Repeat("a line\n", 100_000)+hostile)
 	return err

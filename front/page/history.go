@@ -16,8 +16,6 @@ const (
 	maxHistory = 200
 	// maxOutput is how much of the end of a stored stream is shown, in bytes.
 	maxOutput = 256 << 10
-	// readPatience is how long a request may read stored output or the audit log, and wait for others that do.
-	readPatience = 20 * time.Second
 )
 
 // An endedView is a job that has ended in the answers. Its texts are safe to show.
@@ -102,29 +100,15 @@ func (v *visitor) reader() artifact.Reader {
 	return artifact.Reader{Principal: v.principal, Repos: v.Repos, Owner: v.All}
 }
 
-// reading waits for its turn to read a disk. The caller calls leave, unless ok is false: then the request is answered.
-func (s *Server) reading(w http.ResponseWriter, r *http.Request) (ctx context.Context, leave func(), ok bool) {
-	ctx, cancel := context.WithTimeout(r.Context(), readPatience)
-	select {
-	case s.busy <- struct{}{}:
-		return ctx, func() { cancel(); <-s.busy }, true
-	case <-ctx.Done():
-		cancel()
-		busy(w, "others are reading: try again")
-		return nil, nil, false
-	}
-}
-
 // history answers with the jobs that have ended and whose output is stored.
 func (s *Server) history(w http.ResponseWriter, r *http.Request, v *visitor) {
-	_, leave, ok := s.reading(w, r)
-	if !ok {
-		return
-	}
-	defer leave()
-	list, err := s.c.Outputs.List(v.reader(), maxHistory)
+	var list []*artifact.Manifest
+	err := s.turns.read(r, v, func(context.Context) (err error) {
+		list, err = s.c.Outputs.List(v.reader(), maxHistory)
+		return err
+	})
 	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
+		unread(w, err, http.StatusInternalServerError)
 		return
 	}
 	views := make([]endedView, 0, len(list))
@@ -134,25 +118,27 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, v *visitor) {
 	writeJSON(w, map[string]any{"jobs": views})
 }
 
-// unread answers a request for stored output that cannot be read.
-func unread(w http.ResponseWriter, err error) {
-	if errors.Is(err, artifact.ErrNotFound) {
+// unread answers a request for what cannot be read, with a status if the error is none of those that say by themselves why.
+func unread(w http.ResponseWriter, err error, status int) {
+	switch {
+	case errors.Is(err, errTurn):
+		busy(w, err.Error())
+	case errors.Is(err, artifact.ErrNotFound):
 		fail(w, http.StatusNotFound, "no such output is stored")
-		return
+	default:
+		fail(w, status, err.Error())
 	}
-	fail(w, http.StatusGone, err.Error())
 }
 
 // stored answers with a job that has ended.
 func (s *Server) stored(w http.ResponseWriter, r *http.Request, v *visitor) {
-	ctx, leave, ok := s.reading(w, r)
-	if !ok {
-		return
-	}
-	defer leave()
-	m, err := s.c.Outputs.Find(ctx, v.reader(), r.PathValue("handle"))
+	var m *artifact.Manifest
+	err := s.turns.read(r, v, func(ctx context.Context) (err error) {
+		m, err = s.c.Outputs.Find(ctx, v.reader(), r.PathValue("handle"))
+		return err
+	})
 	if err != nil {
-		unread(w, err)
+		unread(w, err, http.StatusGone)
 		return
 	}
 	writeJSON(w, storedOf(m))
@@ -193,14 +179,12 @@ func (s *Server) storedOutput(w http.ResponseWriter, r *http.Request, v *visitor
 		fail(w, http.StatusNotFound, "must be stdout or stderr")
 		return
 	}
-	ctx, leave, ok := s.reading(w, r)
-	if !ok {
-		return
-	}
-	defer leave()
 	var last lastBytes
-	if err := s.c.Outputs.Stream(ctx, v.reader(), r.PathValue("handle"), stream, &last); err != nil {
-		unread(w, err)
+	err := s.turns.read(r, v, func(ctx context.Context) error {
+		return s.c.Outputs.Stream(ctx, v.reader(), r.PathValue("handle"), stream, &last)
+	})
+	if err != nil {
+		unread(w, err, http.StatusGone)
 		return
 	}
 	shown, left := last.lines()

@@ -13,7 +13,7 @@
 //     and with the token or the right of its principal. A principal has eight links and eight cookies.
 //   - A principal sees the jobs that it started, and an operator all of the server's user; the supervisor tells no others. Ending a job
 //     takes a token that only a page of this origin can read. A principal sends 20 requests per second, and has 8 streams of events;
-//     all have 64. Two requests at a time read stored output or the audit log.
+//     all have 64. Two requests at a time read stored output or the audit log, one of each principal.
 //   - Jobs and clients choose texts: output, names of repositories and tools, records. Package text escapes what is not printable,
 //     each text is cut, and the page adds them as text, never as HTML. Its policy allows no script and no style but those of its files,
 //     and connections to its own origin alone.
@@ -79,7 +79,7 @@ type Server struct {
 	rates  rates
 	counts counts
 	tails  tails
-	busy   chan struct{} // semaphore of requests that read a disk
+	turns  *turns
 	mux    *http.ServeMux
 }
 
@@ -97,8 +97,6 @@ const (
 	bodyTimeout    = 10 * time.Second
 	maxHeader      = 16 << 10
 	maxConnections = 256
-	// maxBusy is the maximum number of requests that read stored output or the audit log at a time.
-	maxBusy = 2
 )
 
 // New returns a server without links.
@@ -108,7 +106,7 @@ func New(c Config) *Server {
 	}
 	s := &Server{
 		c: c, grants: login.New[string](login.Options{Link: linkTime, Cookie: cookieTime, Idle: idleTime, Max: maxGrants}),
-		busy: make(chan struct{}, maxBusy),
+		turns: newTurns(),
 	}
 	s.tails.follow = c.Follow
 	s.mux = s.routes()
