@@ -2,12 +2,15 @@ package preview
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -383,22 +386,85 @@ func TestWebSocket(t *testing.T) {
 		line, _ := rw.ReadString('\n')
 		_, _ = fmt.Fprintf(c, "echo %s", line)
 	})
-	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
-	c, err := net.Dial("tcp", g.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(30 * time.Second)))
-	_, _ = fmt.Fprintf(c, "GET /hmr HTTP/1.1\r\nHost: %s\r\nOrigin: http://%[1]s\r\nCookie: %s\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Key: x\r\n\r\n", host, cookie)
-	read := bufio.NewReader(c)
-	r, err := http.ReadResponse(read, nil)
-	if err != nil || r.StatusCode != http.StatusSwitchingProtocols || r.Header.Get("Set-Cookie") != "a=b" {
-		t.Fatalf("%v %v", r, err)
+	c, read, r := g.upgrade(g.cookie(g.link("me", mine, 8000)))
+	if r.StatusCode != http.StatusSwitchingProtocols || r.Header.Get("Set-Cookie") != "a=b" {
+		t.Fatalf("%v", r)
 	}
 	_, _ = fmt.Fprint(c, "changed\n")
 	if b, err := io.ReadAll(read); err != nil || string(b) != "echo changed\n" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// upgrade sends a request for a WebSocket, and returns the connection.
+func (g *stage) upgrade(cookie string) (net.Conn, *bufio.Reader, *http.Response) {
+	g.Helper()
+	c, err := net.Dial("tcp", g.address)
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(30 * time.Second)))
+	_, _ = fmt.Fprintf(c, "GET /hmr HTTP/1.1\r\nHost: %s\r\nOrigin: http://%[1]s\r\nCookie: %s\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Key: x\r\n\r\n", g.name(mine, 8000), cookie)
+	read := bufio.NewReader(c)
+	r, err := http.ReadResponse(read, nil)
+	if err != nil {
+		g.Fatal(err)
+	}
+	return c, read, r
+}
+
+// TestOpenEnds: a WebSocket, and a response that goes on, end soon after the browser may see the preview no longer: the session is another's
+// or its principal has no token any more, or the cookie is old.
+func TestOpenEnds(t *testing.T) {
+	for name, change := range map[string]func(g *stage){
+		"revoked": func(g *stage) { g.ended[mine] = true }, "an old cookie": func(g *stage) { g.now = g.now.Add(grantTime) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newStage(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Upgrade") == "" {
+					_, _ = io.WriteString(w, "begun")
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+					return
+				}
+				c, rw, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				_, _ = fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello\n")
+				_, _ = rw.ReadString('\n') // until the other end closes
+			})
+			cookie := g.cookie(g.link("me", mine, 8000))
+			_, socket, _ := g.upgrade(cookie)
+			ctx, stop := context.WithTimeout(t.Context(), sandboxtest.Slow(30*time.Second))
+			defer stop()
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.name(mine, 8000), http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Cookie", cookie)
+			response, err := g.browser().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			begun := make([]byte, 5)
+			if _, err := io.ReadFull(response.Body, begun); err != nil || string(begun) != "begun" {
+				t.Fatalf("%q, %v", begun, err)
+			}
+			g.mu.Lock()
+			change(g)
+			g.mu.Unlock()
+			if b, err := io.ReadAll(socket); string(b) != "hello\n" || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the WebSocket: %q, %v", b, err)
+			}
+			if _, err := io.ReadAll(response.Body); errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the response: %v", err)
+			}
+		})
 	}
 }

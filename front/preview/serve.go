@@ -1,11 +1,14 @@
 package preview
 
 import (
+	"context"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"corral/internal/gate"
 )
@@ -33,7 +36,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.open(w, r, at)
 		return
 	}
-	principal, ok := s.visitor(r, at)
+	principal, cookie, ok := s.visitor(r, at)
 	switch {
 	case !ok:
 		say(w, http.StatusForbidden, "This browser has not opened a link to this preview, or long ago.\nA link can be opened once: ask for a new one.")
@@ -49,8 +52,35 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case serviceWorker(r):
 		say(w, http.StatusForbidden, "A preview has no service workers: they would outlast its session.")
 	default:
-		s.proxy.ServeHTTP(final{w}, r)
+		s.pass(w, r, cookie, at)
 	}
+}
+
+// checkInterval is how long a response or a WebSocket goes on after its browser may see the preview no longer. A token that was revoked is
+// noticed half a second later: together that is less than the second that is promised.
+const checkInterval = 250 * time.Millisecond
+
+// pass has the server in the session answer a request, for as long as the browser may see the preview.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, cookie string, at place) {
+	ctx, end := context.WithCancel(r.Context())
+	var check sync.WaitGroup
+	check.Go(func() {
+		ticks := time.NewTicker(checkInterval)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+				if principal, ok := s.grants.Owner(cookie, at, s.c.Now()); !ok || !s.c.Has(principal, at.session) {
+					end() // which closes the connection to the server in the session, and then that of the browser
+				}
+			}
+		}
+	})
+	defer check.Wait()
+	defer end() // the proxy panics when it gives up in the middle of a response
+	s.proxy.ServeHTTP(final{w}, r.WithContext(ctx))
 }
 
 // open exchanges the token of a link for a cookie. It redirects to the beginning of the preview and nowhere else.
@@ -66,7 +96,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, at place) {
 		return
 	}
 	cookie, ok := s.grants.Open(tokens[0], at, s.c.Now())
-	if _, seen := s.visitor(r, at); !ok && seen { // this browser has opened it: some load a page before a person goes there
+	if _, _, seen := s.visitor(r, at); !ok && seen { // this browser has opened it: some load a page before a person goes there
 		redirect(w)
 		return
 	}
@@ -91,17 +121,17 @@ func redirect(w http.ResponseWriter) {
 // maxCookies is how many cookies of our name are looked at: a page of another site may have added one.
 const maxCookies = 8
 
-// visitor returns the principal on whose behalf a request sees a place.
-func (s *Server) visitor(r *http.Request, at place) (string, bool) {
+// visitor returns the principal on whose behalf a request sees a place, and the cookie that says so.
+func (s *Server) visitor(r *http.Request, at place) (principal, cookie string, ok bool) {
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
 		}
 		if principal, ok := s.grants.Use(c.Value, at, s.c.Now()); ok {
-			return principal, true
+			return principal, c.Value, true
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
 // sameOrigin reports whether a page of the preview itself sent a request, or a person did by following a link. A browser says
