@@ -2,7 +2,8 @@
 // servers on the loopback interface.
 //
 // Whoever holds a valid token of a principal asks for a link, and opens it in a browser. The link can be opened once and within a
-// short time. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up
+// short time. Links and cookies say by which token they were made, so that they can end with it: one that was stolen is replaced, and its
+// principal stays. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up
 // tells by its time nothing about another one. Nothing is written to disk: a server that restarts has no links and no cookies.
 package login
 
@@ -24,12 +25,18 @@ type Options struct {
 	Max int
 }
 
-// A grant lets the one who has its token see one place on behalf of a principal.
+// A Holder is on whose behalf somebody logs in: a principal, by one of its tokens.
+type Holder struct {
+	Principal string
+	Token     [32]byte // its SHA-256
+}
+
+// A grant lets the one who has its token see one place on behalf of a holder.
 type grant[P comparable] struct {
-	principal string
-	at        P
-	expires   time.Time
-	idle      time.Time // when a cookie that is not used expires; zero: never
+	holder  Holder
+	at      P
+	expires time.Time
+	idle    time.Time // when a cookie that is not used expires; zero: never
 }
 
 // Grants are links that can be opened, and cookies of those that were. P is the type of the places that they are for. Methods may be
@@ -48,11 +55,11 @@ func New[P comparable](o Options) *Grants[P] {
 }
 
 // Link returns the token of a new link.
-func (g *Grants[P]) Link(principal string, at P, now time.Time) (token string, expires time.Time) {
+func (g *Grants[P]) Link(by Holder, at P, now time.Time) (token string, expires time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	expires = now.Add(g.o.Link)
-	return g.put(g.links, grant[P]{principal: principal, at: at, expires: expires}, now), expires
+	return g.put(g.links, grant[P]{holder: by, at: at, expires: expires}, now), expires
 }
 
 // Open exchanges the token of a link to a place for that of a cookie, once.
@@ -68,30 +75,30 @@ func (g *Grants[P]) Open(token string, at P, now time.Time) (cookie string, ok b
 	if !now.Before(link.expires) {
 		return "", false
 	}
-	return g.put(g.cookies, grant[P]{link.principal, at, now.Add(g.o.Cookie), g.idleFrom(now)}, now), true
+	return g.put(g.cookies, grant[P]{link.holder, at, now.Add(g.o.Cookie), g.idleFrom(now)}, now), true
 }
 
-// Use returns the principal on whose behalf the holder of a cookie sees a place, and that this is a use of the cookie.
-func (g *Grants[P]) Use(cookie string, at P, now time.Time) (principal string, ok bool) {
+// Use returns on whose behalf the one who has a cookie sees a place, and that this is a use of the cookie.
+func (g *Grants[P]) Use(cookie string, at P, now time.Time) (by Holder, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.valid(cookie, at, now)
 	if c == nil {
-		return "", false
+		return Holder{}, false
 	}
 	c.idle = g.idleFrom(now)
-	return c.principal, true
+	return c.holder, true
 }
 
-// Owner returns the principal on whose behalf the holder of a cookie sees a place. It is not a use of the cookie.
-func (g *Grants[P]) Owner(cookie string, at P, now time.Time) (principal string, ok bool) {
+// Owner returns on whose behalf the one who has a cookie sees a place. It is not a use of the cookie.
+func (g *Grants[P]) Owner(cookie string, at P, now time.Time) (by Holder, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.valid(cookie, at, now)
 	if c == nil {
-		return "", false
+		return Holder{}, false
 	}
-	return c.principal, true
+	return c.holder, true
 }
 
 // End makes a cookie invalid.
@@ -131,7 +138,7 @@ func (g *Grants[P]) put(all map[[32]byte]*grant[P], one grant[P], now time.Time)
 		switch {
 		case other.expired(now):
 			delete(all, key)
-		case other.principal == one.principal:
+		case other.holder.Principal == one.holder.Principal:
 			if mine == 0 || other.expires.Before(all[first].expires) {
 				first = key
 			}

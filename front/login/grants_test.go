@@ -14,7 +14,7 @@ var (
 // cookie returns the cookie that a link of principal "me" is exchanged for.
 func cookie(t *testing.T, g *Grants[string], now time.Time) string {
 	t.Helper()
-	token, _ := g.Link("me", "here", now)
+	token, _ := g.Link(Holder{Principal: "me"}, "here", now)
 	c, ok := g.Open(token, "here", now)
 	if !ok {
 		t.Fatal("the link cannot be opened")
@@ -31,7 +31,7 @@ func holds(g *Grants[string], cookie string, now time.Time) bool {
 // TestOnce: a link is opened once, in time and at its own place; neither a link is a cookie nor a cookie a link.
 func TestOnce(t *testing.T) {
 	g := New[string](options)
-	token, expires := g.Link("me", "here", start)
+	token, expires := g.Link(Holder{Principal: "me"}, "here", start)
 	if !expires.Equal(start.Add(options.Link)) || len(token) != 64 || strings.Contains(token, "me") {
 		t.Errorf("%s until %v", token, expires)
 	}
@@ -51,13 +51,13 @@ func TestOnce(t *testing.T) {
 	if _, ok := g.Open(c, "here", start); ok {
 		t.Error("a cookie is taken as a link")
 	}
-	if p, ok := g.Use(c, "here", start); !ok || p != "me" {
+	if p, ok := g.Use(c, "here", start); !ok || p.Principal != "me" {
 		t.Errorf("the cookie is %q's, %v", p, ok)
 	}
 	if _, ok := g.Use(c, "there", start); ok {
 		t.Error("the cookie is valid at another place")
 	}
-	late, _ := g.Link("me", "here", start)
+	late, _ := g.Link(Holder{Principal: "me"}, "here", start)
 	if _, ok := g.Open(late, "here", start.Add(options.Link)); ok {
 		t.Error("opened late")
 	}
@@ -93,10 +93,10 @@ func TestExpires(t *testing.T) {
 // TestBounded: the links and cookies of a principal are bounded, and those of others stay.
 func TestBounded(t *testing.T) {
 	g := New[string](options)
-	other, _ := g.Link("you", "there", start)
-	first, _ := g.Link("me", "here", start)
+	other, _ := g.Link(Holder{Principal: "you"}, "there", start)
+	first, _ := g.Link(Holder{Principal: "me"}, "here", start)
 	for n := range options.Max {
-		g.Link("me", "here", start.Add(time.Duration(n+1)))
+		g.Link(Holder{Principal: "me"}, "here", start.Add(time.Duration(n+1)))
 	}
 	if len(g.links) != options.Max+1 {
 		t.Errorf("%d links", len(g.links))
@@ -107,7 +107,7 @@ func TestBounded(t *testing.T) {
 	if _, ok := g.Open(other, "there", start); !ok {
 		t.Error("another principal's link was replaced")
 	}
-	g.Link("me", "here", start.Add(2*options.Link))
+	g.Link(Holder{Principal: "me"}, "here", start.Add(2*options.Link))
 	if len(g.links) != 1 {
 		t.Errorf("%d links when all but one have expired", len(g.links))
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/front/login"
 	"corral/internal/gate"
 )
 
@@ -29,9 +30,9 @@ const (
 // A visitor is a person who has logged in.
 type visitor struct {
 	Access
-	principal string
-	cookie    string
-	host      string // at which the cookie is valid
+	by     login.Holder
+	cookie string
+	host   string // at which the cookie is valid
 }
 
 // token returns what requests that change something have to repeat. It tells nothing about the cookie.
@@ -72,10 +73,10 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (*visitor, bool) 
 	switch {
 	case !ok:
 		loggedOut(w)
-	case !gate.Admit(r.Context(), v.principal):
+	case !gate.Admit(r.Context(), v.by.Principal):
 		w.Header().Set("Connection", "close")
 		busy(w, "too many connections are open")
-	case !s.rates.take(v.principal, s.c.Now()):
+	case !s.rates.take(v.by.Principal, s.c.Now()):
 		busy(w, "too many requests")
 	default:
 		return v, true
@@ -105,16 +106,16 @@ func ownPage(r *http.Request) bool {
 	return strings.EqualFold(origin[0], "http://"+r.Host)
 }
 
-// visitor returns the person who sent a request, if their cookie is valid and the principal has the right now.
+// visitor returns the person who sent a request, if their cookie and its token are valid and the principal has the right now.
 func (s *Server) visitor(r *http.Request) (*visitor, bool) {
 	host := nameOf(r.Host)
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
 		}
-		if principal, ok := s.grants.Owner(c.Value, host, s.c.Now()); ok {
-			a, may := s.c.Access(principal)
-			return &visitor{a, principal, c.Value, host}, may
+		if by, ok := s.grants.Owner(c.Value, host, s.c.Now()); ok {
+			a, may := s.c.Access(by)
+			return &visitor{a, by, c.Value, host}, may
 		}
 	}
 	return nil, false
@@ -122,11 +123,11 @@ func (s *Server) visitor(r *http.Request) (*visitor, bool) {
 
 // stays reports whether a visitor is still logged in and may see what they could see when they began.
 func (s *Server) stays(v *visitor) bool {
-	principal, ok := s.grants.Owner(v.cookie, v.host, s.c.Now())
-	if !ok || principal != v.principal {
+	by, ok := s.grants.Owner(v.cookie, v.host, s.c.Now())
+	if !ok || by != v.by {
 		return false
 	}
-	a, may := s.c.Access(principal)
+	a, may := s.c.Access(by)
 	return may && a.All == v.All
 }
 
@@ -171,7 +172,7 @@ func (s *Server) logout(w http.ResponseWriter, _ *http.Request, v *visitor) {
 // me tells the page who has logged in.
 func (s *Server) me(w http.ResponseWriter, _ *http.Request, v *visitor) {
 	writeJSON(w, map[string]any{
-		"principal": shown(v.principal, maxName), "operator": v.All, "audit": v.All && s.c.Audit != nil, "token": v.token(),
+		"principal": shown(v.by.Principal, maxName), "operator": v.All, "audit": v.All && s.c.Audit != nil, "token": v.token(),
 	})
 }
 

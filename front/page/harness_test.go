@@ -35,6 +35,7 @@ type stage struct {
 	mu      sync.Mutex
 	now     time.Time              // guarded by mu
 	access  map[string]Access      // guarded by mu
+	revoked map[[32]byte]bool      // guarded by mu: tokens
 	jobs    []wire.Entry           // guarded by mu
 	killed  []string               // guarded by mu
 	output  string                 // guarded by mu: of each running job, which goes on
@@ -86,11 +87,11 @@ func (g *stage) change(f func()) {
 	f()
 }
 
-func (g *stage) mayNow(principal string) (Access, bool) {
+func (g *stage) mayNow(by login.Holder) (Access, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	a, ok := g.access[principal]
-	return a, ok
+	a, ok := g.access[by.Principal]
+	return a, ok && !g.revoked[by.Token]
 }
 
 func (g *stage) list() ([]wire.Entry, error) {
@@ -172,10 +173,13 @@ func (g *stage) Stream(ctx context.Context, r artifact.Reader, handle, _ string,
 	return err
 }
 
+// by is a principal by its only token.
+func by(principal string) login.Holder { return login.Holder{Principal: principal, Token: [32]byte{1}} }
+
 // token returns the token of a new link.
 func (g *stage) token(principal string) string {
 	g.Helper()
-	link, _, err := g.s.Link(principal)
+	link, _, err := g.s.Link(by(principal))
 	if err != nil {
 		g.Fatal(err)
 	}

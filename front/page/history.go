@@ -97,7 +97,7 @@ func storedOf(m *artifact.Manifest) storedView {
 
 // reader returns whose stored output a visitor may read.
 func (v *visitor) reader() artifact.Reader {
-	return artifact.Reader{Principal: v.principal, Repos: v.Repos, Owner: v.All}
+	return artifact.Reader{Principal: v.by.Principal, Repos: v.Repos, Owner: v.All}
 }
 
 // history answers with the jobs that have ended and whose output is stored.

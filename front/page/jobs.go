@@ -65,7 +65,7 @@ func samplesOf(list []job.Sample) []sampleView {
 
 // sees reports whether a visitor may see a running job: an operator each, others those that their principal started. The supervisor
 // lists jobs of the server's user alone, and what it lists as their principal is what the server said.
-func (v *visitor) sees(e *wire.Entry) bool { return v.All || e.Principal == v.principal }
+func (v *visitor) sees(e *wire.Entry) bool { return v.All || e.Principal == v.by.Principal }
 
 // A jobsView is the event "jobs".
 type jobsView struct {
@@ -156,6 +156,6 @@ func (s *Server) end(w http.ResponseWriter, r *http.Request, v *visitor) {
 		failed(w, err)
 		return
 	}
-	s.c.Log.InfoContext(r.Context(), "a job was ended from the page", "job", e.Job, "principal", v.principal)
+	s.c.Log.InfoContext(r.Context(), "a job was ended from the page", "job", e.Job, "principal", v.by.Principal)
 	done(w)
 }

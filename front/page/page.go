@@ -10,7 +10,7 @@
 //     Sec-Fetch-Site says that another page sent them. 256 connections; those that have not logged in make room for others.
 //   - A person logs in by a link that a principal with the right makes with its token. It is valid for five minutes, once; its token is
 //     in the fragment, which browsers send to nobody. The cookie ends an hour after its last use, after twelve hours, with the server,
-//     and with the token or the right of its principal. A principal has eight links and eight cookies.
+//     and with the token that made the link or the right of its principal. A principal has eight links and eight cookies.
 //   - A principal sees the jobs that it started, and an operator all of the server's user; the supervisor tells no others. Ending a job
 //     takes a token that only a page of this origin can read. A principal sends 20 requests per second, and has 8 streams of events;
 //     all have 64. Two requests at a time read stored output or the audit log, one of each principal.
@@ -58,8 +58,8 @@ type Outputs interface {
 type Config struct {
 	// Port is the port at which browsers reach the server.
 	Port uint16
-	// Access returns what a principal may see now; false: nothing.
-	Access  func(principal string) (Access, bool)
+	// Access returns what a principal may see now; false: nothing, or the token is not valid any more.
+	Access  func(by login.Holder) (Access, bool)
 	Samples *samples.Sampler
 	Kill    func(job string) error
 	Outputs Outputs
@@ -117,12 +117,12 @@ func New(c Config) *Server {
 var ErrNoAccess = errors.New("this principal may not see the page")
 
 // Link returns a link by which a person logs in as a principal. It can be opened once and until expires.
-func (s *Server) Link(principal string) (url string, expires time.Time, err error) {
-	if _, ok := s.c.Access(principal); !ok {
+func (s *Server) Link(by login.Holder) (url string, expires time.Time, err error) {
+	if _, ok := s.c.Access(by); !ok {
 		return "", time.Time{}, ErrNoAccess
 	}
-	host := s.hosts.of(principal, s.c.Port)
-	token, expires := s.grants.Link(principal, host, s.c.Now())
+	host := s.hosts.of(by.Principal, s.c.Port)
+	token, expires := s.grants.Link(by, host, s.c.Now())
 	return "http://" + host + "/#login=" + token, expires, nil
 }
 

@@ -73,7 +73,7 @@ func TestLogin(t *testing.T) {
 	if got := g.send("GET", "/api/login?token="+g.token("me"), "", g.own("me")...); got.StatusCode != 405 {
 		t.Errorf("GET: %s", got.Status)
 	}
-	if link, _, err := g.s.Link("none"); err == nil {
+	if link, _, err := g.s.Link(by("none")); err == nil {
 		t.Errorf("a principal without the right got %s", link)
 	}
 }
@@ -331,6 +331,15 @@ func TestEnds(t *testing.T) {
 	if got := p.get("/api/me"); got.StatusCode != 401 {
 		t.Errorf("after an idle hour: %s", got.Status)
 	}
+	p = g.person("me")
+	f = p.feed("/api/events")
+	f.until(t, "job-mine")
+	g.change(func() { g.revoked = map[[32]byte]bool{by("me").Token: true} })
+	f.until(t, "event: end")
+	if got := p.get("/api/me"); got.StatusCode != 401 {
+		t.Errorf("after the token was revoked: %s", got.Status)
+	}
+	g.change(func() { g.revoked = nil })
 	p = g.person("me")
 	for range int(cookieTime/(idleTime-time.Minute)) + 1 {
 		g.change(func() { g.now = g.now.Add(idleTime - time.Minute) })

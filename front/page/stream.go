@@ -69,11 +69,11 @@ func (s *Server) streaming(h func(st *stream, r *http.Request, v *visitor)) http
 		if !ok {
 			return
 		}
-		if !s.counts.enter(v.principal) {
+		if !s.counts.enter(v.by.Principal) {
 			busy(w, "too many pages are open: close one")
 			return
 		}
-		defer s.counts.leave(v.principal)
+		defer s.counts.leave(v.by.Principal)
 		st := &stream{
 			w: w, control: http.NewResponseController(w), ctx: r.Context(), ticks: time.NewTicker(checkInterval),
 			stays: func() bool { return s.stays(v) },

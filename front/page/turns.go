@@ -45,7 +45,7 @@ var errTurn = errors.New("others are reading: try again")
 func (t *turns) read(r *http.Request, v *visitor, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readPatience)
 	defer cancel()
-	for _, turn := range []chan struct{}{t.of(v.principal), t.all} {
+	for _, turn := range []chan struct{}{t.of(v.by.Principal), t.all} {
 		select {
 		case turn <- struct{}{}:
 			defer func() { <-turn }()

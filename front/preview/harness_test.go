@@ -34,12 +34,13 @@ type stage struct {
 	port    uint16
 	app     *httptest.Server
 
-	mu     sync.Mutex
-	now    time.Time       // guarded by mu
-	ended  map[string]bool // guarded by mu: sessions
-	seen   []*http.Request // guarded by mu: what the app got
-	dialed []string        // guarded by mu
-	refuse error           // guarded by mu: of connections
+	mu      sync.Mutex
+	now     time.Time         // guarded by mu
+	ended   map[string]bool   // guarded by mu: sessions
+	revoked map[[32]byte]bool // guarded by mu: tokens
+	seen    []*http.Request   // guarded by mu: what the app got
+	dialed  []string          // guarded by mu
+	refuse  error             // guarded by mu: of connections
 }
 
 // newStage starts servers. answer may be nil.
@@ -85,10 +86,11 @@ func (g *stage) clock() time.Time {
 	return g.now
 }
 
-func (g *stage) has(principal, session string) bool {
+func (g *stage) has(by login.Holder, session string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.ended[session] && (principal == "me" && session == mine || principal == "you" && session == theirs)
+	principal := by.Principal
+	return !g.revoked[by.Token] && !g.ended[session] && (principal == "me" && session == mine || principal == "you" && session == theirs)
 }
 
 func (g *stage) connect(ctx context.Context, session string, port uint16) (net.Conn, error) {
@@ -132,7 +134,7 @@ func (g *stage) browser() *http.Client {
 // link returns a link of a principal's.
 func (g *stage) link(principal, session string, port uint16) string {
 	g.Helper()
-	link, _, err := g.s.Link(principal, session, port)
+	link, _, err := g.s.Link(login.Holder{Principal: principal}, session, port)
 	if err != nil {
 		g.Fatal(err)
 	}

@@ -30,8 +30,8 @@ type Config struct {
 	Port uint16
 	// Connect connects to a port of a session. Its errors are those of client.Client.Connect.
 	Connect func(ctx context.Context, session string, port uint16) (net.Conn, error)
-	// Has reports whether a session is open and the principal's.
-	Has func(principal, session string) bool
+	// Has reports whether a session is open and the principal's, and the token valid.
+	Has func(by login.Holder, session string) bool
 	// Secret reports whether a bearer token is one of the server's own, which no server in a session may see; nil: none is.
 	Secret func(token string) bool
 	Log    *slog.Logger
@@ -86,12 +86,12 @@ func New(c Config) *Server {
 }
 
 // Link returns a link to a port of a session of the principal's, which can be opened once and until expires.
-func (s *Server) Link(principal, session string, port uint16) (url string, expires time.Time, err error) {
+func (s *Server) Link(by login.Holder, session string, port uint16) (url string, expires time.Time, err error) {
 	at := place{session, port}
-	if at.host() == "" || !s.c.Has(principal, session) {
+	if at.host() == "" || !s.c.Has(by, session) {
 		return "", time.Time{}, fmt.Errorf("no session %.40q", session)
 	}
-	token, expires := s.grants.Link(principal, at, s.c.Now())
+	token, expires := s.grants.Link(by, at, s.c.Now())
 	return fmt.Sprintf("http://%s:%d%s?%s=%s", at.host(), s.c.Port, openPath, tokenParameter, token), expires, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/front/login"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
@@ -98,15 +99,15 @@ func TestLinkRefused(t *testing.T) {
 	if got := g.send("GET", host, open+late, ""); got.StatusCode != 403 {
 		t.Errorf("late: %s", got.Status)
 	}
-	if _, _, err := g.s.Link("me", theirs, 8000); err == nil {
+	if _, _, err := g.s.Link(login.Holder{Principal: "me"}, theirs, 8000); err == nil {
 		t.Error("a link to the session of another principal")
 	}
 	for _, session := range []string{"", "x", mine + "0", strings.ToUpper(mine), strings.Repeat(".", 32), "../" + mine[3:]} {
-		if link, _, err := g.s.Link("me", session, 8000); err == nil {
+		if link, _, err := g.s.Link(login.Holder{Principal: "me"}, session, 8000); err == nil {
 			t.Errorf("%q: %s", session, link)
 		}
 	}
-	if link, _, err := g.s.Link("me", mine, 0); err == nil {
+	if link, _, err := g.s.Link(login.Holder{Principal: "me"}, mine, 0); err == nil {
 		t.Error(link)
 	}
 	if n := len(g.requests()); n != 0 {
@@ -419,7 +420,8 @@ func (g *stage) upgrade(cookie string) (net.Conn, *bufio.Reader, *http.Response)
 // or its principal has no token any more, or the cookie is old.
 func TestOpenEnds(t *testing.T) {
 	for name, change := range map[string]func(g *stage){
-		"revoked": func(g *stage) { g.ended[mine] = true }, "an old cookie": func(g *stage) { g.now = g.now.Add(grantTime) },
+		"revoked": func(g *stage) { g.revoked = map[[32]byte]bool{{}: true} }, "ended": func(g *stage) { g.ended[mine] = true },
+		"an old cookie": func(g *stage) { g.now = g.now.Add(grantTime) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newStage(t, func(w http.ResponseWriter, r *http.Request) {

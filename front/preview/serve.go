@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/front/login"
 	"corral/internal/gate"
 )
 
@@ -36,15 +37,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.open(w, r, at)
 		return
 	}
-	principal, cookie, ok := s.visitor(r, at)
+	by, cookie, ok := s.visitor(r, at)
 	switch {
 	case !ok:
 		say(w, http.StatusForbidden, "This browser has not opened a link to this preview, or long ago.\nA link can be opened once: ask for a new one.")
 	case !sameOrigin(r):
 		say(w, http.StatusForbidden, "A page of another site sent this request.\nOpen the preview in a tab of its own.")
-	case !s.c.Has(principal, at.session):
+	case !s.c.Has(by, at.session):
 		gone(w)
-	case !gate.Admit(r.Context(), principal):
+	case !gate.Admit(r.Context(), by.Principal):
 		w.Header().Set("Connection", "close")
 		say(w, http.StatusServiceUnavailable, "Too many connections to previews are open.")
 	case !plainUpgrade(r):
@@ -72,7 +73,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, cookie string, at 
 			case <-ctx.Done():
 				return
 			case <-ticks.C:
-				if principal, ok := s.grants.Owner(cookie, at, s.c.Now()); !ok || !s.c.Has(principal, at.session) {
+				if by, ok := s.grants.Owner(cookie, at, s.c.Now()); !ok || !s.c.Has(by, at.session) {
 					end() // which closes the connection to the server in the session, and then that of the browser
 				}
 			}
@@ -121,17 +122,17 @@ func redirect(w http.ResponseWriter) {
 // maxCookies is how many cookies of our name are looked at: a page of another site may have added one.
 const maxCookies = 8
 
-// visitor returns the principal on whose behalf a request sees a place, and the cookie that says so.
-func (s *Server) visitor(r *http.Request, at place) (principal, cookie string, ok bool) {
+// visitor returns on whose behalf a request sees a place, and the cookie that says so.
+func (s *Server) visitor(r *http.Request, at place) (by login.Holder, cookie string, ok bool) {
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
 		}
-		if principal, ok := s.grants.Use(c.Value, at, s.c.Now()); ok {
-			return principal, c.Value, true
+		if by, ok := s.grants.Use(c.Value, at, s.c.Now()); ok {
+			return by, c.Value, true
 		}
 	}
-	return "", "", false
+	return login.Holder{}, "", false
 }
 
 // sameOrigin reports whether a page of the preview itself sent a request, or a person did by following a link. A browser says

@@ -11,14 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/front"
 	"corral/front/login"
 	"corral/front/page"
-	"corral/internal/config"
 	mcpserver "corral/mcp/server"
 	"corral/store/artifact/live"
 	"corral/store/audit/reader"
@@ -31,17 +29,11 @@ const (
 	operatorTool = "operator"
 )
 
-// accessOf returns what a principal, as it is in requests, may see on the page now.
-func (t *tokens) accessOf(principal string) (page.Access, bool) {
-	now := config.At(time.Now())
-	for _, p := range t.current() {
-		if tokenPrincipal(p) != principal || p.Expires != 0 && now >= p.Expires {
-			continue
-		}
-		operator := slices.Contains(p.Tools, operatorTool)
-		return page.Access{All: operator, Repos: p.Repos}, operator || slices.Contains(p.Tools, pageTool)
-	}
-	return page.Access{}, false
+// accessOf returns what somebody who has logged in by a token may see on the page now.
+func (t *tokens) accessOf(by login.Holder) (page.Access, bool) {
+	p, ok := t.holds(by)
+	operator := slices.Contains(p.Tools, operatorTool)
+	return page.Access{All: operator, Repos: p.Repos}, ok && (operator || slices.Contains(p.Tools, pageTool))
 }
 
 // newPage returns the page of a server, at a port of the loopback interface. state is the state directory of the supervisor.
@@ -66,8 +58,8 @@ func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Serve
 
 // pageLinks returns the answers of PagePath.
 func pageLinks(s *page.Server) func(principal string, r *http.Request) (status int, data []byte) {
-	return func(principal string, _ *http.Request) (int, []byte) {
-		url, expires, err := s.Link(principal)
+	return func(principal string, r *http.Request) (int, []byte) {
+		url, expires, err := s.Link(holder(principal, r))
 		if err != nil {
 			return http.StatusForbidden, encodeObject(map[string]any{
 				"error": err.Error(), "hint": "the operator adds page or operator to the principal's tools",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"corral/front"
+	"corral/front/login"
 	"corral/front/preview"
 	"corral/front/settings"
 	"corral/workspace/session"
@@ -43,8 +44,9 @@ type previewer struct {
 
 // newPreviewer returns previews of the sessions of b, at a port of the loopback interface.
 func newPreviewer(b *front.Backend, t *tokens, port uint16) *previewer {
-	has := func(principal, id string) bool {
-		return t.has(principal) && slices.ContainsFunc(b.Sessions.OpenOf(principal), func(o session.Open) bool { return o.ID == id })
+	has := func(by login.Holder, id string) bool {
+		_, ok := t.holds(by)
+		return ok && slices.ContainsFunc(b.Sessions.OpenOf(by.Principal), func(o session.Open) bool { return o.ID == id })
 	}
 	secret := func(token string) bool {
 		_, ok := t.authenticate(token)
@@ -80,7 +82,7 @@ func (p *previewer) answer(principal string, r *http.Request) (status int, data 
 		if q.Has("port") {
 			ports, more = []uint16{uint16(port)}, false
 		}
-		l.More = p.add(&l, principal, open, ports) || more || l.More
+		l.More = p.add(&l, holder(principal, r), open, ports) || more || l.More
 	}
 	if len(l.Previews) == 0 {
 		l.Hint = "no session of yours has a process that listens at 127.0.0.1 or at all addresses: start a server in the background"
@@ -89,12 +91,12 @@ func (p *previewer) answer(principal string, r *http.Request) (status int, data 
 }
 
 // add adds links to ports of a session. It reports whether there are more than fit.
-func (p *previewer) add(l *links, principal string, open session.Open, ports []uint16) (more bool) {
+func (p *previewer) add(l *links, by login.Holder, open session.Open, ports []uint16) (more bool) {
 	for _, port := range ports {
 		if len(l.Previews) == maxLinks {
 			return true
 		}
-		if url, expires, err := p.server.Link(principal, open.ID, port); err == nil {
+		if url, expires, err := p.server.Link(by, open.ID, port); err == nil {
 			l.Previews = append(l.Previews, link{p.repos[open.Repo], open.ID, port, url, expires})
 		}
 	}

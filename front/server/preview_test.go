@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/front/login"
 	"corral/front/preview"
 	"corral/internal/config"
 	"corral/workspace/session"
@@ -29,8 +30,8 @@ func TestPreviewLinks(t *testing.T) {
 	p := &previewer{
 		server: preview.New(preview.Config{
 			Port: 7071, Log: slog.New(slog.DiscardHandler), Connect: func(context.Context, string, uint16) (net.Conn, error) { return nil, errors.ErrUnsupported },
-			Has: func(principal, id string) bool {
-				return slices.ContainsFunc(open[principal], func(o session.Open) bool { return o.ID == id })
+			Has: func(by login.Holder, id string) bool {
+				return slices.ContainsFunc(open[by.Principal], func(o session.Open) bool { return o.ID == id })
 			},
 		}),
 		open: func(principal string) []session.Open { return open[principal] },
@@ -86,15 +87,39 @@ func TestPreviewLinks(t *testing.T) {
 	}
 }
 
-// TestPrincipalHasToken: previews of a principal end when it has no valid token any more.
-func TestPrincipalHasToken(t *testing.T) {
+// TestHolds: whoever has logged in by a token stays logged in for as long as that is valid, also as the former one of a rotation, and not
+// by another one of the same principal or as another principal.
+func TestHolds(t *testing.T) {
+	now := config.At(time.Now())
+	hash := func(n byte) [32]byte { return [32]byte{n} }
 	tokens := &tokens{
 		after: time.Now().Add(time.Hour), log: slog.New(slog.DiscardHandler),
-		now: config.Principals{{Name: "me"}, {Name: "late", Expires: config.At(time.Now()) - 1}},
+		now: config.Principals{
+			{Name: "me", Hash: hash(1), Previous: hash(2), PreviousExpires: now + 1000, Tools: []string{"page"}},
+			{Name: "late", Hash: hash(3), Expires: now - 1, Tools: []string{"operator"}},
+			{Name: "rotated", Hash: hash(4), Previous: hash(5), PreviousExpires: now - 1, Tools: []string{"operator"}},
+			{Name: "agent", Hash: hash(6)},
+		},
 	}
-	for name, want := range map[string]bool{"token:me": true, "token:late": false, "token:gone": false, "me": false} {
-		if got := tokens.has(name); got != want {
-			t.Errorf("%s: %v", name, got)
+	for _, tt := range []struct {
+		by         login.Holder
+		holds, may bool
+	}{
+		{login.Holder{Principal: "token:me", Token: hash(1)}, true, true},
+		{login.Holder{Principal: "token:me", Token: hash(2)}, true, true},
+		{login.Holder{Principal: "token:me", Token: hash(4)}, false, false},
+		{login.Holder{Principal: "token:me", Token: hash(9)}, false, false},
+		{login.Holder{Principal: "token:me"}, false, false},
+		{login.Holder{Principal: "me", Token: hash(1)}, false, false},
+		{login.Holder{Principal: "token:late", Token: hash(3)}, false, false},
+		{login.Holder{Principal: "token:rotated", Token: hash(4)}, true, true},
+		{login.Holder{Principal: "token:rotated", Token: hash(5)}, false, false},
+		{login.Holder{Principal: "token:agent", Token: hash(6)}, true, false},
+		{login.Holder{Principal: "token:gone", Token: hash(1)}, false, false},
+	} {
+		_, holds := tokens.holds(tt.by)
+		if _, may := tokens.accessOf(tt.by); holds != tt.holds || may != tt.may {
+			t.Errorf("%s, token %x: %v, %v", tt.by.Principal, tt.by.Token[0], holds, may)
 		}
 	}
 }

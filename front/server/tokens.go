@@ -1,13 +1,16 @@
 package server
 
 import (
+	"crypto/sha256"
 	"log/slog"
-	"slices"
+	"net/http"
 	"sync"
 	"time"
 
 	"corral/front"
+	"corral/front/login"
 	"corral/internal/config"
+	"corral/internal/gate"
 )
 
 // tokenInterval is how long a change of a token may go unnoticed: half of the second that is promised.
@@ -46,12 +49,16 @@ func (t *tokens) authenticate(token string) (config.Principal, bool) {
 	return t.current().Authenticate(token, time.Now())
 }
 
-// has reports whether a principal, as it is in requests, has a token that is valid now.
-func (t *tokens) has(principal string) bool {
-	now := config.At(time.Now())
-	return slices.ContainsFunc(t.current(), func(p config.Principal) bool {
-		return tokenPrincipal(p) == principal && (p.Expires == 0 || now < p.Expires)
-	})
+// holds returns the principal of somebody who has logged in by a token, if that is valid now.
+func (t *tokens) holds(by login.Holder) (config.Principal, bool) {
+	p, ok := t.current().ByHash(by.Token, time.Now())
+	return p, ok && tokenPrincipal(p) == by.Principal
+}
+
+// holder returns who asks for a link by a request that was authenticated.
+func holder(principal string, r *http.Request) login.Holder {
+	token, _ := gate.Bearer(r)
+	return login.Holder{Principal: principal, Token: sha256.Sum256([]byte(token))}
 }
 
 // current returns the principals, read at most tokenInterval ago. While the files have a mistake, those before it apply: an
