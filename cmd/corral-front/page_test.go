@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -157,6 +158,61 @@ func TestPageInBrowser(t *testing.T) {
 	b.open(link)
 	b.wait("document.querySelector('.empty strong')?.textContent", "You are not logged in")
 	b.wait("document.getElementById('notice').textContent", "this link was opened before, or is too old: ask for a new one")
+}
+
+// TestPageAuditInBrowser: an operator finds the records of one request by its trace id, and those of an outcome. What a client sent is text.
+// The view fits into windows of 360 and 1280 pixels, and is legible in light and dark, with records, without, and with an error.
+func TestPageAuditInBrowser(t *testing.T) {
+	needBrowser(t)
+	p, d := newPlace(t), daemon(t)
+	d.Stop(t)
+	audit := filepath.Join(d.State, "audit")
+	if err := errors.Join(os.Chown(audit, -1, p.uid), os.Chmod(audit, 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	d.Start(t)
+	token, hash := config.NewToken()
+	w := p.webAt(t, d, p.config(t, fmt.Sprintf("principals:\n  - {name: a, token_sha256: \"%x\", tools: [runtime_execute, operator]}\n", hash)),
+		"--page", "localhost:0", "--state", d.State)
+	_, session, _ := w.post(token, "", hello)
+	for _, dir := range []string{".", "<img src=x onerror='window.hacked=1'>\u202e"} {
+		arguments, _ := json.Marshal(map[string]string{"repoId": "app", "runtime": "shell", "code": "true", "relativeCwd": dir})
+		w.call(token, session, "runtime_execute", string(arguments))
+	}
+	b := newBrowser(t)
+	b.open(w.pageLink(token))
+	b.wait("document.querySelector('h1')?.textContent", "Running jobs")
+	b.do(chromedp.Focus("#audit-link"), chromedp.KeyEvent("\r"))
+	const records, count = "String(document.querySelectorAll('.records li').length)", "document.querySelector('.count')?.textContent"
+	b.wait("document.querySelector('h1')?.textContent", "Audit log")
+	b.wait("[...document.querySelectorAll('.records b')].filter((e) => e.textContent === 'finished').length", "2")
+	b.wait("document.querySelector('.records').textContent.includes('<img src=x')", "true")
+	b.wait("document.querySelector('.records img') === null && window.hacked === undefined && !document.body.textContent.includes('\u202e')", "true")
+	b.looks("audit")
+	const decided = "[...document.querySelectorAll('.records li')].find((e) => e.querySelector('b').textContent === 'decided')"
+	trace, err := b.value(decided + ".textContent.match(/request=([0-9a-f]{32})/)[1]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	search := func(field, text string) {
+		b.click(fmt.Sprintf("document.querySelector('#search [name=%s]').value = %q", field, text))
+		b.do(chromedp.Focus("#search button"), chromedp.KeyEvent("\r"))
+	}
+	search("request", trace)
+	b.wait(count, "2 records")
+	b.wait(records, "2")
+	b.wait("location.hash", "#/audit?request="+trace)
+	search("request", strings.Repeat("0", 32))
+	b.wait("document.querySelector('.empty strong')?.textContent", "No record matches")
+	b.looks("audit-none")
+	search("request", "")
+	b.wait("location.hash", "#/audit?")
+	search("outcome", "refused")
+	b.wait("location.hash", "#/audit?outcome=refused")
+	b.wait(records, "2")
+	search("since", "soon")
+	b.wait("document.getElementById('notice').textContent.startsWith('since: must be a time')", "true")
+	b.looks("audit-error")
 }
 
 // TestPageCookieStays: browsers send a cookie to all ports of its host. A principal that knows its own name of the page, and has a server at

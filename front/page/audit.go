@@ -119,7 +119,9 @@ func filterOf(q url.Values, now time.Time) (*search.Filter, error) {
 			return nil, errors.New(shown(name, maxName) + ": must have one value of at most 4 KiB")
 		}
 	}
-	f := &search.Filter{User: q.Get("user"), Repo: q.Get("repo"), Principal: q.Get("principal"), Tool: q.Get("tool")}
+	f := &search.Filter{
+		User: q.Get("user"), Repo: q.Get("repo"), Principal: q.Get("principal"), Tool: q.Get("tool"), Request: q.Get("request"),
+	}
 	if o := q.Get("outcome"); o != "" {
 		f.Outcomes = []string{o}
 	}

@@ -413,7 +413,7 @@ async function showEnded(main, handle) {
 
 const fields = [
   ['text', 'Contains', ''], ['user', 'User', 'name or number'], ['repo', 'Repository', 'id or path'], ['principal', 'Principal', 'token:ci'],
-  ['tool', 'Tool', 'runtime_execute'], ['since', 'Since', '36h or 2026-11-21'], ['until', 'Until', ''],
+  ['tool', 'Tool', 'runtime_execute'], ['request', 'Request', 'trace id'], ['since', 'Since', '36h or 2026-11-21'], ['until', 'Until', ''],
 ];
 const outcomes = ['', 'success', 'failure', 'timeout', 'cancelled', 'lost', 'refused', 'denied'];
 

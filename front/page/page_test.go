@@ -369,7 +369,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range maxRecords + 50 {
-		if err := log.Denied(record.Who{Instance: "main", Peer: 1000}, job.Claim{Tool: "run", Principal: fmt.Sprintf("token:%d", n), Reason: hostile}); err != nil {
+		if err := log.Denied(record.Who{Instance: "main", Peer: 1000}, job.Claim{Tool: "run", Principal: fmt.Sprintf("token:%d", n), Request: fmt.Sprintf("%032x", n), Reason: hostile}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -397,7 +397,7 @@ func TestAudit(t *testing.T) {
 		t.Fatalf("%d, %+v", len(all), all[0])
 	}
 	for q, want := range map[string]int{
-		"?principal=token:7": 1, "?principal=token:none": 0, "?outcome=denied&tool=run": maxRecords, "?outcome=success": 0, "?text=TOKEN:123": 1, "?since=1h": 0, "?user=0": 0,
+		"?principal=token:7": 1, "?request=00000000000000000000000000000007": 1, "?request=7": 0, "?principal=token:none": 0, "?outcome=denied&tool=run": maxRecords, "?outcome=success": 0, "?text=TOKEN:123": 1, "?since=1h": 0, "?user=0": 0,
 	} {
 		if got := search(q); len(got) != want {
 			t.Errorf("%s: %d records, want %d", q, len(got), want)
