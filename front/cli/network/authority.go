@@ -70,14 +70,7 @@ func (o *options) rotate(dir string) (int, error) {
 	if err != nil {
 		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
-	notes, err := o.reload()
-	if err = errors.Join(err, privilege.Drop()); err != nil {
-		return cli.Failure, fmt.Errorf("%s: %w", wasReplaced(replaced), err)
-	}
-	for _, note := range notes {
-		cli.Note(note)
-	}
-	return cli.Print(wasReplaced(replaced) + ": sessions that are open keep the former one\n")
+	return o.apply(wasReplaced(replaced), ": sessions that are open keep the former one")
 }
 
 func wasReplaced(n int) string {

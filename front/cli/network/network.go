@@ -129,14 +129,19 @@ func (o *options) change(verb string, names []string) (int, error) {
 	if err != nil {
 		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
+	return o.apply(path+" was changed", "")
+}
+
+// apply makes the supervisor read again what was changed, drops root, and prints done, followed by more if that succeeds.
+func (o *options) apply(done, more string) (int, error) {
 	notes, err := o.reload()
 	if err = errors.Join(err, privilege.Drop()); err != nil {
-		return cli.Failure, fmt.Errorf("%s was changed: %w", path, err)
+		return cli.Failure, fmt.Errorf("%s: %w", done, err)
 	}
 	for _, note := range notes {
 		cli.Note(note)
 	}
-	return cli.Print(path + " was changed\n")
+	return cli.Print(done + more + "\n")
 }
 
 // path returns the file to change. Other users than root have no rules of their own.
