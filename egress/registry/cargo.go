@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 var (
-	sparsePath = regexp.MustCompile(`/(?:[12]|3/[^/]|[^/]{2}/[^/]{2})/([A-Za-z0-9_-]+)$`)
-	cratePath  = regexp.MustCompile(`/([A-Za-z0-9_-]+)/(?:([0-9][^/]*)/download|[A-Za-z0-9_-]+-[0-9][^/]*\.crate)$`)
+	sparsePath = lazyregexp.New(`/(?:[12]|3/[^/]|[^/]{2}/[^/]{2})/([A-Za-z0-9_-]+)$`)
+	cratePath  = lazyregexp.New(`/([A-Za-z0-9_-]+)/(?:([0-9][^/]*)/download|[A-Za-z0-9_-]+-[0-9][^/]*\.crate)$`)
 )
 
 const cargoConfig = "config.json"
@@ -20,7 +21,7 @@ const maxVersion = 256 << 10
 
 // classifyCargo knows the sparse index and the usual paths of crates. Other paths of crates are known by facts.
 func classifyCargo(path string) Item {
-	if m := cratePath.FindStringSubmatch(path); m != nil {
+	if m := cratePath().FindStringSubmatch(path); m != nil {
 		name := lastSegment(path)
 		if m[2] != "" {
 			name = m[1] + "-" + m[2] + ".crate"
@@ -30,7 +31,7 @@ func classifyCargo(path string) Item {
 	if lastSegment(path) == cargoConfig {
 		return Item{Class: Index, Name: cargoConfig, Ageless: true}
 	}
-	if m := sparsePath.FindStringSubmatch(path); m != nil {
+	if m := sparsePath().FindStringSubmatch(path); m != nil {
 		return Item{Class: Index, Name: m[1]}
 	}
 	return Item{}
@@ -38,7 +39,7 @@ func classifyCargo(path string) Item {
 
 // CargoConfig returns the path of the config.json of the index that a path belongs to, "" if it is not in an index.
 func CargoConfig(path string) string {
-	if at := sparsePath.FindStringIndex(path); at != nil {
+	if at := sparsePath().FindStringIndex(path); at != nil {
 		return path[:at[0]] + "/" + cargoConfig
 	}
 	return ""

@@ -7,24 +7,25 @@ import (
 	"io"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 var (
-	byHash   = regexp.MustCompile(`/by-hash/(SHA256|SHA512)/([0-9a-f]+)$`)
-	poolFile = regexp.MustCompile(`\.(?:deb|udeb|ddeb|dsc|tar\.[a-z0-9]+|diff\.gz|orig\.tar\.[a-z0-9]+)$`)
+	byHash   = lazyregexp.New(`/by-hash/(SHA256|SHA512)/([0-9a-f]+)$`)
+	poolFile = lazyregexp.New(`\.(?:deb|udeb|ddeb|dsc|tar\.[a-z0-9]+|diff\.gz|orig\.tar\.[a-z0-9]+)$`)
 )
 
 // classifyDebian knows files by their hash, archives of packages, and the rest of dists.
 func classifyDebian(p string) Item {
 	name := lastSegment(p)
-	if m := byHash.FindStringSubmatch(p); m != nil {
+	if m := byHash().FindStringSubmatch(p); m != nil {
 		at, _, _ := strings.Cut(p, "/by-hash/")
 		_, suite, _ := strings.Cut(at, "/dists/")
 		return Item{Class: File, Name: strings.Trim(suite+" "+name[:min(len(name), 12)], " "), Digest: digestOf(strings.ToLower(m[1]), m[2])}
 	}
-	if poolFile.MatchString(name) {
+	if poolFile().MatchString(name) {
 		return Item{Class: File, Name: name}
 	}
 	if at := strings.LastIndex(p, "/dists/"); at >= 0 && name != "" {
@@ -48,7 +49,7 @@ const (
 
 // HasPackages reports whether the path of a registry of Debian can lead to an index of packages, which ReadPackages reads.
 func HasPackages(p string) bool {
-	return strings.HasPrefix(lastSegment(p), "Packages") || byHash.MatchString(p) && strings.Contains(p, "/binary-")
+	return strings.HasPrefix(lastSegment(p), "Packages") || byHash().MatchString(p) && strings.Contains(p, "/binary-")
 }
 
 // ReadPackages reads an index of packages, compressed or not, and calls fact for each of its files. Other content has no facts.

@@ -4,28 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"corral/internal/lazyregexp"
 )
 
 // SimpleJSON is the Content-Type of the index of PyPI that has times (PEP 691 and 700).
 const SimpleJSON = "application/vnd.pypi.simple.v1+json"
 
 var (
-	simplePath = regexp.MustCompile(`/\+?simple/([^/]+)/?$`)
+	simplePath = lazyregexp.New(`/\+?simple/([^/]+)/?$`)
 	// pypiHash is the path of files.pythonhosted.org, which has the BLAKE2b of the file.
-	pypiHash = regexp.MustCompile(`/packages/([0-9a-f]{2})/([0-9a-f]{2})/([0-9a-f]{60})/[^/]+$`)
+	pypiHash = lazyregexp.New(`/packages/([0-9a-f]{2})/([0-9a-f]{2})/([0-9a-f]{60})/[^/]+$`)
 )
 
 // classifyPyPI knows …/simple/NAME/ and files of distributions.
 func classifyPyPI(path string) Item {
-	if m := simplePath.FindStringSubmatch(path); m != nil {
+	if m := simplePath().FindStringSubmatch(path); m != nil {
 		return Item{Class: Index, Name: m[1]}
 	}
 	item := Item{Class: File, Name: lastSegment(path)}
-	if m := pypiHash.FindStringSubmatch(path); m != nil && !strings.HasSuffix(path, ".metadata") {
+	if m := pypiHash().FindStringSubmatch(path); m != nil && !strings.HasSuffix(path, ".metadata") {
 		item.Digest = digestOf("blake2b_256", m[1]+m[2]+m[3])
 	}
 	for _, suffix := range []string{".whl", ".tar.gz", ".zip", ".tar.bz2", ".egg", ".metadata"} {
@@ -174,14 +175,14 @@ func writeHTML(files []raw) []byte {
 
 // Links of an index in HTML. What looks like one and is none gives at most a digest that no file has.
 var (
-	anchor      = regexp.MustCompile(`(?i)<a\s[^>]*>`)
-	hrefValue   = regexp.MustCompile(`(?i)\shref\s*=\s*(?:"([^"]*)"|'([^']*)')`)
-	aboutHashed = regexp.MustCompile(`(?i)\sdata-(?:core|dist-info)-metadata\s*=\s*["']sha256=([0-9a-f]{64})["']`)
+	anchor      = lazyregexp.New(`(?i)<a\s[^>]*>`)
+	hrefValue   = lazyregexp.New(`(?i)\shref\s*=\s*(?:"([^"]*)"|'([^']*)')`)
+	aboutHashed = lazyregexp.New(`(?i)\sdata-(?:core|dist-info)-metadata\s*=\s*["']sha256=([0-9a-f]{64})["']`)
 )
 
 func factsOfHTML(d Document) (facts []Fact) {
-	for _, tag := range anchor.FindAll(d.Body, d.maxFactsOf()/2) {
-		m := hrefValue.FindSubmatch(tag)
+	for _, tag := range anchor().FindAll(d.Body, d.maxFactsOf()/2) {
+		m := hrefValue().FindSubmatch(tag)
 		if m == nil {
 			continue
 		}
@@ -194,7 +195,7 @@ func factsOfHTML(d Document) (facts []Fact) {
 		if digest := digestOf(algorithm, sum); digest != (Digest{}) && algorithm != "sha1" {
 			facts = append(facts, Fact{Address: address, Digest: digest})
 		}
-		if about := aboutHashed.FindSubmatch(tag); about != nil {
+		if about := aboutHashed().FindSubmatch(tag); about != nil {
 			facts = append(facts, Fact{Address: address + ".metadata", Digest: digestOf("sha256", string(about[1]))})
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 
+	"corral/internal/lazyregexp"
 	"corral/internal/text"
 	"corral/internal/text/jsontext"
 	"corral/job"
@@ -85,9 +85,9 @@ func (x *examination) plan(ctx context.Context, choice runtimes.Choice, code *st
 }
 
 // versionNumber matches versions as programs print them. It requires a dot, so that "64-bit" does not match.
-var versionNumber = regexp.MustCompile(`[0-9]+(?:\.[0-9]+)+`)
+var versionNumber = lazyregexp.New(`[0-9]+(?:\.[0-9]+)+`)
 
-func versionOf(output string) string { return versionNumber.FindString(output) }
+func versionOf(output string) string { return versionNumber().FindString(output) }
 
 // lastLine returns the last line, which usually has the error, cut to 300 bytes.
 func lastLine(s string) string {

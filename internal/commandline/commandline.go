@@ -6,9 +6,10 @@
 package commandline
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 // A Command is one command of corral, or another program.
@@ -136,16 +137,16 @@ func summary(name, intro string) string {
 }
 
 var (
-	optionLine  = regexp.MustCompile(`^  (--?[a-z][a-z-]*)(?: (\S+))?   *(\S.*)$`)
-	usageLine   = regexp.MustCompile(`^(sudo )?corrald? `)
-	usageOption = regexp.MustCompile(`(?:^|[\[ ])(--?[a-z][a-z-]*)(?: ([^\s\]-][^\s\]]*))?`)
-	usageSub    = regexp.MustCompile(`^(?:sudo )?corral [a-z-]+ ([a-z]+(?:\|[a-z]+)*)(?: |$)`)
+	optionLine  = lazyregexp.New(`^  (--?[a-z][a-z-]*)(?: (\S+))?   *(\S.*)$`)
+	usageLine   = lazyregexp.New(`^(sudo )?corrald? `)
+	usageOption = lazyregexp.New(`(?:^|[\[ ])(--?[a-z][a-z-]*)(?: ([^\s\]-][^\s\]]*))?`)
+	usageSub    = lazyregexp.New(`^(?:sudo )?corral [a-z-]+ ([a-z]+(?:\|[a-z]+)*)(?: |$)`)
 )
 
 // addOptions reads a paragraph with an option on each line, or on several: the others are indented more.
 func (c *Command) addOptions(part string) {
 	for line := range strings.SplitSeq(part, "\n") {
-		if m := optionLine.FindStringSubmatch(line); m != nil {
+		if m := optionLine().FindStringSubmatch(line); m != nil {
 			c.Options = append(c.Options, Option{Name: m[1], Value: m[2], Text: m[3]})
 		} else if n := len(c.Options); n > 0 {
 			c.Options[n-1].Text += " " + strings.TrimSpace(line)
@@ -160,7 +161,7 @@ func (c *Command) readUsage(lines []string) {
 		left, text, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		last := len(c.Usage) - 1
 		switch {
-		case usageLine.MatchString(left):
+		case usageLine().MatchString(left):
 			c.Usage = append(c.Usage, Entry{left, strings.TrimSpace(text)})
 		case last < 0:
 		case strings.HasPrefix(left, "["):
@@ -175,14 +176,14 @@ func (c *Command) readUsage(lines []string) {
 // only the usage lists.
 func (c *Command) readEntry(e Entry) {
 	arg := argument(e.Line)
-	if m := usageSub.FindStringSubmatch(e.Line); m != nil {
+	if m := usageSub().FindStringSubmatch(e.Line); m != nil {
 		for name := range strings.SplitSeq(m[1], "|") {
 			c.Subs = append(c.Subs, Sub{Name: name, Text: e.Text, Arg: arg})
 		}
 	} else if c.Arg == Free {
 		c.Arg = arg
 	}
-	for _, m := range usageOption.FindAllStringSubmatch(e.Line, -1) {
+	for _, m := range usageOption().FindAllStringSubmatch(e.Line, -1) {
 		if !slices.ContainsFunc(c.Options, func(o Option) bool { return o.Name == m[1] }) {
 			c.Options = append(c.Options, Option{Name: m[1], Value: m[2]})
 		}
@@ -191,7 +192,7 @@ func (c *Command) readEntry(e Entry) {
 
 // argument returns the kind of the arguments in a line of a usage: that of the first argument which is completed.
 func argument(line string) Kind {
-	for word := range strings.FieldsSeq(usageOption.ReplaceAllString(line, " ")) {
+	for word := range strings.FieldsSeq(usageOption().ReplaceAllString(line, " ")) {
 		switch kind := placeholders[strings.Trim(strings.TrimSuffix(word, "..."), "[]")]; kind {
 		case Directory, File, CommandLine:
 			return kind

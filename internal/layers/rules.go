@@ -187,8 +187,8 @@ var bounds = []bound{
 	{
 		from: "store/artifact",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/peer", "internal/redact", "job", "store/artifact/...",
-			"store/at",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/redact",
+			"job", "store/artifact/...", "store/at",
 		},
 		reason: "it stores output for any front-end: it starts no process and connects to nobody",
 	},
@@ -199,8 +199,8 @@ var bounds = []bound{
 	{
 		from: "store/artifact/disk",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "store/artifact/manifest", "store/artifact/spool",
-			"store/at",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "store/artifact/manifest",
+			"store/artifact/spool", "store/at",
 		},
 		reason: "it keeps artifacts, whatever is in them and whoever may read them",
 	},
@@ -209,7 +209,7 @@ var bounds = []bound{
 		reason: "it writes to what it is given, and knows neither stores nor jobs",
 	},
 	{
-		from: "store/artifact/manifest", only: []string{"std", "github.com/klauspost/compress/...", "store/artifact/spool"},
+		from: "store/artifact/manifest", only: []string{"std", "github.com/klauspost/compress/...", "internal/lazyregexp", "store/artifact/spool"},
 		reason: "it is the form of an artifact, whoever reads or writes the files",
 	},
 	{
@@ -262,7 +262,7 @@ var bounds = []bound{
 		reason: "outside a jail it reads what was written inside, so it must be easy to audit",
 	},
 	{
-		from: "policy/runtimes", only: []string{"std", sys, "job"},
+		from: "policy/runtimes", only: []string{"std", sys, "internal/lazyregexp", "job"},
 		reason: "it is a table and a search in directories: it starts no process and opens no connection",
 	},
 	{
@@ -386,7 +386,7 @@ var bounds = []bound{
 		only: []string{
 			"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...",
 			"github.com/ulikunitz/xz/...",
-			"internal/log", "internal/text", "policy/network",
+			"internal/lazyregexp", "internal/log", "internal/text", "policy/network",
 		},
 		reason: "it reads what jobs and servers send, on the network of the host, so it must be easy to audit",
 		shown:  true,
@@ -472,7 +472,7 @@ var bounds = []bound{
 		from: "internal/usage", only: []string{}, reason: "it is linked into cmd/corral, and only has texts",
 	},
 	{
-		from: "internal/commandline", only: []string{"std"}, reason: "it reads help texts and writes text",
+		from: "internal/commandline", only: []string{"std", "internal/lazyregexp"}, reason: "it reads help texts and writes text",
 	},
 	{
 		from: "cmd/corral-front", never: supervisor,
@@ -481,7 +481,10 @@ var bounds = []bound{
 	},
 	{
 		from: "workspace/image",
-		only: []string{"std", sys, "workspace/image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
+		only: []string{
+			"std", sys, "internal/lazyregexp", "workspace/image/unpack", "github.com/google/go-containerregistry/...",
+			"github.com/klauspost/compress/...",
+		},
 		reason: "it reads untrusted archives with the rights of the user who imports them: it starts no process, opens no " +
 			"connection, and writes only a stream",
 	},
@@ -504,8 +507,8 @@ var bounds = []bound{
 	{
 		from: "front/doctor",
 		only: []string{
-			"std", sys, "egress/control", "internal/directory", "internal/redact", "internal/text/...", "isolate/client", "isolate/wire",
-			"job", "policy/runtimes",
+			"std", sys, "egress/control", "internal/directory", "internal/lazyregexp", "internal/redact", "internal/text/...",
+			"isolate/client", "isolate/wire", "job", "policy/runtimes",
 		},
 		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
 	},
@@ -544,7 +547,7 @@ var bounds = []bound{
 		reason: "tools know nothing of the protocol",
 	},
 	{
-		from: "mcp/ctxtools/language", only: []string{"std", "job"},
+		from: "mcp/ctxtools/language", only: []string{"std", "internal/lazyregexp", "job"},
 		reason: "it edits texts, and runs nothing: of job it has the names of runtimes",
 	},
 	{
@@ -629,6 +632,10 @@ var bounds = []bound{
 		reason: "programs of root lock files with it that others can open, so it must be easy to audit",
 	},
 	{
+		from: "internal/lazyregexp", only: []string{"std"},
+		reason: "it is linked into programs of root and into those that face the Internet, and only delays a call",
+	},
+	{
 		from: "internal/directory", only: []string{"std", sys},
 		reason: "root opens paths with it that others may have prepared, so it must be easy to audit",
 	},
@@ -674,8 +681,11 @@ var bounds = []bound{
 		reason: "it has the keys that every jail with rules about requests depends on",
 	},
 	{
-		from:   "egress/registry",
-		only:   []string{"std", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...", "policy/network"},
+		from: "egress/registry",
+		only: []string{
+			"std", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...", "internal/lazyregexp",
+			"policy/network",
+		},
 		reason: "it reads what registries send, and opens and requests nothing",
 	},
 	{
@@ -686,7 +696,7 @@ var bounds = []bound{
 		from: "egress/pull",
 		only: []string{
 			"std", sys, "egress/registry", "egress/store", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...",
-			"policy/network",
+			"internal/lazyregexp", "policy/network",
 		},
 		reason: "it requests nothing but through what it is given",
 	},
@@ -733,7 +743,7 @@ var initFuncs = map[string]string{}
 
 // check returns one line for each violation of a rule, in a stable order, with the chain of imports and the reason.
 func (g *graph) check() []string {
-	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkBounds(), g.checkInits())
+	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkBounds(), g.checkInits(), g.checkRegexps())
 }
 
 func (g *graph) checkOwners() []string {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/cgroup"
+	"corral/internal/lazyregexp"
 )
 
 // An Instance is the state of a supervisor on the host, all of which can be found by name after a kill:
@@ -202,15 +202,15 @@ const RunDir = "/run/corral"
 
 // CheckInstance refuses a name that an instance cannot have.
 func CheckInstance(name string) error {
-	if !instanceName.MatchString(name) || slices.Contains(reservedNames, name) {
-		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most 32 characters", name)
+	if !validInstance(name) || slices.Contains(reservedNames, name) {
+		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most %d characters", name, maxInstance)
 	}
 	return nil
 }
 
 // Running reports whether the instance of this name is running, that is, whether its lock is held.
 func Running(name string) bool {
-	if !instanceName.MatchString(name) {
+	if !validInstance(name) {
 		return false
 	}
 	f, err := os.OpenFile(filepath.Join(instancesDir, name, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -230,4 +230,12 @@ func LockInstances() (unlock func(), err error) {
 // reservedNames are cgroup file and group names of ours that an instance cannot have.
 var reservedNames = []string{"init", "supervisor", "tasks"}
 
-var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+// maxInstance is the maximum length of the name of an instance. Each supervisor checks its name at its start: with the length in
+// the expression, compiling it would take ten times as long.
+const maxInstance = 32
+
+var instanceName = lazyregexp.New(`^[a-z0-9][a-z0-9-]*$`)
+
+func validInstance(name string) bool {
+	return len(name) <= maxInstance && instanceName().MatchString(name)
+}

@@ -2,9 +2,10 @@ package meter
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 // The kernel reports no size of the list that overlayfs keeps of a directory in more than one layer: the directory in the lower layer can
@@ -112,7 +113,7 @@ func (h *kernelHolder) lastRead() (bytes int64, files int, late bool) {
 
 // namesCaches are the slab caches that hold names: file systems allocate them one by one, charged to no cgroup. Kernels that charge
 // allocations have caches apart for those that are charged, so that what jobs are charged for does not show in these.
-var namesCaches = regexp.MustCompile(`^kmalloc(-rnd-[0-9]+)?-(64|96|128|192|256|512)$`)
+var namesCaches = lazyregexp.New(`^kmalloc(-rnd-[0-9]+)?-(64|96|128|192|256|512)$`)
 
 const chargedCaches = "kmalloc-cg-"
 
@@ -124,7 +125,7 @@ func namesBytes(path string) int64 {
 	err := readLines(path, func(line string) error {
 		f := strings.Fields(line)
 		apart = apart || strings.HasPrefix(line, chargedCaches)
-		if len(f) < 4 || !namesCaches.MatchString(f[0]) {
+		if len(f) < 4 || !namesCaches().MatchString(f[0]) {
 			return nil
 		}
 		objects, err := strconv.ParseInt(f[1], 10, 64)

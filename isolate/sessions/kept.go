@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/lazyregexp"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -60,7 +60,7 @@ func (k *keptLayer) info() job.Session {
 	}
 }
 
-var idPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var idPattern = lazyregexp.New(`^[0-9a-f]{32}$`)
 
 // A keptStore has the layers that outlive their session.
 type keptStore struct {
@@ -74,7 +74,7 @@ func (ks *keptStore) path(name string) string { return filepath.Join(ks.dir, nam
 
 // load reads the description of a kept layer. The error is os.ErrNotExist if there is no such layer.
 func (ks *keptStore) load(id string) (*keptLayer, error) {
-	if !idPattern.MatchString(id) {
+	if !idPattern().MatchString(id) {
 		return nil, os.ErrNotExist
 	}
 	var st unix.Stat_t

@@ -4,10 +4,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"sync"
 	"time"
 
+	"corral/internal/lazyregexp"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/host"
@@ -82,7 +82,7 @@ func (ss *Session) Profile() string { return ss.profile }
 // IsGone reports whether the session has ended and everything of it has been removed.
 func (ss *Session) IsGone() bool { return ss.jail.IsGone() }
 
-var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
+var labelPattern = lazyregexp.New(`^[A-Za-z0-9._-]{0,64}$`)
 
 func sessionRefusal(format string, a ...any) *job.Refusal {
 	return &job.Refusal{Step: "session", Message: fmt.Sprintf(format, a...)}
@@ -105,7 +105,7 @@ func sessionID() string {
 func (ss *Session) check() error {
 	spec := &ss.spec
 	switch {
-	case !labelPattern.MatchString(spec.Name):
+	case !labelPattern().MatchString(spec.Name):
 		return sessionRefusal("invalid session name %q: use letters, digits, dots, dashes and underscores, at most %d characters", spec.Name, wire.MaxLabel)
 	case admit.CheckProfile(spec.Profile) != nil:
 		return admit.CheckProfile(spec.Profile)

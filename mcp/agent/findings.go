@@ -5,19 +5,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 // failures are the lines in which test runners name a failed test.
-var failures = []*regexp.Regexp{
-	regexp.MustCompile(`^\s*--- FAIL: \S+`),                   // go test
-	regexp.MustCompile(`^FAIL\t\S+`),                          // go test: a package
-	regexp.MustCompile(`^(FAILED|ERROR) \S+(::\S+| - )`),      // pytest
-	regexp.MustCompile(`^\s*not ok \d+ - `),                   // node --test, as TAP
-	regexp.MustCompile(`^\s*✖ .+ \([\d.]+m?s\)$`),             // node --test
-	regexp.MustCompile(`^\s*● .+ › .+`),                       // jest
-	regexp.MustCompile(`^FAIL \S+\.(js|jsx|ts|tsx|mjs|cjs)$`), // jest: a file
-	regexp.MustCompile(`^test \S+ \.\.\. FAILED$`),            // cargo test
-}
+var failures = lazyregexp.List(
+	`^\s*--- FAIL: \S+`,                   // go test
+	`^FAIL\t\S+`,                          // go test: a package
+	`^(FAILED|ERROR) \S+(::\S+| - )`,      // pytest
+	`^\s*not ok \d+ - `,                   // node --test, as TAP
+	`^\s*✖ .+ \([\d.]+m?s\)$`,             // node --test
+	`^\s*● .+ › .+`,                       // jest
+	`^FAIL \S+\.(js|jsx|ts|tsx|mjs|cjs)$`, // jest: a file
+	`^test \S+ \.\.\. FAILED$`,            // cargo test
+)
 
 // failureMarks are words: each line that failures match has one of them. Most lines have none, and expressions are slow.
 var failureMarks = []string{"FAIL", "ERROR", "not ok", "✖", "●"}
@@ -25,7 +27,7 @@ var failureMarks = []string{"FAIL", "ERROR", "not ok", "✖", "●"}
 // namesFailure reports whether a line names a failed test.
 func namesFailure(text string) bool {
 	return slices.ContainsFunc(failureMarks, func(mark string) bool { return strings.Contains(text, mark) }) &&
-		slices.ContainsFunc(failures, func(re *regexp.Regexp) bool { return re.MatchString(text) })
+		slices.ContainsFunc(failures(), func(re *regexp.Regexp) bool { return re.MatchString(text) })
 }
 
 // maxLine is the maximum number of bytes shown of a line of long output.

@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"corral/internal/lazyregexp"
 	"corral/job"
 	"corral/mcp/ctxtools"
 	"corral/mcp/ctxtools/language"
@@ -81,7 +81,7 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	}
 	end := ended(r)
 	switch {
-	case end == "exit 0" && len(parts) == 0 && shown.text != "" && !likeFooter.MatchString(shown.text):
+	case end == "exit 0" && len(parts) == 0 && shown.text != "" && !likeFooter().MatchString(shown.text):
 		return nil
 	case end == "exit 0" && len(parts) == 0:
 		return []string{end}
@@ -91,7 +91,7 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 
 // likeFooter matches output whose last line could be taken for a footer: it ends with words in brackets, behind which only
 // white space and control sequences of terminals follow. JSON is not meant.
-var likeFooter = regexp.MustCompile(`\[[a-zA-Z][^\n\r]*\](?:\s|[[:cntrl:]]|\x1b\[[0-9;?]*[a-zA-Z])*$`)
+var likeFooter = lazyregexp.New(`\[[a-zA-Z][^\n\r]*\](?:\s|[[:cntrl:]]|\x1b\[[0-9;?]*[a-zA-Z])*$`)
 
 // ended returns how a job ended: "exit 1", "timeout", or what killed it.
 func ended(r *job.Record) string {

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/lazyregexp"
 )
 
 // A moduleCache is what a package manager downloads and keeps: packages as their registry publishes them. Jobs that see it
@@ -51,8 +52,10 @@ func fileURL(dir string) string {
 	return "file://" + strings.NewReplacer("%", "%25", " ", "%20", "#", "%23", "?", "%3F", ",", "%2C", "|", "%7C").Replace(dir)
 }
 
-// passwordInURL matches a URL with a password, or with a token as user. The user of ssh is neither.
-var passwordInURL = regexp.MustCompile(`https?://[^/\s]*@|://[^/\s]*:[^/\s]*@`)
+// urlWithPassword matches a URL with a password, or with a token as user. The user of ssh is neither.
+const urlWithPassword = `https?://[^/\s]*@|://[^/\s]*:[^/\s]*@`
+
+var passwordInURL = lazyregexp.New(urlWithPassword)
 
 // clonedWithPassword reports whether the URL from which an index in cargo's registry was cloned has a password, or cannot be
 // read. git writes it into FETCH_HEAD. An index that is no clone has no URL of itself.
@@ -64,7 +67,7 @@ func clonedWithPassword(registry string) bool {
 			return false
 		}
 		text := readSmall(index, name+"/.git/FETCH_HEAD")
-		return text == "" || len(text) == maxSmall || passwordInURL.MatchString(text)
+		return text == "" || len(text) == maxSmall || passwordInURL().MatchString(text)
 	})
 }
 
@@ -76,17 +79,17 @@ const (
 
 // secretInIndex matches an entry of npm's index with credentials: npm keeps the headers of a request that the answer names in Vary, and
 // the URL of a package.
-var secretInIndex = regexp.MustCompile(`(?i)"[^"]*(?:authorization|cookie|token|otp)"\s*:|` + passwordInURL.String())
+var secretInIndex = lazyregexp.New(`(?i)"[^"]*(?:authorization|cookie|token|otp)"\s*:|` + urlWithPassword)
 
 // secretInNpmrc matches the options for credentials in npmrc(5).
-var secretInNpmrc = regexp.MustCompile(`(?m)^[^#;=]*_(?:auth|authToken|password)\s*=`)
+var secretInNpmrc = lazyregexp.New(`(?m)^[^#;=]*_(?:auth|authToken|password)\s*=`)
 
 // npmSecret reports whether npm's cache has credentials, may get some because its owner has them in ~/.npmrc, or is too large to know.
 func npmSecret(cache string) bool {
 	home := filepath.Dir(filepath.Dir(cache))
 	if _, err := os.Lstat(filepath.Join(home, ".npmrc")); !errors.Is(err, os.ErrNotExist) {
 		settings := readFirst(home, ".npmrc", maxIndexFile)
-		if settings == "" || len(settings) == maxIndexFile || secretInNpmrc.MatchString(settings) {
+		if settings == "" || len(settings) == maxIndexFile || secretInNpmrc().MatchString(settings) {
 			return true
 		}
 	}
@@ -98,7 +101,7 @@ func npmSecret(cache string) bool {
 		}
 		files++
 		text := readFirst(filepath.Dir(path), d.Name(), maxIndexFile)
-		if files > maxIndexFiles || text == "" || len(text) == maxIndexFile || secretInIndex.MatchString(text) {
+		if files > maxIndexFiles || text == "" || len(text) == maxIndexFile || secretInIndex().MatchString(text) {
 			return errSecret
 		}
 		return nil

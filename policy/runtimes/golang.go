@@ -3,11 +3,12 @@ package runtimes
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/lazyregexp"
 )
 
 // goCache returns the Go build cache of a job. A shared one is where the go command looks by default, so that commands of
@@ -20,12 +21,12 @@ func (c Choice) goCache() string {
 }
 
 // compiles matches scripts that are likely to compile Go. Others do not pay for a cache.
-var compiles = regexp.MustCompile(`\bgo\s+(?:build|generate|install|run|test|vet)\b|\bmake\b|\bstaticcheck\b|\bgolangci-lint\b`)
+var compiles = lazyregexp.New(`\bgo\s+(?:build|generate|install|run|test|vet)\b|\bmake\b|\bstaticcheck\b|\bgolangci-lint\b`)
 
 // shell runs a script. One that seems to compile Go begins with links to the prebuilt cache, unless an earlier job of the session
 // has made them.
 func shell(p *plan) {
-	if p.cache == "" || !compiles.MatchString(p.source) {
+	if p.cache == "" || !compiles().MatchString(p.source) {
 		interpret("code.sh")(p)
 		return
 	}

@@ -3,9 +3,9 @@ package runtimes
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
+	"corral/internal/lazyregexp"
 	"corral/job"
 )
 
@@ -42,27 +42,27 @@ func (p *plan) maxHeap() int64 {
 }
 
 var (
-	javaNoise  = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
-	javaPublic = regexp.MustCompile(`\bpublic\s+(?:(?:final|abstract|strictfp)\s+)*(?:class|interface|enum)\s+(\w+)`)
-	javaClass  = regexp.MustCompile(`\b(?:class|interface|enum)\s+(\w+)`)
-	javaMain   = regexp.MustCompile(`\bstatic\s+(?:final\s+)?void\s+main\b`)
-	javaIn     = regexp.MustCompile(`\bpackage\s+([\w.]+)\s*;`)
+	javaNoise  = lazyregexp.New(`(?s)/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
+	javaPublic = lazyregexp.New(`\bpublic\s+(?:(?:final|abstract|strictfp)\s+)*(?:class|interface|enum)\s+(\w+)`)
+	javaClass  = lazyregexp.New(`\b(?:class|interface|enum)\s+(\w+)`)
+	javaMain   = lazyregexp.New(`\bstatic\s+(?:final\s+)?void\s+main\b`)
+	javaIn     = lazyregexp.New(`\bpackage\s+([\w.]+)\s*;`)
 )
 
 // mainClass returns the package, followed by a dot, and the name of the class to launch. That is the public class, whose
 // file must have its name, or else the last class before the function main.
 func mainClass(source string) (pkg, class string) {
-	source = javaNoise.ReplaceAllString(source, " ")
-	if m := javaIn.FindStringSubmatch(source); m != nil {
+	source = javaNoise().ReplaceAllString(source, " ")
+	if m := javaIn().FindStringSubmatch(source); m != nil {
 		pkg = m[1] + "."
 	}
-	if m := javaPublic.FindStringSubmatch(source); m != nil {
+	if m := javaPublic().FindStringSubmatch(source); m != nil {
 		return pkg, m[1]
 	}
-	if at := javaMain.FindStringIndex(source); at != nil {
+	if at := javaMain().FindStringIndex(source); at != nil {
 		source = source[:at[0]]
 	}
-	if all := javaClass.FindAllStringSubmatch(source, -1); len(all) > 0 {
+	if all := javaClass().FindAllStringSubmatch(source, -1); len(all) > 0 {
 		return pkg, all[len(all)-1][1]
 	}
 	return pkg, "Main"
@@ -104,7 +104,7 @@ func withKotlinc(s *search, c *Choice) string {
 
 // kotlinMain tells programs from scripts. A match in a comment or a string does little harm: the program fails with a
 // message that main is missing.
-var kotlinMain = regexp.MustCompile(`(?m)^\s*(?:suspend\s+)?fun\s+main\s*\(`)
+var kotlinMain = lazyregexp.New(`(?m)^\s*(?:suspend\s+)?fun\s+main\s*\(`)
 
 // kotlin compiles programs and runs scripts. -PrintWarnings silences the JVM about deprecated options that older
 // compilers pass.
@@ -113,7 +113,7 @@ func kotlin(p *plan) {
 	if p.way.program == "kotlin" {
 		compiler[0] = p.with["kotlinc"]
 	}
-	if !kotlinMain.MatchString(p.source) {
+	if !kotlinMain().MatchString(p.source) {
 		p.file("code.kts", p.source)
 		p.exec(append(append(compiler, "-script", p.in("code.kts"), "--"), p.args...)...)
 		return

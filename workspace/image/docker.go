@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"corral/internal/lazyregexp"
 )
 
 // manifestFile lists the images of an archive written by `docker save`.
@@ -93,7 +94,7 @@ func choose(images []saved, ref string) (saved, error) {
 }
 
 // configName matches the names that tools give configurations by their digest.
-var configName = regexp.MustCompile(`^(?:sha256:|blobs/sha256/)?([0-9a-f]{64})(?:\.json)?$`)
+var configName = lazyregexp.New(`^(?:sha256:|blobs/sha256/)?([0-9a-f]{64})(?:\.json)?$`)
 
 // configuration returns an image's configuration. It verifies the digest if the name is one.
 func configuration(b blobs, name string) ([]byte, error) {
@@ -101,7 +102,7 @@ func configuration(b blobs, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := configName.FindStringSubmatch(name); m != nil {
+	if m := configName().FindStringSubmatch(name); m != nil {
 		v, err := newVerifier(strings.NewReader(string(text)), v1.Hash{Algorithm: "sha256", Hex: m[1]})
 		if err != nil {
 			return nil, err

@@ -3,10 +3,10 @@ package changes
 import (
 	"errors"
 	"os"
-	"regexp"
 
 	"corral/front/privilege"
 	"corral/front/supervisor"
+	"corral/internal/lazyregexp"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 )
@@ -22,7 +22,7 @@ func (o *options) connect(p *pipes) (*client.Client, func(), error) {
 			return nil, nil, errors.Join(err, c.Close())
 		}
 		return c, func() { _ = c.Close() }, nil
-	case o.supervisor != "" || os.Geteuid() != 0 || !sessionID.MatchString(o.handle):
+	case o.supervisor != "" || os.Geteuid() != 0 || !sessionID().MatchString(o.handle):
 		return nil, nil, errors.Join(supervisor.Hint(err, o.supervisor), privilege.Drop())
 	}
 	c, finish, err := supervisor.Embed(embed.Options{Kept: o.handle})
@@ -37,7 +37,7 @@ func (o *options) connect(p *pipes) (*client.Client, func(), error) {
 }
 
 // sessionID matches the ids of sessions. A supervisor that is started for one layer does not know names of sessions.
-var sessionID = regexp.MustCompile("^[0-9a-f]{32}$")
+var sessionID = lazyregexp.New("^[0-9a-f]{32}$")
 
 // pipes are created before they are used, by another user.
 type pipes [][2]*os.File

@@ -120,7 +120,7 @@ func (g *gitlab) sweep(open []job.Session) {
 	for _, e := range entries {
 		name := e.Name()
 		info, err := e.Info()
-		if err != nil || !e.IsDir() || !jobName.MatchString(name) || time.Since(info.ModTime()) < abandonedAfter {
+		if err != nil || !e.IsDir() || !jobName().MatchString(name) || time.Since(info.ModTime()) < abandonedAfter {
 			continue
 		}
 		if !slices.ContainsFunc(open, func(s job.Session) bool { return s.Name == name && !s.Kept }) {

@@ -11,12 +11,12 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strconv"
 
 	"corral/front/cli"
 	"corral/front/privilege"
 	"corral/front/supervisor"
+	"corral/internal/lazyregexp"
 	"corral/internal/version"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -34,7 +34,7 @@ const (
 const jobVariable = "CORRAL_CI_JOB"
 
 // jobName matches the names that `config` gives.
-var jobName = regexp.MustCompile(`^gitlab-[0-9]{1,19}-[0-9a-f]{16}$`)
+var jobName = lazyregexp.New(`^gitlab-[0-9]{1,19}-[0-9a-f]{16}$`)
 
 // A gitlab is one call by GitLab's runner. https://docs.gitlab.com/runner/executors/custom/ describes the protocol.
 type gitlab struct {
@@ -97,7 +97,7 @@ func enter(o *options, words []string) (g *gitlab, err error) {
 	if words[1] == "config" {
 		return g, nil
 	}
-	if g.name = os.Getenv(jobVariable); !jobName.MatchString(g.name) {
+	if g.name = os.Getenv(jobVariable); !jobName().MatchString(g.name) {
 		return g, fmt.Errorf("%s is not set: the runner sets it if config_exec is corral ci gitlab config", jobVariable)
 	}
 	return g, nil

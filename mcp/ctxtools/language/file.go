@@ -1,8 +1,9 @@
 package language
 
 import (
-	"regexp"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 // PathVariable is the environment variable with the path of the file. Code in any language can read it, and the path never
@@ -74,11 +75,11 @@ func scriptPlace(front, code string) string {
 }
 
 // future matches imports from __future__, which must precede all other statements in Python.
-var future = regexp.MustCompile(`(?m)^from[ \t]+__future__[ \t]+import[ \t]+(?:\([^)]*\)|[^\n#;]*)`)
+var future = lazyregexp.New(`(?m)^from[ \t]+__future__[ \t]+import[ \t]+(?:\([^)]*\)|[^\n#;]*)`)
 
 // pythonPlace puts front on a line of its own, because a compound statement cannot follow another statement on its line.
 func pythonPlace(front, code string) string {
-	if all := future.FindAllStringIndex(code, -1); all != nil {
+	if all := future().FindAllStringIndex(code, -1); all != nil {
 		at := all[len(all)-1][1]
 		return code[:at] + "; " + front + code[at:]
 	}
@@ -114,11 +115,11 @@ var FILE_CONTENT = func() string {
 	return g.String()
 }
 
-var rustMain = regexp.MustCompile(`(?m)^[ \t]*(?:pub[ \t]+)?(?:async[ \t]+)?fn[ \t]+main\b`)
+var rustMain = lazyregexp.New(`(?m)^[ \t]*(?:pub[ \t]+)?(?:async[ \t]+)?fn[ \t]+main\b`)
 
 // rustPlace adds statics that can be used like a &str. Code without fn main becomes the body of main.
 func rustPlace(_, code string) string {
-	if !rustMain.MatchString(code) {
+	if !rustMain().MatchString(code) {
 		code = "fn main() { " + code + "\n}"
 	}
 	return code + rustEnd
@@ -157,10 +158,10 @@ pub static file_path: corral_text = corral_text(std::sync::atomic::AtomicPtr::ne
 `
 
 // phpFirst matches what must precede all other statements: declare and namespace.
-var phpFirst = regexp.MustCompile(`(?is)^\s*<\?php\b(?:\s|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*(?:declare\s*\([^)]*\)\s*;)?(?:(?:\s|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*namespace\s+[\w\\]+\s*;)?`)
+var phpFirst = lazyregexp.New(`(?is)^\s*<\?php\b(?:\s|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*(?:declare\s*\([^)]*\)\s*;)?(?:(?:\s|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*namespace\s+[\w\\]+\s*;)?`)
 
 func phpPlace(front, code string) string {
-	if at := phpFirst.FindStringIndex(code); at != nil {
+	if at := phpFirst().FindStringIndex(code); at != nil {
 		return code[:at[1]] + " " + front + code[at[1]:]
 	}
 	if !strings.Contains(code, "<?") {
@@ -169,11 +170,11 @@ func phpPlace(front, code string) string {
 	return "<?php " + front + "?>" + code
 }
 
-var csharpMain = regexp.MustCompile(`\bstatic\s+(?:async\s+)?[\w.<>]+\s+Main\s*\(`)
+var csharpMain = lazyregexp.New(`\bstatic\s+(?:async\s+)?[\w.<>]+\s+Main\s*\(`)
 
 // csharpPlace adds static members that code can use without naming their class. A script without Main gets variables instead.
 func csharpPlace(_, code string) string {
-	if !csharpMain.MatchString(code) {
+	if !csharpMain().MatchString(code) {
 		return `string file_path = System.Environment.GetEnvironmentVariable("CORRAL_FILE"); ` +
 			`string FILE_CONTENT = System.IO.File.ReadAllText(file_path); ` + code
 	}

@@ -4,10 +4,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"corral/internal/lazyregexp"
 )
 
 // maxHandle is the maximum length of a handle in bytes; random is the number of random bytes, which make it
@@ -38,14 +39,14 @@ func NewHandle(repo string, now time.Time) (handle string, ok bool) {
 }
 
 // handleForm matches a handle; its group is the time of creation in milliseconds.
-var handleForm = regexp.MustCompile(`^runtime-[A-Za-z0-9_-]*-([0-9]{1,18})-[0-9a-f]{16}$`)
+var handleForm = lazyregexp.New(`^runtime-[A-Za-z0-9_-]*-([0-9]{1,18})-[0-9a-f]{16}$`)
 
 // ParseHandle returns when the job of a handle began; ok is false if it is not a handle.
 func ParseHandle(handle string) (at time.Time, ok bool) {
 	if len(handle) > maxHandle {
 		return at, false
 	}
-	m := handleForm.FindStringSubmatch(handle)
+	m := handleForm().FindStringSubmatch(handle)
 	if m == nil {
 		return at, false
 	}
