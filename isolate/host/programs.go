@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -61,11 +60,11 @@ func LoadProgram(path string) (*os.File, error) {
 	if st.Size > maxProgram {
 		return nil, fmt.Errorf("%s has %d bytes; a program that runs inside jails has at most %d: install it again", path, st.Size, maxProgram)
 	}
-	content := make([]byte, st.Size)
-	if _, err := io.ReadFull(f, content); err != nil {
+	program, err := wire.SealCopy(filepath.Base(path), f, st.Size, 0o111)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return wire.Seal(filepath.Base(path), content, 0o111)
+	return program, nil
 }
 
 // Close closes the files of the programs.

@@ -14,6 +14,46 @@ import (
 	"corral/job"
 )
 
+// TestSealCopy: a copy of a file has its content and mode, is sealed, and is not made of a file that ends too early.
+func TestSealCopy(t *testing.T) {
+	const size = 3 << 20
+	content := bytes.Repeat([]byte("0123456789abcde\n"), size/16)
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, ok := range map[int64]bool{0: true, 1: true, size: true, size + 1: false} {
+		from, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := SealCopy("copy", from, want, 0o111)
+		from.Close()
+		if !ok {
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%d bytes of %d: %v", want, size, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		got := make([]byte, size+1)
+		n, _ := f.ReadAt(got, 0)
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&0o7777 != 0o555 || !bytes.Equal(got[:n], content[:want]) {
+			t.Errorf("%d bytes: mode %o, %d bytes read, %v", want, st.Mode, n, err)
+		}
+		if _, err := f.WriteAt([]byte("x"), 0); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%d bytes: written to: %v", want, err)
+		}
+		if err := f.Truncate(want + 1); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%d bytes: made longer: %v", want, err)
+		}
+		f.Close()
+	}
+}
+
 // TestPayload: a payload has the layout that the stub reads, and is sealed.
 func TestPayload(t *testing.T) {
 	y, zeros := strings.Repeat("y", 1<<20), strings.Repeat("\x00", 1<<20)
