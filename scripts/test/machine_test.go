@@ -22,18 +22,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestMachine: a test process sees nothing of others, and fails if it leaves something behind, each for one reason.
-func TestMachine(t *testing.T) {
+// ownMachines lets the test start machines, and returns the path of the program that does: this one.
+func ownMachines(t *testing.T) (self string) {
+	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
 	remove, err := makeOwnDirs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(remove)
-	self, err := os.Executable()
-	if err != nil {
+	if self, err = os.Executable(); err != nil {
 		t.Fatal(err)
 	}
+	return self
+}
+
+// TestMachine: a test process sees nothing of others, and fails if it leaves something behind, each for one reason.
+func TestMachine(t *testing.T) {
+	self := ownMachines(t)
 	for _, tt := range []struct {
 		name, script string
 		code         int
@@ -75,16 +81,7 @@ func TestMachine(t *testing.T) {
 
 // TestProcessorTime: the processor time of a machine is that of all its processes, also of those that nobody waited for.
 func TestProcessorTime(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
-	remove, err := makeOwnDirs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(remove)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := ownMachines(t)
 	const work = `[ -z "$CORRAL_TEST_CPU" ] || echo passed on; n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done`
 	for script, low := range map[string]float64{"exit 0": 0, "(" + work + ") & exec sleep 1000 & kill $!; sleep 0.1; wait": 0.02} {
 		cmd := exec.Command(self, enterCommand, t.TempDir(), "/bin/sh", "-c", script)
@@ -99,13 +96,8 @@ func TestProcessorTime(t *testing.T) {
 // TestAbandoned: the groups of a machine whose first process was killed are removed later, those of a running one are not, and a
 // machine whose terminal is closed removes its own.
 func TestAbandoned(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
-	remove, err := makeOwnDirs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(remove)
-	killed, running := startMachine(t), startMachine(t)
+	self := ownMachines(t)
+	killed, running := startMachine(t, self), startMachine(t, self)
 	end := func(cmd *exec.Cmd, s os.Signal) {
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
@@ -133,12 +125,8 @@ func TestAbandoned(t *testing.T) {
 }
 
 // startMachine starts a machine that waits.
-func startMachine(t *testing.T) *exec.Cmd {
+func startMachine(t *testing.T, self string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.Command(self, enterCommand, t.TempDir(), "/bin/sh", "-c", "echo; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
