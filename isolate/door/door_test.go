@@ -129,8 +129,14 @@ func status() string {
 		os.Getuid(), os.Getpid(), strings.TrimSpace(string(score)), 20-priority, len(open), st.Size, os.Environ())), " ")
 }
 
+// testDoors are doors with the sockets of their requests, which must stay open until the doors are closed.
+type testDoors struct {
+	*Doors
+	sockets []*os.File
+}
+
 // newTestDoors returns doors with the fake corral-egress.
-func newTestDoors(t *testing.T) *Doors {
+func newTestDoors(t *testing.T) *testDoors {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
 	sandboxtest.Leaks(t)
@@ -155,11 +161,12 @@ func newTestDoors(t *testing.T) *Doors {
 			return wire.Seal("filter", make([]byte, size), 0)
 		},
 	}
-	d := New(c)
+	d := &testDoors{Doors: New(c)}
 	t.Cleanup(func() {
 		if err := errors.Join(d.Close(), i.Close()); err != nil {
 			t.Error(err)
 		}
+		wire.CloseAll(d.sockets)
 	})
 	return d
 }
@@ -172,7 +179,7 @@ func rules(text string) func() control.Access {
 func access(rules string) control.Access { return control.Access{Rules: json.RawMessage(rules)} }
 
 // opening returns a request for a door with sockets of this test.
-func opening(t *testing.T, name string) Opening {
+func (d *testDoors) opening(t *testing.T, name string) Opening {
 	t.Helper()
 	o := Opening{Payer: 1000, Name: name, Access: rules("{}"), Ask: "npm"}
 	for range control.OpenDescriptors {
@@ -180,10 +187,9 @@ func opening(t *testing.T, name string) Opening {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := os.NewFile(uintptr(fd), "socket")
-		t.Cleanup(func() { f.Close() })
-		o.Sockets = append(o.Sockets, f)
+		o.Sockets = append(o.Sockets, os.NewFile(uintptr(fd), "socket"))
 	}
+	d.sockets = append(d.sockets, o.Sockets...)
 	return o
 }
 
@@ -191,7 +197,7 @@ func opening(t *testing.T, name string) Opening {
 // the scheduler and the OOM killer. Reports and refusals reach the caller as they are.
 func TestDoors(t *testing.T) {
 	d := newTestDoors(t)
-	o := opening(t, "other")
+	o := d.opening(t, "other")
 	now := "{}"
 	o.Access = func() control.Access { return access(now) }
 	other, err := d.Open(o)
@@ -206,7 +212,7 @@ func TestDoors(t *testing.T) {
 	if got := other.Close(); got != "end of other5" {
 		t.Errorf("after an update: %q", got)
 	}
-	door, err := d.Open(opening(t, "status"))
+	door, err := d.Open(d.opening(t, "status"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +225,7 @@ func TestDoors(t *testing.T) {
 			t.Errorf("no %q in %q", want, got)
 		}
 	}
-	_, err = d.Open(opening(t, "refuses"))
+	_, err = d.Open(d.opening(t, "refuses"))
 	if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "network" || refusal.Message != "no rule allows npm" || refusal.Hint != "add it" {
 		t.Errorf("%v", err)
 	}
@@ -230,7 +236,7 @@ func TestUsersHaveProcesses(t *testing.T) {
 	d := newTestDoors(t)
 	ids := map[string]bool{}
 	for payer := range uint32(3) {
-		o := opening(t, "status")
+		o := d.opening(t, "status")
 		o.Payer = 1000 + payer
 		door, err := d.Open(o)
 		if err != nil {
@@ -250,12 +256,12 @@ func TestUsersHaveProcesses(t *testing.T) {
 func TestEgressFails(t *testing.T) {
 	d := newTestDoors(t)
 	for _, name := range []string{"mute", "dies"} {
-		if _, err := d.Open(opening(t, name)); err == nil {
+		if _, err := d.Open(d.opening(t, name)); err == nil {
 			t.Errorf("a door whose process %s was opened", name)
 		}
 	}
 	for _, name := range []string{"dies later", "talks", "lies about its size", "sends a descriptor", "mute at the end"} {
-		bad, err := d.Open(opening(t, name))
+		bad, err := d.Open(d.opening(t, name))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -263,7 +269,7 @@ func TestEgressFails(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 		sandboxtest.Eventually(t, 20*time.Second, "a door opens after one that "+name, func() bool {
-			door, err := d.Open(opening(t, "good"))
+			door, err := d.Open(d.opening(t, "good"))
 			return err == nil && door.Close() == "end of good"
 		})
 	}
@@ -272,11 +278,11 @@ func TestEgressFails(t *testing.T) {
 // TestOpenAgain: doors outlive the process that answers for them.
 func TestOpenAgain(t *testing.T) {
 	d := newTestDoors(t)
-	door, err := d.Open(opening(t, "lasting"))
+	door, err := d.Open(d.opening(t, "lasting"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad, err := d.Open(opening(t, "dies later"))
+	bad, err := d.Open(d.opening(t, "dies later"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +295,7 @@ func TestPauseEnds(t *testing.T) {
 	d := newTestDoors(t)
 	d.Pause = d.Patience / 16
 	for n := range 8 {
-		door, err := d.Open(opening(t, "dies later"))
+		door, err := d.Open(d.opening(t, "dies later"))
 		if err != nil {
 			t.Fatalf("after %d ends: %v", n, err)
 		}
@@ -300,7 +306,7 @@ func TestPauseEnds(t *testing.T) {
 // TestDoorsConcurrently: many jobs open and close doors at once, while the operator changes the rules.
 func TestDoorsConcurrently(t *testing.T) {
 	d := newTestDoors(t)
-	o := opening(t, "one of many")
+	o := d.opening(t, "one of many")
 	var work sync.WaitGroup
 	for range 20 {
 		work.Go(func() {
@@ -330,7 +336,7 @@ func TestUpdateReachesOthers(t *testing.T) {
 	d := newTestDoors(t)
 	d.Patience = time.Hour
 	var round atomic.Int64
-	o := opening(t, "good")
+	o := d.opening(t, "good")
 	o.Access = func() control.Access { return access(strconv.FormatInt(round.Load(), 10)) }
 	good, err := d.Open(o)
 	if err != nil {
@@ -338,7 +344,7 @@ func TestUpdateReachesOthers(t *testing.T) {
 	}
 	var bad []*Door
 	for n := range uint32(6) {
-		o := opening(t, "stops to read")
+		o := d.opening(t, "stops to read")
 		o.Payer, o.Access = 1001+n, rules(long)
 		door, err := d.Open(o)
 		if err != nil {
@@ -379,11 +385,10 @@ func TestUpdateReachesOthers(t *testing.T) {
 // TestSlowReaderEnds: a process that reads each message in time, but takes long for all, is ended.
 func TestSlowReaderEnds(t *testing.T) {
 	d := newTestDoors(t)
-	d.Patience = 12 * slowness
 	const many = 150 // the socket is full most of the time
 	var doors []*Door
 	for n := range many {
-		o := opening(t, "one of many")
+		o := d.opening(t, "one of many")
 		if n == many-1 {
 			o.Name = "reads slowly"
 		}
@@ -394,6 +399,7 @@ func TestSlowReaderEnds(t *testing.T) {
 		}
 		doors = append(doors, door)
 	}
+	d.Patience = 12 * slowness // not before: on a busy machine a door takes longer to open
 	e := doors[0].egress
 	e.mu.Lock()
 	before := e.now
@@ -410,7 +416,7 @@ func TestSlowReaderEnds(t *testing.T) {
 func TestUpdateWaits(t *testing.T) {
 	d := newTestDoors(t)
 	d.Patience = 3 * time.Second // the good one must answer within it
-	o := opening(t, "stops to read")
+	o := d.opening(t, "stops to read")
 	door, err := d.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -425,7 +431,7 @@ func TestUpdateWaits(t *testing.T) {
 	}
 	var round atomic.Int64
 	door.Close()
-	o = opening(t, "good")
+	o = d.opening(t, "good")
 	o.Payer, o.Access = 1001, func() control.Access { return access(strconv.FormatInt(round.Load(), 10)) }
 	if door, err = d.Open(o); err != nil {
 		t.Fatal(err)
@@ -453,7 +459,7 @@ func TestNumbers(t *testing.T) {
 	} {
 		d.Connections = tt.connections
 		d.Connections.Complete()
-		o := opening(t, "status")
+		o := d.opening(t, "status")
 		o.Payer = payer
 		door, err := d.Open(o)
 		if err != nil {
@@ -490,7 +496,7 @@ func TestStore(t *testing.T) {
 	}
 	is := func(what string, payer uint32, want string, not ...string) {
 		t.Helper()
-		o := opening(t, "status")
+		o := d.opening(t, "status")
 		o.Payer = payer
 		got := ""
 		sandboxtest.Eventually(t, 20*time.Second, what+": "+want, func() bool {
@@ -532,7 +538,7 @@ func TestLog(t *testing.T) {
 	}
 	defer log.Close()
 	d.Stderr = log
-	door, err := d.Open(opening(t, "floods the log"))
+	door, err := d.Open(d.opening(t, "floods the log"))
 	if err != nil {
 		t.Fatal(err)
 	}
