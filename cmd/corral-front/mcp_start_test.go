@@ -100,7 +100,8 @@ func TestDottedNames(t *testing.T) {
 	}
 }
 
-// TestEmbedded checks that root's server starts a supervisor and drops root.
+// TestEmbedded checks that root's server starts a supervisor and drops root, and that the server stays when its supervisor is killed. The next
+// supervisor removes what the killed one left.
 func TestEmbedded(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -131,6 +132,18 @@ func TestEmbedded(t *testing.T) {
 		t.Errorf("%s", o.text)
 	}
 	h.must("ping", object{})
+	left := func() (all []string) {
+		for _, pid := range list {
+			all = append(all, sandboxtest.Leftovers("embedded-"+itoa(pid))...)
+		}
+		return all
+	}
+	if len(left()) == 0 {
+		t.Error("the supervisor that was killed left nothing to remove")
+	}
+	if daemon(t); len(left()) > 0 {
+		t.Errorf("another supervisor does not remove %q", left())
+	}
 }
 
 // TestStartUnserved checks that a server for a directory that the supervisor does not serve ends at its start, and says
