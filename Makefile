@@ -38,16 +38,18 @@ SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
 .PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
-	fmt install uninstall package release test-package clean help setup-build setup-vm FORCE
+	fmt install uninstall package release test-package clean help static setup-build setup-vm FORCE
 
 build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) manual ## the programs with their manual, into bin/
 
 setup-build:
 	@scripts/setup build
 
-# go decides what is out of date, so it runs each time.
-$(addprefix $(BIN)/,$(STATIC)): $(BIN)/%: FORCE | setup-build
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+# go decides what is out of date, so it runs each time: once for all of them, because it takes longest to find that nothing is.
+$(addprefix $(BIN)/,$(STATIC)): static ;
+static: | setup-build
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(STATIC))
 
 $(addprefix $(BIN)/,$(filter $(CGO_PROGRAMS),$(PROGRAMS))): $(BIN)/%: FORCE | setup-build
 	CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
