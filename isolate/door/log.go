@@ -25,8 +25,8 @@ const (
 
 var lineRate = host.Rate{Burst: 2048, PerSecond: 64}
 
-// A lineLog passes lines of the processes of one user on to the supervisor's log, as far as their rate allows. They are not read, but for the
-// characters that no terminal should get.
+// A lineLog passes lines of the processes of one user on to the supervisor's log, as far as their rate allows. It escapes the
+// characters that no terminal should get, and reads nothing else.
 type lineLog struct {
 	to    io.Writer
 	log   *slog.Logger
