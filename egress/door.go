@@ -96,6 +96,7 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		gate: newGate(s.requests),
 		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},
 	}
+	d.record.lost = m.Again
 	var err error
 	if d.authority, err = s.authorityOf(m.Authority); err != nil {
 		return nil, err

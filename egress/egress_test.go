@@ -647,3 +647,27 @@ func TestAddressMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestAgain: a door that another process had before says once that what that one counted is lost.
+func TestAgain(t *testing.T) {
+	w := newWorld(t, plenty)
+	d := w.open(`{}`, "")
+	if s := d.summary(control.KindClose); s.Lost {
+		t.Errorf("a new door: %+v", s)
+	}
+	d.number++
+	w.last = d.number
+	m, err := control.AppendOpen(nil, control.Open{Door: d.number, Name: "job 1", Access: w.access(`{}`), Again: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.send(m, d.files...)
+	if why := w.reply(control.KindOpened, d.number); why != "" {
+		t.Fatal(why)
+	}
+	for _, want := range []bool{true, false} {
+		if s := d.report(); s.Lost != want {
+			t.Errorf("%+v, want %v", s, want)
+		}
+	}
+}

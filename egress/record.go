@@ -19,6 +19,7 @@ type record struct {
 	// The fields below are guarded by mu. They are of the time since the last report.
 	connections, denied int64
 	denials             []control.Denial
+	lost                bool // a former process has counted, and did not report
 }
 
 // allow counts a connection.
@@ -58,8 +59,9 @@ func (r *record) take() control.Summary {
 	defer r.mu.Unlock()
 	s := control.Summary{
 		Connections: r.connections, Denied: r.denied, BytesUp: r.up.take(), BytesDown: r.down.take(), Denials: r.denials,
+		Lost: r.lost,
 	}
-	r.connections, r.denied, r.denials = 0, 0, nil
+	r.connections, r.denied, r.denials, r.lost = 0, 0, nil, false
 	return s
 }
 

@@ -17,6 +17,7 @@ type NetworkUse struct {
 	BytesUp     int64           `json:"bytesUp"`           // from the job
 	BytesDown   int64           `json:"bytesDown"`         // to the job
 	Denials     []NetworkDenial `json:"denials,omitempty"` // distinct, the first ones
+	Lost        bool            `json:"lost,omitempty"`    // corral-egress ended while the job ran: what it reached before is not counted
 }
 
 // A NetworkDenial is a host that a job could not reach.
@@ -58,6 +59,9 @@ func (u *NetworkUse) Unlisted() int64 {
 func (u *NetworkUse) Report(most int) (lines []string, hint string) {
 	shown := *u
 	shown.Denials = u.Denials[:min(len(u.Denials), most)]
+	if u.Lost {
+		lines = append(lines, "network: corral-egress ended while the job ran: what it reached before that is not known")
+	}
 	for _, d := range shown.Denials {
 		times := ""
 		if d.Count > 1 {
@@ -69,7 +73,7 @@ func (u *NetworkUse) Report(most int) (lines []string, hint string) {
 		}
 	}
 	switch n := shown.Unlisted(); {
-	case n > 0 && len(lines) > 0:
+	case n > 0 && len(shown.Denials) > 0:
 		lines = append(lines, fmt.Sprintf("network: and %d more denied", n))
 	case n > 0:
 		lines = append(lines, fmt.Sprintf("network: %d connections or names denied", n))

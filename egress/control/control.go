@@ -84,6 +84,8 @@ type Open struct {
 	Placeholder string `json:"placeholder,omitempty"`
 	// Authority is the one that the job trusts. nil: none, and rules about requests allow nothing.
 	Authority *Authority `json:"authority,omitempty"`
+	// Again: another process had the door before, and ended without a report.
+	Again bool `json:"again,omitempty"`
 }
 
 // Update replaces the access of a door. What the job asked for when the door was opened still applies. There is no reply.

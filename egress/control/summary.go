@@ -11,6 +11,7 @@ type Summary struct {
 	Denied      int64    `json:"denied"`      // connections and names
 	BytesUp     int64    `json:"bytes_up"`    // from the job
 	BytesDown   int64    `json:"bytes_down"`
+	Lost        bool     `json:"lost,omitempty"`    // what a process counted that ended is not in it
 	Denials     []Denial `json:"denials,omitempty"` // distinct, the first ones; at most MaxDenials
 }
 
@@ -22,6 +23,9 @@ type Denial struct {
 	Allow string `json:"allow,omitempty"` // the rule that would allow it
 	Count int64  `json:"count"`
 }
+
+// Lost is the text of a Reported that nobody sent, because there was no process or it did not answer.
+func Lost() string { return string(AppendSummary(nil, Summary{Lost: true})) }
 
 // AppendSummary appends a summary as text of a Reported. It leaves out the last denials if the text would exceed MaxText.
 func AppendSummary(to []byte, s Summary) []byte {

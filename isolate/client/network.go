@@ -23,7 +23,7 @@ func NetworkUse(reached string) *job.NetworkUse {
 	if err != nil {
 		return nil
 	}
-	use := &job.NetworkUse{Connections: s.Connections, Denied: s.Denied, BytesUp: s.BytesUp, BytesDown: s.BytesDown}
+	use := &job.NetworkUse{Connections: s.Connections, Denied: s.Denied, BytesUp: s.BytesUp, BytesDown: s.BytesDown, Lost: s.Lost}
 	for _, d := range s.Denials {
 		use.Denials = append(use.Denials, job.NetworkDenial{
 			Name: text.Line(d.Name, maxHost), Port: int(d.Port), Why: text.Line(d.Why, maxWhy), Allow: text.Line(d.Allow, maxAllow), Count: d.Count,

@@ -61,6 +61,9 @@ func fake() {
 				os.Exit(2)
 			}
 			names[m.Door] = m.Name
+			if m.Again {
+				names[m.Door] += ", again"
+			}
 			fakeOpen(m, send)
 			slow = slow || m.Name == "reads slowly"
 		case control.KindUpdate:
@@ -265,7 +268,7 @@ func TestEgressFails(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := bad.Close(); got != "" && got != "end of "+name && got != "nobody asked" {
+		if got := bad.Close(); got != control.Lost() && got != "end of "+name && got != "nobody asked" {
 			t.Errorf("%s: %q", name, got)
 		}
 		sandboxtest.Eventually(t, 20*time.Second, "a door opens after one that "+name, func() bool {
@@ -287,7 +290,7 @@ func TestOpenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad.Close()
-	sandboxtest.Eventually(t, 20*time.Second, "the door is open again", func() bool { return door.Report() == "report of lasting" })
+	sandboxtest.Eventually(t, 20*time.Second, "the door is open again", func() bool { return door.Report() == "report of lasting, again" })
 }
 
 // TestPauseEnds: however often the process has ended, a door that is asked for meanwhile waits for the next one and opens.

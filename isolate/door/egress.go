@@ -164,7 +164,7 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 		files = o.Sockets
 		message, err = control.AppendOpen(nil, control.Open{
 			Door: door.number, Name: o.Name, Request: o.Request, Access: door.access, Ask: o.Ask, Placeholder: o.Placeholder,
-			Authority: o.Authority,
+			Authority: o.Authority, Again: door.again,
 		})
 	case control.KindUpdate:
 		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Access: door.access})
@@ -209,24 +209,31 @@ func (e *egress) add(door *Door) (why string, err error) {
 	return e.await(door)
 }
 
-// summary requests a report, or the end of a door.
+// summary requests a report, or the end of a door. Without an answer, it says that: a job that makes corral-egress end must not look like one
+// that reached nothing.
 func (e *egress) summary(door *Door, kind control.Kind) string {
 	e.mu.Lock()
-	alone := e.now != nil && door.wants == 0
+	running, asked := e.now != nil, door.wants != 0
 	var err error
-	if alone {
+	if running && !asked {
 		door.wants = control.KindReported
 		err = e.send(door, kind)
 	}
 	e.mu.Unlock()
-	if !alone {
-		return "" // no process runs, or another job of the session is asking
+	switch {
+	case asked:
+		return "" // another job of the session is told
+	case !running:
+		return control.Lost()
 	}
 	text := ""
 	if err == nil {
 		text, err = e.await(door)
 	}
 	e.doors.report("no report of what a job reached", err)
+	if err != nil {
+		return control.Lost()
+	}
 	return text
 }
 

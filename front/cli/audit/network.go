@@ -114,7 +114,7 @@ func (p *networkPrinter) line(l *reader.Line) error {
 		return nil
 	}
 	use := client.NetworkUse(r.Reached)
-	if p.Denied && use != nil && use.Denied == 0 {
+	if p.Denied && use != nil && use.Denied == 0 && !use.Lost {
 		return nil
 	}
 	if p.JSON {

@@ -73,8 +73,8 @@ func TestEgressKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d, err := l.End(); err != nil || d.Out != "ready\nended: 0\nagain\n" {
-		t.Errorf("%q, %v", d.Out, err)
+	if d, err := l.End(); err != nil || d.Out != "ready\nended: 0\nagain\n" || d.Network == nil || !d.Network.Lost || d.Network.Connections != 1 {
+		t.Errorf("%q, reached %+v, %v", d.Out, d.Network, err)
 	}
 	if got := w.sh(fetch); got != fetched {
 		t.Errorf("a later job: %q", got)

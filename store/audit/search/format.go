@@ -84,6 +84,9 @@ func reached(text string) string {
 	if len(hosts) > 0 {
 		said += ": " + strings.Join(hosts, ", ")
 	}
+	if s.Lost {
+		said += "; more is not known"
+	}
 	return said
 }
 
