@@ -103,6 +103,10 @@ func fakeOpen(m control.Open, send func(control.Kind, uint64, string)) {
 		os.Exit(1)
 	case "floods the log":
 		_, _ = os.Stderr.WriteString(strings.Repeat("a line\x1b[2J\n", floodLines) + strings.Repeat("x", 3*maxLine))
+	case "repeats itself":
+		for range 2 * maxStrange {
+			send(control.KindReported, 1<<40, "of a door that is closed")
+		}
 	case "talks":
 		send(control.KindReported, m.Door, "nobody asked")
 	case "lies about its size":
@@ -263,12 +267,12 @@ func TestEgressFails(t *testing.T) {
 			t.Errorf("a door whose process %s was opened", name)
 		}
 	}
-	for _, name := range []string{"dies later", "talks", "lies about its size", "sends a descriptor", "mute at the end"} {
+	for _, name := range []string{"dies later", "talks", "lies about its size", "sends a descriptor", "repeats itself", "mute at the end"} {
 		bad, err := d.Open(d.opening(t, name))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := bad.Close(); got != control.Lost() && got != "end of "+name && got != "nobody asked" {
+		if got := bad.Close(); got != control.Lost() && got != "end of "+name && got != "nobody asked" || name == "repeats itself" && got != control.Lost() {
 			t.Errorf("%s: %q", name, got)
 		}
 		sandboxtest.Eventually(t, 20*time.Second, "a door opens after one that "+name, func() bool {

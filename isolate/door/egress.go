@@ -28,6 +28,7 @@ type egress struct {
 	open map[uint64]*Door // guarded by mu
 	// told are closed when the process has done what it was sent before, or has ended, the oldest first; guarded by mu.
 	told []chan struct{}
+	strange int // guarded by mu: replies of the process that nobody waits for
 	// outdated is set for a process that was ended because it has another store than it should have; guarded by mu.
 	outdated bool
 }
@@ -140,7 +141,7 @@ func (e *egress) abandon(kind control.Kind, err error) {
 func (e *egress) begin(p *process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.now = p
+	e.now, e.strange = p, 0
 	inTime := e.patience()
 	for _, door := range e.open {
 		door.again = door.wants == 0
@@ -265,6 +266,10 @@ var errNoAnswer = errors.New("network access: " + Program + " does not answer in
 
 var errUnexpected = errors.New("it sent a message without a request")
 
+// maxStrange is how many replies about doors that are closed are read of a process: each door that is opened again can have one. One that
+// goes on has the supervisor do nothing else but read.
+const maxStrange = 4096
+
 // reply passes a reply on to the goroutine that waits for it.
 func (e *egress) reply(message []byte) error {
 	r, err := control.ReadReply(message)
@@ -278,8 +283,10 @@ func (e *egress) reply(message []byte) error {
 	case r.Door == control.NoDoor && r.Kind == control.KindReported && len(e.told) > 0:
 		close(e.told[0])
 		e.told = e.told[1:]
-	case door == nil:
-		return nil // the goroutine that asked has given up
+	case door == nil: // the goroutine that asked has given up
+		if e.strange++; e.strange > maxStrange {
+			return errUnexpected
+		}
 	case door.again && r.Kind == control.KindOpened:
 		door.again = false
 		if r.Text != "" { // the rules were changed meanwhile, and do not allow what the job asked for
