@@ -1,8 +1,8 @@
 // Package authority issues the certificates with which corral-egress ends the TLS connections of jobs, where rules are about
 // requests.
 //
-// Each installation has an authority of its own, whose key is in a file that root alone can read and in the memory of
-// corral-egress. Jails trust its certificate; nothing else should.
+// Each user has an authority of their own, whose key is in a file that root alone can read and in the memory of that user's
+// corral-egress. Jails of the user's jobs trust its certificate; nothing else should.
 package authority
 
 import (
