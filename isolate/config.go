@@ -12,6 +12,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/door"
 	"corral/isolate/host"
 	"corral/isolate/serve"
@@ -67,7 +68,7 @@ type Config struct {
 	only     func() bool   // replaces host.OnlyInstance in tests
 	subuid   string        // replaces /etc/subuid in tests
 
-	hidden *host.HiddenPaths // what tests before have found; nil: nothing
+	survey *cell.Survey // what tests before have read of the host; nil: nothing
 
 	skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
 }

@@ -119,12 +119,13 @@ func config(t testing.TB) Config {
 		Programs: filepath.Dir(sandboxtest.Bin(t, "corral-init")),
 		StateDir: filepath.Join(t.TempDir(), "state"),
 		Log:      fronttest.ErrorsFail(t),
-		hidden:   &hidden,
+		survey:   &survey,
 	}
 }
 
-// hidden is shared by all supervisors of the process: each would read all of /usr for its first session with a root of its own.
-var hidden host.HiddenPaths
+// survey is shared by all supervisors of the process: each would read all of /etc for its first jail, and all of /usr for its first session
+// with a root of its own.
+var survey cell.Survey
 
 // supervise starts a supervisor, which is closed with the test and must leave nothing behind.
 func supervise(t testing.TB, change ...func(*Config)) *Supervisor {

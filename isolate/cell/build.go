@@ -43,7 +43,7 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if j.session != nil {
 		j.view = view{
 			reporter: j.reporter, session: j.session, repo: j.repo, base: base, users: j.users,
-			userns: j.s.Userns, hidden: j.s.Hidden, instance: j.s.Instance,
+			userns: j.s.Userns, hidden: &j.s.Survey.hidden, instance: j.s.Instance,
 		}
 		if err := j.view.makeLayer(u, dir); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/probe"
 	"corral/job"
+	"corral/rootfs"
 )
 
 // Config is the configuration of jails.
@@ -27,23 +28,30 @@ type Config struct {
 	Served   *admit.Current
 	Log      *slog.Logger
 
-	Defaults job.Limits        // limits of a waiting slot
-	MaxJails int               // maximum of concurrent jails; guarded by Jails.mu
-	Slots    int               // maximum of waiting slots per jail; negative is none
-	MaxSlots int               // maximum of waiting slots in all jails; negative is none
-	Idle     time.Duration     // how long an unused jail is kept; guarded by Jails.mu
-	Ending   time.Duration     // timeout for the exit of a slot's processes; 0 is host.SlotPatience
-	Reclaim  time.Duration     // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
-	Dying    int               // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
-	Small    int64             // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
-	Look     time.Duration     // from one look at memory that an ended job has left to the next; 0 is leftLater
-	Trim     time.Duration     // how long a slot waits unneeded before it can be given up; 0 is trimInterval
-	Only     func() bool       // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
-	Hidden   *host.HiddenPaths // nil: what this supervisor alone has found
+	Defaults job.Limits    // limits of a waiting slot
+	MaxJails int           // maximum of concurrent jails; guarded by Jails.mu
+	Slots    int           // maximum of waiting slots per jail; negative is none
+	MaxSlots int           // maximum of waiting slots in all jails; negative is none
+	Idle     time.Duration // how long an unused jail is kept; guarded by Jails.mu
+	Ending   time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
+	Reclaim  time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
+	Dying    int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
+	Small    int64         // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
+	Look     time.Duration // from one look at memory that an ended job has left to the next; 0 is leftLater
+	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
+	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
+	Survey   *Survey       // nil: what this supervisor alone has read
 	// Left returns the function that is told what memory the jobs of a jail that ended have left, which was built for a user and a repository.
 	// Nil leaves that unknown.
 	Left func(payer uint32, repo string) LeftSetter
 	Skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
+}
+
+// A Survey is what was read of the host for jails, and is used for the next ones as long as the host is unchanged. Supervisors in one
+// process can share it. The zero Survey is empty and ready for use.
+type Survey struct {
+	hidden host.HiddenPaths
+	etc    rootfs.Etc
 }
 
 // A Jails is the jails of a supervisor.
@@ -86,8 +94,8 @@ func New(c Config) (*Jails, error) {
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}
-	if c.Hidden == nil {
-		c.Hidden = &host.HiddenPaths{}
+	if c.Survey == nil {
+		c.Survey = &Survey{}
 	}
 	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now(), slots: newSlotBudget(c.MaxSlots)}
 	var err error
@@ -95,7 +103,7 @@ func New(c Config) (*Jails, error) {
 		closeFilters(s.filters)
 		return nil, err
 	}
-	s.roots = newRoots(c.Tools, s.begin, s.work.Done, s.live.Load)
+	s.roots = newRoots(c.Tools, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
 	return s, nil
 }
 

@@ -22,7 +22,7 @@ type roots struct {
 	begin func() bool // registers work, which done ends; returns false if the jails are ending
 	done  func()
 	live  func() int64 // returns the number of live jobs
-	etc   rootfs.Etc
+	etc   *rootfs.Etc
 	trust trust.Maker
 
 	mu    sync.Mutex
@@ -32,8 +32,8 @@ type roots struct {
 }
 
 // newRoots returns roots that show the toolchains in tools.
-func newRoots(tools *host.Toolchains, begin func() bool, done func(), live func() int64) *roots {
-	return &roots{tools: tools, begin: begin, done: done, live: live}
+func newRoots(tools *host.Toolchains, etc *rootfs.Etc, begin func() bool, done func(), live func() int64) *roots {
+	return &roots{tools: tools, begin: begin, done: done, live: live, etc: etc}
 }
 
 // A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
@@ -52,7 +52,7 @@ const (
 // options returns the options of a tree without a repository.
 func (r *roots) options() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: &r.etc,
+		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
