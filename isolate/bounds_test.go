@@ -19,7 +19,7 @@ import (
 // TestOOMScore: jobs are the first to be killed when the host is out of memory, and cannot change that.
 func TestOOMScore(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.SysResource)
-	f := newFront(t)
+	f := sharedFront(t)
 	for _, score := range []string{"0", "499", "-1000"} {
 		if got := f.Sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
 			t.Errorf("a job that sets %s has %s", score, got)
@@ -33,7 +33,7 @@ func TestOOMScore(t *testing.T) {
 // TestTerminalLimit: all devpts mounts of a host share about 3,000 terminals, so a job gets few.
 func TestTerminalLimit(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
-	f := newFront(t)
+	f := sharedFront(t)
 	if got := f.Sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "8" {
 		t.Errorf("a job has %s terminals", got)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func TestSignal(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	l := f.Waiting()
 	send := func(number unix.Signal, everyone bool) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestSignal(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	l := f.Waiting()
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestKill(t *testing.T) {
 }
 
 func TestContext(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	r, w := f.Pipe()
 	null, stderr := f.Pipe()
 	defer null.Close()
@@ -83,7 +83,7 @@ func TestContext(t *testing.T) {
 
 // TestDisconnect: closing a connection ends its jobs, and no others.
 func TestDisconnect(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	kept := f.Waiting()
 	gone := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.Repo)
 	l := gone.Waiting()
@@ -126,7 +126,7 @@ func (f *front) list(c *frontend.Client) []string {
 
 // TestList: users see their own jobs, root sees all.
 func TestList(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	const stranger = 1002
 	other := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: stranger}), newRepo(t))
 	if err := os.Chown(other.Repo, stranger, stranger); err != nil {
@@ -158,7 +158,7 @@ func TestList(t *testing.T) {
 
 // TestForeignTag: tags are local to a connection, so a connection can signal only its own jobs.
 func TestForeignTag(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	l := f.Waiting()
 	other := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.Repo)
 	o := other.Waiting() // with the same tag
@@ -177,7 +177,7 @@ func TestForeignTag(t *testing.T) {
 }
 
 func TestFacts(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	facts, err := f.C.Facts()
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestFacts(t *testing.T) {
 
 // TestTerminal: a job with a terminal has its own as controlling terminal.
 func TestTerminal(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	spec := f.Spec("sh", "-c", "tty; stty size; test -t 0 -a -t 1 -a -t 2 && echo all; read x </dev/tty && echo got $x")
 	spec.Terminal = job.Size{Rows: 31, Cols: 97}
 	var said fronttest.Output

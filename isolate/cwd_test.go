@@ -16,7 +16,7 @@ import (
 
 // TestWorkingDirectory: a job starts only in a directory of the repository.
 func TestWorkingDirectory(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	outside := filepath.Join(filepath.Dir(f.Repo), "outside")
 	mkdir(t, outside, owner)
 	f.Sh(`mkdir -p a/b closed; chmod 0 closed; echo x >file; ln -s a/b inside; ln -s / root; ln -s ../outside up; ln -s ` + outside +
@@ -70,7 +70,7 @@ func TestWorkingDirectory(t *testing.T) {
 // TestWorkingDirectorySwapped: a directory that is repeatedly swapped with a link is used or refused, and the link
 // never followed.
 func TestWorkingDirectorySwapped(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	dir, link := f.Repo+"/dir", f.Repo+"/link"
 	mkdir(t, dir, owner)
 	if err := os.Symlink("/tmp", link); err != nil {
@@ -101,7 +101,7 @@ func TestWorkingDirectorySwapped(t *testing.T) {
 // TestRepoSwapped: a repository that is repeatedly swapped with another directory is used or refused, whether named
 // by path or by descriptor.
 func TestRepoSwapped(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	trap := filepath.Join(filepath.Dir(f.Repo), "trap")
 	mkdir(t, trap, 0)
 	put(t, f.Repo+"/which", "mine", 0o644, owner)

@@ -13,7 +13,7 @@ import (
 
 // TestFiles: files of a request exist when the program starts, only for this job.
 func TestFiles(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	spec := f.Spec("sh", "-c", `
 		stat -c '%n %a %U %s' /tmp/job /tmp/job/code /tmp/job/ü /dev/shm/x /home/job/y | sed 's/ 4[0-9]*$//; s/ [68]0$//'
@@ -55,7 +55,7 @@ func cksum(t *testing.T, f *front, text string) string {
 // TestFilesRefused: a job does not start if one of its files cannot be written. The job's own user writes them, so
 // never where the job itself could not write.
 func TestFilesRefused(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	f.Sh("mkdir dir; ln -s /etc link; ln -s gone planted; ln -s /tmp tmp; echo here >there")
 	for _, tt := range []struct {
 		name  string
@@ -97,7 +97,7 @@ func TestFilesRefused(t *testing.T) {
 // TestMalformedPayload: payloads that no correct front-end writes are refused by the job's process, not parsed by the
 // supervisor.
 func TestMalformedPayload(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	const program = "/bin/true\x00"
 	for _, tt := range []struct {
 		name              string

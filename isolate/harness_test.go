@@ -3,6 +3,7 @@ package isolate
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,6 +54,24 @@ func frontOf(t testing.TB, s *Supervisor, c *frontend.Client, repo string) *fron
 	return &front{&fronttest.Front{T: t, C: c, Repo: repo}, s}
 }
 
+// sharedFront connects to the supervisor that tests of this process share, as the owner of a new repository. Tests take newFront that open
+// sessions, read the audit log, count jails, leave thousands of files to a jail's watches, or change the supervisor or its configuration.
+func sharedFront(t testing.TB) *front {
+	t.Helper()
+	s, _ := shared.Get(t, func(instance, state string, log *slog.Logger) (*Supervisor, error) {
+		c := configOf(t, instance, state, log)
+		c.MaxJails = 4 * sharedJails // a user has a quarter of them
+		return New(c)
+	})
+	return frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t))
+}
+
+var shared fronttest.Shared[*Supervisor]
+
+// sharedJails is the maximum number of jails of the shared supervisor: the jail of a new repository takes the place of one of another test
+// that has ended. Otherwise the processes of all of them would stay until the last test.
+const sharedJails = 4
+
 // newFront starts a supervisor and connects to it as the owner of a new repository.
 func newFront(t testing.TB, change ...func(*Config)) *front {
 	t.Helper()
@@ -79,7 +98,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := shared.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // Environment variables of a child supervisor: its role, instance and directories.
@@ -112,13 +136,18 @@ func beChild(name string) error {
 // config returns the configuration of a new instance. Logged errors fail the test.
 func config(t testing.TB) Config {
 	t.Helper()
+	return configOf(t, fronttest.InstanceName(), filepath.Join(t.TempDir(), "state"), fronttest.ErrorsFail(t))
+}
+
+func configOf(t testing.TB, instance, state string, log *slog.Logger) Config {
+	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.UserNamespaces)
 	return Config{
 		Own:      true,
-		Instance: fronttest.InstanceName(),
+		Instance: instance,
 		Programs: filepath.Dir(sandboxtest.Bin(t, "corral-init")),
-		StateDir: filepath.Join(t.TempDir(), "state"),
-		Log:      fronttest.ErrorsFail(t),
+		StateDir: state,
+		Log:      log,
 		survey:   &survey,
 	}
 }

@@ -189,7 +189,7 @@ func TestMainThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFront(t)
+	f := sharedFront(t)
 	for range 5 {
 		frontOf(t, f.s, f.C, newRepo(t)).Sh("true")
 	}

@@ -15,7 +15,7 @@ import (
 
 // TestMemory: a job that exceeds its memory limit ends as a whole, and the next one is not affected.
 func TestMemory(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for _, script := range []string{
 		`my $x = "x" x (1 << 30); print "survived"`,
 		// The child runs out of memory; its parent and another process end with it.
@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 
 // TestTmpIsMemory: files in a private directory count toward the job's memory.
 func TestTmpIsMemory(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	// Where the supervisor ends the job after the kernel's notice (v1), the shell can run on for a moment.
 	spec := f.Spec("sh", "-c", "head -c 200000000 /dev/zero >/tmp/x && echo survived")
 	spec.Limits.Memory = 64 << 20
@@ -46,7 +46,7 @@ func TestTmpIsMemory(t *testing.T) {
 
 // TestProcesses: forks beyond the limit fail with EAGAIN, and no process is left.
 func TestProcesses(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	spec := f.Spec("perl", "-e", `my $n = 0; for (1..200) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000 } $n++ } print "$n ", $!+0`)
 	spec.Limits.PIDs = 20
 	d := f.Run(spec)
@@ -64,7 +64,7 @@ func TestProcesses(t *testing.T) {
 
 // TestLimitErrors: limits that a job meets as an error or a signal.
 func TestLimitErrors(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for _, tt := range []struct {
 		name, script string
 		limits       job.Limits
@@ -92,7 +92,7 @@ func TestLimitErrors(t *testing.T) {
 
 // TestSocketBuffers: data queued in a job's sockets is limited too. cgroup v1 accounts for it separately.
 func TestSocketBuffers(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	spec := f.Spec("perl", "-e", `
 use Socket; use Fcntl;
 my $sent = 0;
@@ -118,7 +118,7 @@ print int($sent / (1 << 20));`)
 // TestCPU: a quota throttles the job. The test measures total CPU time; how often the kernel throttles is up to the
 // kernel.
 func TestCPU(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	spec := f.Spec("perl", "-e", `while (1) {}`)
 	spec.Limits = job.Limits{MilliCPUs: 200, Wall: sandboxtest.Slow(600 * time.Millisecond)}
 	d := f.Run(spec)
@@ -130,7 +130,7 @@ func TestCPU(t *testing.T) {
 
 // TestDisk: what a job adds to the repository is limited; existing files and files elsewhere do not count.
 func TestDisk(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	put(t, f.Repo+"/old", strings.Repeat("x", 3<<20), 0o644, owner)
 	spec := f.Spec("sh", "-c", "cat old >/tmp/x; head -c 100000 /dev/zero >new; sync; echo well")
 	spec.Limits.Disk = 2 << 20
@@ -148,7 +148,7 @@ func TestDisk(t *testing.T) {
 // of any thread. A user who passes descriptors all the time, and receives them, is not held to account for what others write.
 func TestDiskPassed(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
-	f := newFront(t)
+	f := sharedFront(t)
 	// The files are many times as large as the limit: when others delete files meanwhile, the free space falls by less.
 	begin := python + endLeader + ownTable + `
 import threading, time
@@ -225,7 +225,7 @@ print("well")`)
 // TestDeadline: at the deadline all processes of a job end, including descendants in sessions of their own that
 // ignore signals and hold its pipes. The result waits for the processes, not for the pipes.
 func TestDeadline(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	const wall = 300 * time.Millisecond
 	spec := f.Spec("perl", "-MPOSIX", "-e", `
 		$SIG{$_} = "IGNORE" for qw(TERM INT HUP QUIT);
@@ -247,7 +247,7 @@ func TestDeadline(t *testing.T) {
 // TestBackgroundProcessesKilled: a job ends with its first process; processes that it left running are gone when the
 // result arrives.
 func TestBackgroundProcessesKilled(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for range sandboxtest.Scale(20) {
 		f.Sh("for i in 1 2 3; do (setsid sleep 1000 &) & done; (while :; do sleep 0.001; done) & echo started")
 		if left := members(t, f.s); len(left) > 0 {
@@ -258,7 +258,7 @@ func TestBackgroundProcessesKilled(t *testing.T) {
 
 // TestMinimumLimits: a program starts with the minimum of each limit.
 func TestMinimumLimits(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	var all job.Limits
 	for i, field := range all.Fields() {
 		var l job.Limits

@@ -35,7 +35,7 @@ func TestLocks(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	f := newFront(t)
+	f := sharedFront(t)
 	few, err := f.Start(f.Spec("perl", "-e", takeLocks+`take(5000); print "taken\n"; <STDIN>`))
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // TestOperatorMountChanges: changes that the operator makes to a repository's mount apply to the next job, even if
 // slots are waiting.
 func TestOperatorMountChanges(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	if err := unix.Mount(f.Repo, f.Repo, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}

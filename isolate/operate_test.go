@@ -70,7 +70,7 @@ func TestDrain(t *testing.T) {
 
 // TestKillByID: a user ends jobs of its own over another connection, and root any; nobody ends another's, nor learns of it.
 func TestKillByID(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for _, tt := range []struct {
 		peer    host.Peer
 		allowed bool
@@ -113,7 +113,7 @@ func TestKillByID(t *testing.T) {
 // TestListUsage: a list has what running jobs used so far, and what front-ends said about them; lists while jobs end and
 // their cgroups go read nothing of other jobs.
 func TestListUsage(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	spec := f.Spec("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo up; read x")
 	spec.Claim = job.Claim{Tool: "runtime_execute", Runtime: "shell", Principal: "token:ci"}
 	l, err := f.Start(spec)

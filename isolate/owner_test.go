@@ -16,7 +16,7 @@ import (
 // TestFileOwners: the owner's files belong to the job, files that the job creates belong to the owner, and files of
 // others appear as nobody's.
 func TestFileOwners(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	put(t, f.Repo+"/own", "own", 0o600, owner)
 	put(t, f.Repo+"/private", "secret", 0o600, 0)
 	put(t, f.Repo+"/public", "public", 0o644, 1002)
@@ -93,7 +93,7 @@ func processes(t *testing.T, s *Supervisor, program string) []int {
 // TestHostUser: on the host each job has a user id of the jail's block that no other live job has, and no other
 // group.
 func TestHostUser(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	other := frontOf(t, f.s, f.C, newRepo(t))
 	var jobs []*live
 	for _, where := range []*front{f, f, other} {

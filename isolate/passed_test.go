@@ -16,7 +16,7 @@ import (
 // TestReadOnlyForClient: a directory that a client opened through a read-only mount is read-only for its jobs,
 // whatever it is on the host.
 func TestReadOnlyForClient(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	put(t, f.Repo+"/file", "before", 0o644, owner)
 	var dir *os.File
 	inMountNamespace(t, func() error {

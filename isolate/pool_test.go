@@ -38,7 +38,7 @@ func (f *front) full(n int) {
 // reuses namespace numbers, so they prove nothing.)
 func TestSlotsAreUsedOnce(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
-	f := newFront(t)
+	f := sharedFront(t)
 	for range 12 {
 		found := f.Sh("ls /tmp/mine /dev/shm/mine 2>/dev/null; tail -n +2 /proc/sysvipc/shm; grep mine /proc/net/unix; touch /tmp/mine /dev/shm/mine; " +
 			`perl -e 'shmget(7, 4096, 01600) // die; use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0); bind(S, pack_sockaddr_un("\0mine")) or die'`)
@@ -50,7 +50,7 @@ func TestSlotsAreUsedOnce(t *testing.T) {
 
 // TestFirstOutcomeWins: the first request to end a job determines the outcome, however many there are.
 func TestFirstOutcomeWins(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for range 20 {
 		spec := f.Spec("sleep", "5")
 		spec.Limits.Wall = 30 * time.Millisecond

@@ -120,10 +120,16 @@ func (f *front) answers(list []change, p job.Protection) map[string]string {
 	return got
 }
 
-func guardedFront(t *testing.T, change ...func(*Config)) *front {
+// guardedFront returns a front of the shared supervisor whose repository has sensitive paths.
+func guardedFront(t *testing.T) *front {
+	t.Helper()
+	return sharedFront(t).guard(t)
+}
+
+// guard creates sensitive paths in the front's repository.
+func (f *front) guard(t *testing.T) *front {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("perl"), sandboxtest.Program("git"))
-	f := newFront(t, change...)
 	shell(t, f.Repo, guarded)
 	return f
 }
@@ -151,7 +157,7 @@ const renew = `system("[ -e /tmp/aside ] || cp -a . /tmp/aside; find . -mindepth
 
 // TestWithoutProtect: this step alone refuses what it refuses, except what is never allowed.
 func TestWithoutProtect(t *testing.T) {
-	f := guardedFront(t, skip([]string{"protect", "modes"}))
+	f := newFront(t, skip([]string{"protect", "modes"})).guard(t)
 	list := slices.Clone(changes)
 	for i := range list {
 		list[i].code = renew + list[i].code
@@ -218,7 +224,7 @@ func TestProtectFloor(t *testing.T) {
 
 // TestProtectTooManyPaths: a job is refused if not all sensitive paths can be protected.
 func TestProtectTooManyPaths(t *testing.T) {
-	f := guardedFront(t)
+	f := newFront(t).guard(t)
 	shell(t, f.Repo, fmt.Sprintf("seq -f many/%%.0f/.git/hooks %d | xargs mkdir -p", scan.MaxKept/3+1))
 	spec := f.Spec("true")
 	spec.Protect = job.ProtectHooks
@@ -237,7 +243,7 @@ func TestProtectTooManyPaths(t *testing.T) {
 // TestProtectSwapped: a process on the host repeatedly swaps a parent directory with a link. A job is refused, or all
 // sensitive paths are protected; nothing is ever mounted elsewhere.
 func TestProtectSwapped(t *testing.T) {
-	f := guardedFront(t)
+	f := newFront(t).guard(t)
 	shell(t, f.Repo, "ln -s /etc libs-link; mkdir -p libs/other/.git; echo >libs/other/.envrc")
 	end := exchange(f.Repo+"/libs", f.Repo+"/libs-link")
 	defer end()

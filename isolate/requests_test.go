@@ -154,7 +154,7 @@ func memfd(t *testing.T) *os.File {
 
 // TestBrokenProtocol: a message that violates the protocol ends its connection, and nothing else.
 func TestBrokenProtocol(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	q := f.goodRequest()
 	run := q.Append(1)
 	for _, tt := range []struct {
@@ -191,7 +191,7 @@ func TestBrokenProtocol(t *testing.T) {
 
 // TestDuplicateTag: a tag that is in use ends the connection with its jobs.
 func TestDuplicateTag(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	stay := f.goodRequest()
 	payload, err := wire.NewPayload([]string{"/bin/sleep", "1000"}, environment)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestExit(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for _, tt := range []struct {
 		script string
 		want   job.Result // only Status, ExitCode and Signal
@@ -42,7 +42,7 @@ func TestExit(t *testing.T) {
 
 // TestArgumentsExact: arguments and environment reach the program byte by byte, and nothing else does.
 func TestArgumentsExact(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	args := []string{"perl", "-e", `print map "$_\0", @ARGV; open E, "/proc/self/environ"; print "ENV\0", <E>`}
 	words := []string{"", "a b", "ü\xff\n'\"$(", "-", "--", strings.Repeat("x", 100_000), ""}
 	env := []string{"PATH=/usr/bin", "EMPTY=", "A=b=c", "ODD NAME=\xff\n", "=", "LARGE=" + strings.Repeat("y", 100_000)}
@@ -60,7 +60,7 @@ func TestArgumentsExact(t *testing.T) {
 }
 
 func TestArgumentsTooLong(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	// MAX_ARG_STRLEN of execve(2) is 128 KiB including the final NUL.
 	_, err := f.Try(f.Spec("/bin/true", strings.Repeat("x", 128<<10)))
 	refusedAt(t, "one argument of 128 KiB", err, "exec", unix.E2BIG)
@@ -73,7 +73,7 @@ func TestArgumentsTooLong(t *testing.T) {
 }
 
 func TestStreams(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	l, err := f.Start(f.Spec("sh", "-c", "cat; echo problem >&2"))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestStreams(t *testing.T) {
 
 // TestNoInput: without standard input the job gets /dev/null.
 func TestNoInput(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	_, out := f.Pipe()
 	r, stderr := f.Pipe()
 	var said fronttest.Output
@@ -119,7 +119,7 @@ func TestNoInput(t *testing.T) {
 
 // TestNoSuchProgram: an error of execve(2) is a refusal at the step exec with its errno, not an exit code.
 func TestNoSuchProgram(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	put(t, f.Repo+"/plain", "#!/bin/sh\n", 0o644, owner)
 	put(t, f.Repo+"/no-line", "echo hello\n", 0o755, owner)
 	put(t, f.Repo+"/no-interpreter", "#!/no/such/interpreter\n", 0o755, owner)
@@ -159,7 +159,7 @@ func TestNoSuchProgram(t *testing.T) {
 // TestPathLookup: a name is looked up in the job's PATH, as execvp(3) does; a file that may not be executed takes
 // precedence over a missing one in the error.
 func TestPathLookup(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	for _, dir := range []string{"a", "b"} {
 		mkdir(t, filepath.Join(f.Repo, dir), owner)
 	}
@@ -189,7 +189,7 @@ func TestPathLookup(t *testing.T) {
 }
 
 func TestReadOnlyWorkspace(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	put(t, f.Repo+"/file", "x", 0o644, owner)
 	spec := f.Spec("sh", "-c", `exec 2>&1; touch new; rm -f file; mkdir d; (echo y >file); chmod 600 file; mv file f; ln file g; cat file`)
 	spec.Workspace = job.ReadOnly
@@ -201,7 +201,7 @@ func TestReadOnlyWorkspace(t *testing.T) {
 
 func TestStrictProfile(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
-	f := newFront(t)
+	f := sharedFront(t)
 	script := fmt.Sprintf(`exit(syscall(%d, 0) < 0 ? $!+0 : 0)`, unix.SYS_SYNC)
 	for profile, want := range map[string]int{"": 0, "default": 0, "strict": int(unix.EPERM)} {
 		spec := f.Spec("perl", "-e", script)

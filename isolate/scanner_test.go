@@ -10,7 +10,7 @@ import (
 
 // TestSensitive: a job's result names the files that it created or changed and that make tools on the host run code.
 func TestSensitive(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	mkdir(t, f.Repo+"/.git", owner)
 	mkdir(t, f.Repo+"/.git/hooks", owner)
 	put(t, f.Repo+"/.git/config", "[core]\n", 0o644, owner)
@@ -40,7 +40,7 @@ func TestSensitive(t *testing.T) {
 // TestSensitiveConcurrent: a job's result has its changes even if another job of the jail ended meanwhile and
 // reported them first. Files, permissions and removals are compared in different ways.
 func TestSensitiveConcurrent(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	mkdir(t, f.Repo+"/.git", owner)
 	mkdir(t, f.Repo+"/.git/hooks", owner)
 	put(t, f.Repo+"/.git/config", "[core]\n", 0o644, owner)
@@ -81,7 +81,7 @@ func TestSensitiveConcurrent(t *testing.T) {
 
 // TestSensitiveNames: names are reported byte by byte.
 func TestSensitiveNames(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	d := f.Run(f.Spec("perl", "-e", `my $n = "odd\n\x1b[2J\xff name"; mkdir $n; open(F, ">$n/.envrc"); print F "x"`))
 	if want := []string{"odd\n\x1b[2J\xff name/.envrc"}; !slices.Equal(d.Sensitive, want) {
 		t.Errorf("%q, want %q", d.Sensitive, want)

@@ -128,7 +128,7 @@ func TestStateDirRefused(t *testing.T) {
 
 // TestStateDirIsNoRepo: no job runs in the supervisor's state directory.
 func TestStateDirIsNoRepo(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	dir, err := f.C.State(owner)
 	if err != nil {
 		t.Fatal(err)

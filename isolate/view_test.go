@@ -13,7 +13,7 @@ import (
 
 // TestJobView: what a job sees of the machine, and what it does not.
 func TestJobView(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	secret := filepath.Join(filepath.Dir(f.Repo), "beside")
 	put(t, secret, "secret", 0o644, owner)
 	const endOfRow = "---- end of row ----"
@@ -93,7 +93,7 @@ func topDirs(repo string) string {
 // TestMounts: the mount table shows no path of the host but the repository's own, and only private directories and
 // the repository are writable.
 func TestMounts(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	writable := []string{"/dev/pts", "/proc"}
 	for _, d := range rootfs.Private {
 		writable = append(writable, d.Path)
@@ -123,7 +123,7 @@ func TestMounts(t *testing.T) {
 
 // TestMaskedProc: masked paths that exist on this kernel can be neither read nor listed.
 func TestMaskedProc(t *testing.T) {
-	f := newFront(t)
+	f := sharedFront(t)
 	script := ""
 	for _, m := range rootfs.MaskedProc {
 		if exists(m.Path) {

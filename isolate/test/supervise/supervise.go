@@ -3,12 +3,10 @@
 package supervise
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"corral/internal/test/fronttest"
@@ -34,8 +32,8 @@ func Main(m *testing.M) int {
 		}
 	}
 	code := m.Run()
-	if err := shared.close(); err != nil {
-		fmt.Fprintln(os.Stderr, "the shared supervisor:", err)
+	if err := shared.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
@@ -44,14 +42,14 @@ func Main(m *testing.M) int {
 // Config returns the configuration of a new instance. Logged errors fail the test.
 func Config(t testing.TB) isolate.Config {
 	t.Helper()
-	return config(t, filepath.Join(t.TempDir(), "state"), fronttest.ErrorsFail(t))
+	return config(t, fronttest.InstanceName(), filepath.Join(t.TempDir(), "state"), fronttest.ErrorsFail(t))
 }
 
-func config(t testing.TB, state string, log *slog.Logger) isolate.Config {
+func config(t testing.TB, instance, state string, log *slog.Logger) isolate.Config {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.UserNamespaces)
 	return isolate.Config{
-		Own: true, Instance: fronttest.InstanceName(), Programs: filepath.Dir(sandboxtest.Bin(t, "corral-init")), StateDir: state, Log: log,
+		Own: true, Instance: instance, Programs: filepath.Dir(sandboxtest.Bin(t, "corral-init")), StateDir: state, Log: log,
 	}
 }
 
@@ -87,8 +85,10 @@ func New(t testing.TB, change ...func(*isolate.Config)) *Front {
 // configuration of Config. A test that counts sessions, or needs another configuration, takes New.
 func Shared(t testing.TB) *Front {
 	t.Helper()
-	s := shared.get(t)
-	return front(t, s, shared.config.StateDir)
+	s, state := shared.Get(t, func(instance, state string, log *slog.Logger) (*isolate.Supervisor, error) {
+		return isolate.New(config(t, instance, state, log))
+	})
+	return front(t, s, state)
 }
 
 func front(t testing.TB, s *isolate.Supervisor, state string) *Front {
@@ -108,50 +108,4 @@ func (f *Front) Connect(peer host.Peer) *client.Client {
 	return fronttest.Connect(f.T, f.S, peer)
 }
 
-// one is a supervisor that lasts as long as the process.
-type one struct {
-	mu     sync.Mutex
-	s      *isolate.Supervisor // guarded by mu: nil before the first use
-	config isolate.Config      // guarded by mu
-	log    sandboxtest.Output  // the errors that it logged
-	dir    string              // guarded by mu
-}
-
-var shared one
-
-func (o *one) get(t testing.TB) *isolate.Supervisor {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.s != nil {
-		return o.s
-	}
-	dir, err := os.MkdirTemp("", "corral-shared-") //nolint:usetesting // tests share it: it outlives the one that makes it
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := config(t, filepath.Join(dir, "state"), slog.New(slog.NewTextHandler(&o.log, &slog.HandlerOptions{Level: slog.LevelError})))
-	s, err := isolate.New(c)
-	if err != nil {
-		t.Fatal(errors.Join(err, os.RemoveAll(dir)))
-	}
-	o.s, o.config, o.dir = s, c, dir
-	return s
-}
-
-// close ends the supervisor, if there is one.
-func (o *one) close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.s == nil {
-		return nil
-	}
-	err := errors.Join(o.s.Close(), os.RemoveAll(o.dir))
-	if log := o.log.String(); log != "" {
-		err = errors.Join(err, fmt.Errorf("it logged %s", log))
-	}
-	for _, left := range fronttest.Traces(o.config.Instance) {
-		err = errors.Join(err, fmt.Errorf("it left behind %s", left))
-	}
-	return err
-}
+var shared fronttest.Shared[*isolate.Supervisor]
