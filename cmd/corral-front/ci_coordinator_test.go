@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,6 +32,8 @@ type coordinator struct {
 	artifacts map[int64]string      // guarded by mu
 	strange   []string              // guarded by mu: requests that it does not know
 	cancels   int64                 // guarded by mu: id of the job that is cancelled once it has written "begun"
+	missing   int                   // guarded by mu: jobs that have yet to fetch the repository before any of them gets it
+	met       chan struct{}         // guarded by mu: closed when none is missing
 }
 
 // newCoordinator starts one on an address of this machine that is not a loopback address: programs do not use a proxy for
@@ -48,16 +51,20 @@ func newCoordinator(t *testing.T) *coordinator {
 		t.Skipf("this machine has no address besides loopback: %v, %v", list, err)
 	}
 	c := &coordinator{
-		repo: filepath.Join(t.TempDir(), "repo.git"), next: 1, logs: map[int64]string{}, states: map[int64]string{},
+		repo: bareRepo(t), next: 1, logs: map[int64]string{}, states: map[int64]string{},
 		reasons: map[int64]string{}, codes: map[int64]json.Number{}, artifacts: map[int64]string{},
 	}
-	c.makeRepo(t)
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/repo.git/", http.StripPrefix("/repo.git/", http.FileServer(http.Dir(c.repo))))
+	repo := http.StripPrefix("/repo.git/", http.FileServer(http.Dir(c.repo)))
+	mux.Handle("/repo.git/", repo)
+	mux.HandleFunc("/repo.git/info/refs", func(w http.ResponseWriter, r *http.Request) {
+		c.meet(r.Context())
+		repo.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("POST /api/v4/jobs/request", c.request)
 	mux.HandleFunc("PUT /api/v4/jobs/{id}", c.update)
 	mux.HandleFunc("PATCH /api/v4/jobs/{id}/trace", c.trace)
@@ -76,10 +83,10 @@ func newCoordinator(t *testing.T) *coordinator {
 	return c
 }
 
-// makeRepo makes a bare repository with one commit, for git's protocol over plain files.
-func (c *coordinator) makeRepo(t *testing.T) {
+// bareRepo makes a bare repository with one commit, for git's protocol over plain files.
+func bareRepo(t *testing.T) string {
 	t.Helper()
-	work := t.TempDir()
+	work, repo := t.TempDir(), filepath.Join(t.TempDir(), "repo.git")
 	if err := os.WriteFile(filepath.Join(work, "README"), []byte("a repository of the test\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +94,8 @@ func (c *coordinator) makeRepo(t *testing.T) {
 		{"init", "-q", "-b", "main", work},
 		{"-C", work, "add", "README"},
 		{"-C", work, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "first"},
-		{"clone", "-q", "--bare", work, c.repo},
-		{"-C", c.repo, "update-server-info"},
+		{"clone", "-q", "--bare", work, repo},
+		{"-C", repo, "update-server-info"},
 	} {
 		cmd := exec.Command("git", line...)
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "HOME="+work)
@@ -96,6 +103,7 @@ func (c *coordinator) makeRepo(t *testing.T) {
 			t.Fatalf("git %q: %v, %s", line, err, out)
 		}
 	}
+	return repo
 }
 
 // steps describes a job's script.
@@ -103,9 +111,10 @@ func steps(script ...string) []map[string]any {
 	return []map[string]any{{"name": "script", "script": script, "timeout": 600, "when": "on_success", "allow_failure": false}}
 }
 
-func (c *coordinator) sha(t *testing.T) string {
+// commitOf returns the commit of a repository's branch main.
+func commitOf(t *testing.T, repo string) string {
 	t.Helper()
-	out, err := exec.Command("git", "-c", "safe.directory=*", "-C", c.repo, "rev-parse", "main").Output()
+	out, err := exec.Command("git", "-c", "safe.directory=*", "-C", repo, "rev-parse", "main").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +128,7 @@ func (c *coordinator) response(t *testing.T, replace map[string]any) map[string]
 	id := c.next
 	c.next++
 	c.mu.Unlock()
-	sha := c.sha(t)
+	sha := commitOf(t, c.repo)
 	r := map[string]any{
 		"id": id, "token": fmt.Sprintf("token-%d", id), "allow_git_fetch": true,
 		"job_info": map[string]any{"id": id, "name": "test", "stage": "test", "project_id": 4, "project_name": "app"},
@@ -147,6 +156,35 @@ func (c *coordinator) cancel(id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancels = id
+}
+
+// gather has the next n jobs wait for each other as they fetch the repository. So they all succeed only if n jobs run in parallel.
+func (c *coordinator) gather(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missing, c.met = n, make(chan struct{})
+}
+
+// meet returns when no job is missing, or when the job gives up.
+func (c *coordinator) meet(ctx context.Context) {
+	c.mu.Lock()
+	met := c.met
+	if c.missing > 0 {
+		if c.missing--; c.missing == 0 {
+			close(met)
+		}
+	}
+	c.mu.Unlock()
+	if met == nil {
+		return
+	}
+	select {
+	case <-met:
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.missing++
+	}
 }
 
 func (c *coordinator) artifact(id int64) string {

@@ -64,22 +64,28 @@ var attempts = []struct {
 	{"test $(ulimit -n) -eq 300 && echo limited", 0, "limited\n"},
 }
 
-// TestBuildkiteHook runs the command hook with the variables that the agent sets.
-func TestBuildkiteHook(t *testing.T) {
-	p, path := hooked(t)
-	hook := filepath.Join(p.dir, "command")
+// commandHook writes Buildkite's command hook into a directory, with the operator's file at a path of the test, and returns its
+// path.
+func (p *place) commandHook(t *testing.T, dir, operators string) string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "scripts", "ci", "buildkite-command"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The operator's file, at a path of the test.
-	own := strings.Replace(string(text), "/etc/buildkite-agent/corral.env", filepath.Join(p.dir, "corral.env"), 2)
+	hook, file := filepath.Join(dir, "command"), filepath.Join(p.dir, "corral.env")
 	if err := errors.Join(
-		os.WriteFile(hook, []byte(own), 0o755), //nolint:gosec // a program
-		os.WriteFile(filepath.Join(p.dir, "corral.env"), []byte("CORRAL_ARGS='--nofile 300'\nCORRAL_ENV=WANTED\n"), 0o644),
+		os.WriteFile(hook, []byte(strings.Replace(string(text), "/etc/buildkite-agent/corral.env", file, 2)), 0o755), //nolint:gosec // a program
+		os.WriteFile(file, []byte(operators), 0o644),
 	); err != nil {
 		t.Fatal(err)
 	}
+	return hook
+}
+
+// TestBuildkiteHook runs the command hook with the variables that the agent sets.
+func TestBuildkiteHook(t *testing.T) {
+	p, path := hooked(t)
+	hook := p.commandHook(t, p.dir, "CORRAL_ARGS='--nofile 300'\nCORRAL_ENV=WANTED\n")
 	env := append([]string{
 		"PATH=" + path, "BUILDKITE_BUILD_CHECKOUT_PATH=" + p.repo, "CI=true", "BUILDKITE_AGENT_ACCESS_TOKEN=hunter2", "WANTED=yes",
 		"CORRAL_ARGS=--nofile 5000", "CORRAL_ENV=SECRET_TOKEN", // a pipeline's
@@ -179,46 +185,63 @@ func TestGitHubAction(t *testing.T) {
 	})
 }
 
-// TestActionByAct runs a workflow with the action by act (https://github.com/nektos/act), where CORRAL_ACT names it. The
-// workflow has a hostile step, which fails.
-func TestActionByAct(t *testing.T) {
-	act := os.Getenv("CORRAL_ACT")
-	if act == "" {
-		t.Skip("act is not here: CORRAL_ACT names it")
+// ciClient returns the program of a CI system that scripts/setup-ci-clients has built.
+func ciClient(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(sandboxtest.ModuleRoot(t), ".cache", "ci-clients", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skip(name + " is not here: run scripts/setup-ci-clients " + name)
 	}
+	return path
+}
+
+// TestActionByAct runs workflows with the action by act (https://github.com/nektos/act), which makes the checkout itself, as it
+// does for the repository that it is started in. Hostile steps fail, read nothing of the runner, and give it no commands.
+func TestActionByAct(t *testing.T) {
+	act := ciClient(t, "act")
+	sandboxtest.Leaks(t)
 	p, path := hooked(t)
 	action, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "scripts", "ci", "github", "action.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.file(t, "jail/action.yml", string(action), 0o644)
-	const workflow = "on: push\njobs:\n  test:\n    runs-on: self-hosted\n    steps:\n%s"
-	step := func(script string) string {
-		return fmt.Sprintf("      - uses: ./jail\n        with: {run: '%s', options: --nofile 300, working-directory: %s}\n", script, p.repo)
-	}
-	home := filepath.Join(p.dir, "home")
-	if err := errors.Join(os.Mkdir(home, 0o700), os.Chown(home, p.uid, p.uid)); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(p.dir, "act")
-	if err := sandboxtest.CopyProgram(act, program); err != nil {
+	home, program := filepath.Join(p.dir, "home"), filepath.Join(p.dir, "act")
+	secret := filepath.Join(home, "secret")
+	if err := errors.Join(
+		os.Mkdir(home, 0o700), os.Chown(home, p.uid, p.uid), sandboxtest.CopyProgram(act, program),
+		os.WriteFile(secret, []byte("hunter2"), 0o600), os.Chown(secret, p.uid, p.uid),
+	); err != nil {
 		t.Fatal(err)
 	}
 	env := []string{"PATH=" + path, "HOME=" + home, "XDG_CACHE_HOME=" + home}
-	if code, out := p.as(t, env, "git", "init", "-q", "."); code != 0 {
-		t.Fatal(out)
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main", "."}, {"add", "."}, {"-c", "user.name=ada", "-c", "user.email=ada@example.com", "commit", "-qm", "one"},
+	} {
+		if code, out := p.as(t, env, "git", args...); code != 0 {
+			t.Fatal(out)
+		}
 	}
+	const workflow = "on: push\njobs:\n  test:\n    runs-on: self-hosted\n    steps:\n      - uses: actions/checkout@v4\n%s"
+	jail := func(script string) string {
+		return fmt.Sprintf("      - uses: ./jail\n        with: {run: '%s', options: --nofile 300 --memory 512MiB}\n", script)
+	}
+	const mask, show = "echo ::add-mask::plain", "      - run: echo this is plain\n"
 	for _, tt := range []struct {
-		steps string
-		code  int
-		says  string
+		steps      string
+		code       int
+		says, hush string
 	}{
-		{step("cat README; ulimit -n"), 0, "the checkout"},
-		{step("cat README") + step("cat /root/.ssh/id_rsa || exit 9"), 1, "exitcode '9'"},
+		{jail("cat README; ulimit -n"), 0, "the checkout", "hunter2"},
+		{jail("cat README") + jail("cat "+secret+" || exit 9"), 1, "exit status 9", "hunter2"},
+		{jail("timeout 5 bash -c \"</dev/tcp/192.0.2.1/80\" || exit 8"), 1, "exit status 8", ""},
+		{jail("tail /dev/zero"), 1, "memory limit reached (512MiB)", ""},
+		{"      - run: " + mask + "\n" + show, 0, "this is ***", "this is plain"}, // a command that act obeys
+		{jail(mask) + show, 0, "this is plain", "this is ***"},
 	} {
 		p.file(t, ".github/workflows/w.yml", fmt.Sprintf(workflow, tt.steps), 0o644)
 		code, out := p.as(t, env, program, "push", "-P", "self-hosted=-self-hosted", "--action-offline-mode")
-		if code != tt.code || !strings.Contains(out, tt.says) {
+		if code != tt.code || !strings.Contains(out, tt.says) || tt.hush != "" && strings.Contains(out, tt.hush) {
 			t.Errorf("%s: %d, %s", tt.steps, code, out)
 		}
 	}

@@ -17,26 +17,11 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// gitlabRunner returns GitLab's runner, which cannot be built from the Go proxy alone: modules that it needs
-// (gitlab.com/gitlab-org/step-runner, labkit/v2, fleeting/taskscaler) are not there. docs/how-to/run-ci-jobs.md says how to
-// get it. Without it, the other tests of this file's package speak the runner's protocol.
-func gitlabRunner(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("CORRAL_GITLAB_RUNNER")
-	if path == "" {
-		path = filepath.Join(sandboxtest.ModuleRoot(t), ".cache", "gitlab-runner", "gitlab-runner")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("GitLab's runner is not here: CORRAL_GITLAB_RUNNER names it")
-	}
-	return path
-}
-
 // run starts GitLab's runner, with corral as its custom executor, until the end of the test.
 func (c *ciPlace) run(t *testing.T, concurrent int) *sandboxtest.Command {
 	t.Helper()
 	bin := filepath.Dir(c.front)
-	if err := sandboxtest.CopyProgram(gitlabRunner(t), filepath.Join(bin, "gitlab-runner")); err != nil {
+	if err := sandboxtest.CopyProgram(ciClient(t, "gitlab-runner"), filepath.Join(bin, "gitlab-runner")); err != nil {
 		t.Fatal(err)
 	}
 	var executor strings.Builder
@@ -44,33 +29,39 @@ func (c *ciPlace) run(t *testing.T, concurrent int) *sandboxtest.Command {
 		fmt.Fprintf(&executor, "    %[1]s_exec = %[2]q\n    %[1]s_args = [\"ci\", \"gitlab\", %[1]q, \"--supervisor\", %[3]q, \"--dir\", %[4]q, "+
 			"\"--layer\", \"64MiB\", \"--memory\", \"512MiB\"]\n", verb, c.front, c.daemon.Socket, c.dir)
 	}
-	home := filepath.Join(c.place.dir, "home")
+	home, tmp := c.home(), filepath.Join(c.home(), "tmp")
 	config := fmt.Sprintf(`concurrent = %d
 check_interval = 1
 [[runners]]
   name = "t"
   url = %q
   token = "runner-token"
+  request_concurrency = 4
   executor = "custom"
   environment = ["PATH=%s:/usr/local/bin:/usr/bin:/bin"]
+  [runners.feature_flags]
+    FF_TIMESTAMPS = false # of lines of the log
   [runners.custom]
     graceful_kill_timeout = 60
 %s`, concurrent, c.url, bin, executor.String())
-	if err := os.Mkdir(home, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(home, "config.toml")
-	if err := errors.Join(os.WriteFile(file, []byte(config), 0o600), os.Chown(file, c.uid, c.uid), os.Chown(home, c.uid, c.uid)); err != nil {
+	if err := errors.Join(
+		os.Mkdir(home, 0o755), os.Mkdir(tmp, 0o755), os.WriteFile(file, []byte(config), 0o600),
+		os.Chown(file, c.uid, c.uid), os.Chown(home, c.uid, c.uid), os.Chown(tmp, c.uid, c.uid),
+	); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(bin, "gitlab-runner"), "run", "--config", file,
 		"--working-directory", home)
-	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "HOME=" + home}, home
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "HOME=" + home, "TMPDIR=" + tmp}, home
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: uint32(c.uid), Gid: uint32(c.uid)}, Pdeathsig: syscall.SIGKILL,
 	}
 	return sandboxtest.Start(t, cmd)
 }
+
+// home is the directory of the runner's user.
+func (c *ciPlace) home() string { return filepath.Join(c.place.dir, "home") }
 
 // add queues a job with a script, and returns its id.
 func (c *ciPlace) add(t *testing.T, replace map[string]any, script ...string) int64 {
@@ -87,7 +78,7 @@ func (c *ciPlace) add(t *testing.T, replace map[string]any, script ...string) in
 // ended waits for jobs, and returns how the first of them ended, and its log.
 func (c *ciPlace) ended(t *testing.T, ids ...int64) (state, log string) {
 	t.Helper()
-	sandboxtest.Eventually(t, sandboxtest.Slow(5*time.Minute), fmt.Sprint("the jobs end: ", ids), func() bool {
+	sandboxtest.Eventually(t, sandboxtest.Slow(10*time.Minute), fmt.Sprint("the jobs end: ", ids), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, id := range ids {
@@ -103,13 +94,54 @@ func (c *ciPlace) ended(t *testing.T, ids ...int64) (state, log string) {
 	return strings.TrimSpace(fmt.Sprint(c.states[id], " ", c.reasons[id], " ", c.codes[id])), c.logs[id]
 }
 
-// TestGitLabRunner runs a pipeline with GitLab's own runner: a job with artifacts and a cache, one that uses them, one that
-// fails, a hostile one and one that is cancelled; then others in parallel. Statuses, logs and artifacts are right, secrets
-// are masked, and nothing is left.
+// TestGitLabRunner runs a pipeline of five jobs with GitLab's own runner: a job with artifacts and a cache, one that uses them,
+// one that fails, a hostile one and one that is cancelled. Then 50 run at the same time. Statuses, logs and
+// artifacts are right, secrets are masked, and nothing is left.
 func TestGitLabRunner(t *testing.T) {
-	gitlabRunner(t)
+	ciClient(t, "gitlab-runner")
+	sandboxtest.Leaks(t)
 	c := newCIPlace(t)
-	runner := c.run(t, 4)
+	parallel := sandboxtest.Scale(50)
+	runner := c.run(t, max(parallel, 4))
+	cancelled := c.pipeline(t)
+	c.gather(parallel)
+	var more []int64
+	for n := range parallel {
+		more = append(more, c.add(t, nil, fmt.Sprintf("test -f README && echo job %d", n)))
+	}
+	c.ended(t, more...)
+	for n, id := range more {
+		if state, log := c.ended(t, id); state != "success" || !strings.Contains(log, fmt.Sprintf("job %d\n", n)) {
+			t.Errorf("%d: %s\n%s", id, state, log)
+		}
+	}
+	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "the runner cleans up after the cancelled job", func() bool {
+		left, err := os.ReadDir(filepath.Join(c.dir, "jobs"))
+		return err == nil && len(left) == 0
+	})
+	if err := runner.Process.Signal(syscall.SIGQUIT); err != nil { // end when all jobs have ended
+		t.Fatal(err)
+	}
+	if !runner.EndsWithin(sandboxtest.Slow(time.Minute)) {
+		t.Fatal("the runner does not end")
+	}
+	c.nothingLeft(t)
+	if names := namesIn(t, filepath.Join(c.home(), "tmp")); names != "" {
+		t.Errorf("left in the runner's TMPDIR: %s", names)
+	}
+	if names := namesIn(t, c.home()); names != ".runner_system_id config.toml tmp" {
+		t.Errorf("in the runner's directory: %s", names)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.strange) > 0 || strings.Contains(c.logs[cancelled], "Job succeeded") {
+		t.Errorf("unknown requests %q; the cancelled job: %s", c.strange, c.logs[cancelled])
+	}
+}
+
+// pipeline runs five jobs, and returns the one that is cancelled.
+func (c *ciPlace) pipeline(t *testing.T) (cancelled int64) {
+	t.Helper()
 	cache := []map[string]any{{"key": "k", "untracked": false, "paths": []string{"kept"}, "policy": "pull-push", "when": "on_success"}}
 	build := c.add(t, map[string]any{
 		"cache": cache,
@@ -119,7 +151,6 @@ func TestGitLabRunner(t *testing.T) {
 		}},
 	}, "cat README", "echo built >out", "echo kept >kept", `echo "the secret is $SECRET"`)
 	state, log := c.ended(t, build)
-	t.Log("the first job has ended")
 	if state != "success" || !strings.Contains(log, "a repository of the test") || !strings.Contains(log, "the secret is [MASKED]") ||
 		strings.Contains(log, "hunter2") || !strings.Contains(log, "with driver corral") {
 		t.Fatalf("build: %s\n%s", state, log)
@@ -134,53 +165,35 @@ func TestGitLabRunner(t *testing.T) {
 	}}}, "cat out kept")
 	fails := c.add(t, nil, "exit 7")
 	hostile := c.add(t, nil,
-		"cat "+c.place.dir+"/home/config.toml || echo hidden", "ls "+c.dir+"/jobs | wc -l", "curl -sS -m 5 "+c.url+"/ || echo no network",
+		"cat "+c.home()+"/config.toml || echo hidden", "ls "+c.dir+"/jobs | wc -l", "curl -sS -m 5 "+c.url+"/ || echo no network",
 		"(setsid sleep 1000 >/dev/null 2>&1 &)", "ln -s "+c.place.dir+" ../../link; chmod 0 ../..; tail /dev/zero")
-	cancelled := c.add(t, nil, "echo begun", "sleep 1000")
+	cancelled = c.add(t, nil, "echo begun", "sleep 1000")
 	c.cancel(cancelled)
 	if state, log := c.ended(t, use); state != "success" || !strings.Contains(log, "built\nkept") {
 		t.Errorf("use: %s\n%s", state, log)
 	}
-	if state, log := c.ended(t, fails); state != "failed script_failure 7" && state != "failed script_failure 1" {
-		// Runners before 17 do not read BUILD_EXIT_CODE_FILE.
+	if state, log := c.ended(t, fails); state != "failed script_failure 7" {
 		t.Errorf("fails: %s\n%s", state, log)
 	}
 	if state, log := c.ended(t, hostile); !strings.HasPrefix(state, "failed script_failure") || !strings.Contains(log, "hidden\n") ||
 		!strings.Contains(log, "no network") || !strings.Contains(log, "limit of memory, 512MiB") || strings.Contains(log, "runner-token") {
 		t.Errorf("hostile: %s\n%s", state, log)
 	}
+	return cancelled
+}
 
-	var more []int64
-	for n := range sandboxtest.Scale(45) {
-		more = append(more, c.add(t, nil, fmt.Sprintf("test -f README && echo job %d", n)))
-	}
-	c.ended(t, more...)
-	for n, id := range more {
-		if state, log := c.ended(t, id); state != "success" || !strings.Contains(log, fmt.Sprintf("job %d\n", n)) {
-			t.Errorf("%d: %s\n%s", id, state, log)
-		}
-	}
-	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "the runner cleans up after the cancelled job", func() bool {
-		left, err := os.ReadDir(filepath.Join(c.dir, "jobs"))
-		return err == nil && len(left) == 0
-	})
-	if err := runner.Process.Signal(syscall.SIGTERM); err != nil {
+// namesIn returns the names in a directory, in order.
+func namesIn(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "the runner ends", func() bool {
-		select {
-		case <-runner.Ended:
-			return true
-		default:
-			return false
-		}
-	})
-	c.nothingLeft(t)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.strange) > 0 || strings.Contains(c.logs[cancelled], "Job succeeded") {
-		t.Errorf("unknown requests %q; the cancelled job: %s", c.strange, c.logs[cancelled])
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
+	return strings.Join(names, " ")
 }
 
 func unzip(t *testing.T, archive, name string) string {
