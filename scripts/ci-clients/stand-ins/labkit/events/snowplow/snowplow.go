@@ -35,8 +35,10 @@ type (
 )
 
 // Options of an emitter. They do nothing.
-func WithCallback(SendCallback) EmitterOption                              { return EmitterOption{} }
-func WithTokenSource(*oidc.Source) EmitterOption                           { return EmitterOption{} }
+func WithCallback(SendCallback) EmitterOption { return EmitterOption{} }
+
+func WithTokenSource(*oidc.Source) EmitterOption { return EmitterOption{} }
+
 func WithMetricsCollectorOptions(...metrics.CollectorOption) EmitterOption { return EmitterOption{} }
 
 // NewEmitter returns an error. So no Emitter or Tracker exists, and their methods are never called.

@@ -4,5 +4,6 @@ package metrics
 // Options of a collector of metrics. They do nothing.
 type CollectorOption struct{}
 
-func WithCollectorNamespace(string) CollectorOption                       { return CollectorOption{} }
+func WithCollectorNamespace(string) CollectorOption { return CollectorOption{} }
+
 func WithCollectorBatchDeliveryDurationBuckets([]float64) CollectorOption { return CollectorOption{} }
