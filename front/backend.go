@@ -78,7 +78,7 @@ func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Quotas: &b.bounds.Jobs, Sessions: b.Sessions}, nil
+	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Quotas: &b.bounds.Quotas, Sessions: b.Sessions}, nil
 }
 
 // Tools returns the tools that the configuration enables, and apart from them those for agents, which are listed on request only.
@@ -89,7 +89,7 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 		return nil, nil, err
 	}
 	b.tools = newToolset(b.Options, rules, b.Sessions, b.Samples)
-	b.tools.engine.Quotas = &b.bounds.Jobs
+	b.tools.engine.Quotas = &b.bounds.Quotas
 	tools = b.tools.list(b.Options, rules)
 	return tools, b.tools.agentTools(b.Config), nil
 }

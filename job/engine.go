@@ -90,13 +90,19 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Rec
 	case errors.Is(err, ErrFull):
 		record.deny("concurrency", err.Error())
 		return record, e.denied(ctx, record)
+	case errors.Is(err, errSpent):
+		record.deny("output", err.Error())
+		return record, e.denied(ctx, record)
 	case err != nil:
 		record.Status, record.Result.ExitCode = Cancelled, -1
 		record.Message = "cancelled before it started"
 		return record, e.denied(ctx, record)
 	}
 	defer leave()
-	if err := e.run(ctx, record, out, h); err != nil {
+	err = e.run(ctx, record, out, h)
+	stdout, stderr := out.Written()
+	e.Quotas.wrote(r.Principal, stdout+stderr) // also of a job whose supervisor was lost
+	if err != nil {
 		return nil, err
 	}
 	return record, nil

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // TestQuotas: a principal has as many jobs at once as its quota, whatever others have, and a new quota applies to the next job.
 func TestQuotas(t *testing.T) {
 	var q Quotas
-	q.Set(map[string]int{"token:a": 2})
+	q.Set(map[string]Quota{"token:a": {Jobs: 2}})
 	var held []func()
 	take := func(principal string, want bool) {
 		t.Helper()
@@ -30,7 +31,7 @@ func TestQuotas(t *testing.T) {
 	}
 	held[0]()
 	take("token:a", true)
-	q.Set(map[string]int{"token:a": 1, "token:b": 1})
+	q.Set(map[string]Quota{"token:a": {Jobs: 1}, "token:b": {Jobs: 1}})
 	take("token:a", false)
 	take("token:b", false)
 	q.Set(nil)
@@ -54,7 +55,7 @@ func TestQuotaOfEngine(t *testing.T) {
 	s := &stage{decision: allowed(), run: succeed}
 	e := s.engine()
 	e.Queue, e.Quotas = NewQueue(1, 5, time.Hour), &Quotas{}
-	e.Quotas.Set(map[string]int{"token:a": 1})
+	e.Quotas.Set(map[string]Quota{"token:a": {Jobs: 1}})
 	leave, err := e.Queue.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -75,5 +76,72 @@ func TestQuotaOfEngine(t *testing.T) {
 	first.Wait()
 	if r, err := e.Run(t.Context(), &Request{Principal: "token:a"}, &stage{}, Hooks{}); err != nil || r.Status == Denied {
 		t.Errorf("after the first one ended: %+v, %v", r, err)
+	}
+}
+
+// TestQuotaOfOutput: a principal whose jobs have written what they may in a day runs none until enough time has passed, whatever it has
+// written beyond that. Others do not pay for it, and neither a change of quotas nor a job that is refused makes it forget.
+func TestQuotaOfOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Quotas
+		q.Set(map[string]Quota{"token:a": {Output: 1 << 20, Jobs: 1}, "token:b": {Jobs: 5}})
+		may := func(principal string) error {
+			give, err := q.take(principal)
+			if err == nil {
+				give()
+			}
+			return err
+		}
+		for range 4 {
+			if err := may("token:a"); err != nil {
+				t.Fatal(err)
+			}
+			q.wrote("token:a", 1<<18)
+		}
+		q.wrote("token:b", 1<<40)
+		err := may("token:a")
+		if !errors.Is(err, errSpent) || errors.Is(err, ErrFull) || err.Error() != "Output limit reached (1MiB a day of token:a): try again in 1s" {
+			t.Errorf("all of a day: %v", err)
+		}
+		if err := may("token:b"); err != nil {
+			t.Errorf("another principal: %v", err)
+		}
+		time.Sleep(time.Second)
+		if err := may("token:a"); err != nil {
+			t.Errorf("a second later: %v", err)
+		}
+		q.wrote("token:a", 1<<19) // half a day
+		q.Set(map[string]Quota{"token:a": {Output: 1 << 20}})
+		time.Sleep(11 * time.Hour)
+		if err := may("token:a"); !errors.Is(err, errSpent) {
+			t.Errorf("before half a day has passed: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		if err := may("token:a"); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+		time.Sleep(10 * day)
+		q.wrote("token:a", 1<<20)
+		if err := may("token:a"); !errors.Is(err, errSpent) {
+			t.Errorf("what was not used in ten days is not saved: %v", err)
+		}
+		q.Set(nil)
+		if err := may("token:a"); err != nil || len(q.written) != 0 || len(q.used) != 0 {
+			t.Errorf("without quotas: %v, %v, %v", err, q.written, q.used)
+		}
+	})
+}
+
+// TestOutputOfEngine: what a job has written counts, and the next request beyond the quota is denied and recorded.
+func TestOutputOfEngine(t *testing.T) {
+	s := &stage{decision: allowed(), run: succeed}
+	e := s.engine()
+	e.Quotas = &Quotas{}
+	e.Quotas.Set(map[string]Quota{"token:a": {Output: 13}}) // a job of a stage writes 12 bytes
+	for n, want := range []Status{Success, Success, Denied} {
+		r, err := e.Run(t.Context(), &Request{Principal: "token:a"}, &stage{}, Hooks{})
+		if err != nil || r.Status != want || want == Denied && r.Decision.Rule != "output" {
+			t.Errorf("job %d: %+v, %v", n, r, err)
+		}
 	}
 }

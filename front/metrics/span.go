@@ -84,7 +84,7 @@ var (
 	// rules are the steps of the policy, and those that refuse a request after it: see docs/reference/policy.md.
 	rules = []string{
 		"runtime.enabled", "repo", "runtime.allowed", "executable.compatible", "executable.allowed", "arguments", "environment", "cwd",
-		"workspace", "network", "timeout", "limits", "rules", "concurrency",
+		"workspace", "network", "timeout", "limits", "rules", "concurrency", "output",
 	}
 	// steps are those of job.Refusal that the supervisor and sessions name. A step of the confinement counts as other.
 	steps = []string{

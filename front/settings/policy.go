@@ -86,7 +86,7 @@ const tokenPrefix = "token:"
 
 // Principals are the bounds of principals, which apply to the next request after each Set.
 type Principals struct {
-	Jobs    job.Quotas
+	Quotas  job.Quotas
 	Network policy.Maximums
 }
 
@@ -99,16 +99,14 @@ func PrincipalsOf(list config.Principals) *Principals {
 
 // Set replaces the bounds by those of a list of principals.
 func (b *Principals) Set(list config.Principals) {
-	jobs, network := map[string]int{}, map[string]string{}
+	quotas, network := map[string]job.Quota{}, map[string]string{}
 	for _, p := range list {
-		if p.MaxJobs > 0 {
-			jobs[tokenPrefix+p.Name] = p.MaxJobs
-		}
+		quotas[tokenPrefix+p.Name] = job.Quota{Jobs: p.MaxJobs, Output: p.OutputDaily}
 		if p.Network != "" {
 			network[tokenPrefix+p.Name] = p.Network
 		}
 	}
-	b.Jobs.Set(jobs)
+	b.Quotas.Set(quotas)
 	b.Network.Set(network)
 }
 

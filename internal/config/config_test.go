@@ -89,7 +89,7 @@ runtime:
 output: {keep: 1MiB, redact: false}
 artifacts: {ttl: 1h, max_count: 5, max_bytes: 2MiB, fsync: each}
 principals:
-  - {name: ci, token_sha256: "` + hash1 + `", repos: [app, Das B], tools: [runtime_execute], max_jobs: 3}
+  - {name: ci, token_sha256: "` + hash1 + `", repos: [app, Das B], tools: [runtime_execute], max_jobs: 3, output_daily: 2GiB}
   - name: ada.l-1
     token_sha256: "` + hash2 + `"
 http:
@@ -195,7 +195,7 @@ func TestFull(t *testing.T) {
 		Output:    Output{Keep: 1 << 20},
 		Artifacts: Artifacts{TTL: time.Hour, MaxCount: 5, MaxBytes: 2 << 20, Fsync: Each},
 		Principals: Principals{
-			{Name: "ci", Hash: sha256.Sum256([]byte("1")), Repos: []string{"app", "Das B"}, Tools: []string{"runtime_execute"}, MaxJobs: 3},
+			{Name: "ci", Hash: sha256.Sum256([]byte("1")), Repos: []string{"app", "Das B"}, Tools: []string{"runtime_execute"}, MaxJobs: 3, OutputDaily: 2 << 30},
 			{Name: "ada.l-1", Hash: sha256.Sum256([]byte("2"))},
 		},
 		HTTP: HTTP{

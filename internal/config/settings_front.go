@@ -83,6 +83,9 @@ type Principal struct {
 	// Maximum number of its jobs that run or wait at once, with those in the background and those of `command/exec`. A further one is
 	// denied by the rule `concurrency`.
 	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" without:"no bound but those of runtime" example:"4"` // 0 is unset
+	// Maximum number of bytes that its jobs write in a day, and as much at once, whether it is stored or not. After a job that wrote more,
+	// further ones are denied by the rule `output` until enough time has passed; jobs that run are not ended.
+	OutputDaily int64 `yaml:"output_daily" form:"size" min:"1MiB" max:"1024TiB" without:"no bound" example:"10GiB"` // 0 is unset
 	// Maximum of what its calls may reach, as `runtime.network`.
 	Network string `yaml:"network" form:"network" without:"that of runtime.network" example:"none"` // "": see without
 }
