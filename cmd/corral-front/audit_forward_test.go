@@ -138,6 +138,13 @@ func TestForwardToRsyslog(t *testing.T) {
 	d.Start(t)
 	c = start("unix://" + h.unix)
 	arrives("what was recorded meanwhile, and no record twice", 5)
+	running := func() bool {
+		s, ok := status.Read(filepath.Join(d.State, "audit-export", "status"))
+		return ok && s.Running
+	}
+	if !running() {
+		t.Error("it does not say that it runs")
+	}
 	if got := fmt.Sprint(h.received(t)); got != "[1 2 3 4 5]" {
 		t.Errorf("records %s", got)
 	}
@@ -150,6 +157,7 @@ func TestForwardToRsyslog(t *testing.T) {
 		t.Fatal(err)
 	}
 	sandboxtest.Eventually(t, 20*time.Second, "the child ends", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	sandboxtest.Eventually(t, 20*time.Second, "a forwarder that was killed does not look as if it ran", func() bool { return !running() })
 }
 
 // TestForwardRefuses: without a receiver in the configuration, or with files that it must not use, nothing is forwarded.

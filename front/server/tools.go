@@ -158,7 +158,7 @@ func (s *serving) chosen(tools, agents []tool.Tool) (listed, unlisted []tool.Too
 // exported returns how far corral audit forward is on this machine, as its status file says.
 func exported() (metrics.Export, bool) {
 	s, ok := status.Read(status.File)
-	e := metrics.Export{Seq: s.Seq, Dropped: s.Dropped, Failures: s.Failures, Running: s.Ended == 0}
+	e := metrics.Export{Seq: s.Seq, Dropped: s.Dropped, Failures: s.Failures, Running: s.Running}
 	if s.Pending != 0 {
 		e.Delay = time.Since(time.Unix(s.Pending, 0))
 	}

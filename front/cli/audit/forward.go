@@ -111,6 +111,9 @@ func (o *options) openPlaces() (position, reported *os.File, err error) {
 	if reported, err = os.OpenFile(path, flags, 0o644); err != nil {
 		return nil, nil, errors.Join(err, position.Close())
 	}
+	if err := status.Hold(reported); err != nil {
+		cli.Note(fmt.Sprintf("%s is locked by another process (%v): /metrics says that nothing is forwarded", path, err))
+	}
 	return position, reported, reported.Chmod(0o644) // whatever the umask is: corral serve reads it
 }
 

@@ -24,6 +24,7 @@ type Status struct {
 	Failures uint64 // attempts that failed
 	Pending  int64  // when the oldest record was written that failed to be sent, in seconds since 1970; 0: none
 	Ended    int    // 1 after the process has ended
+	Running  bool   // it runs: also false after it was killed; not written, see Hold
 }
 
 const form = "corral-audit-export 1 seq=%d sent=%d dropped=%d failures=%d pending=%d ended=%d\n"
@@ -37,6 +38,19 @@ func (s Status) Write(to io.WriterAt) error {
 	text := s.text()
 	_, err := to.WriteAt([]byte(text+strings.Repeat(" ", Size-len(text))), 0)
 	return err
+}
+
+// Hold says to readers that a process with the file open for writing runs, until the last one has closed it or ended, in whatever way.
+// That is a write lock (fcntl(2), open file description locks): other users, who may read the file alone, cannot take it in its place. An
+// error means that one of them has a lock for reading: then it looks as if no process ran.
+func Hold(f *os.File) error {
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+}
+
+// held reports whether a process holds the file.
+func held(f *os.File) bool {
+	lock := unix.Flock_t{Type: unix.F_RDLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type == unix.F_WRLCK
 }
 
 // Read reads a file that Write has written. It returns false if there is none.
@@ -53,5 +67,6 @@ func Read(path string) (Status, bool) {
 	var s Status
 	text := strings.TrimRight(string(b), " ")
 	_, err = fmt.Sscanf(text, form, &s.Seq, &s.Sent, &s.Dropped, &s.Failures, &s.Pending, &s.Ended)
+	s.Running = s.Ended == 0 && held(f)
 	return s, err == nil && s.text() == text
 }
