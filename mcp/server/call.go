@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	sdk "github.com/mark3labs/mcp-go/mcp"
-
 	"corral/internal/calls"
 	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
@@ -28,7 +26,7 @@ type call struct {
 	code   string // code of the tool's *Error
 }
 
-// call serves tools/call. mcp-go takes no part in it: it would parse the message three times.
+// call serves tools/call.
 func (s *Server) call(ctx context.Context, k *call) reply {
 	if k.modern() {
 		if err := k.checkModern(); err != nil {
@@ -95,27 +93,6 @@ func guard(ctx context.Context, log *slog.Logger, t *registered, arguments json.
 		return tool.Result{}, fmt.Errorf("cancelled before the call started: %w", err)
 	}
 	return t.Call(ctx, arguments)
-}
-
-// encode encodes the response of mcp-go to another request than tools/call.
-func (k *call) encode(response sdk.JSONRPCMessage, s *Server) reply {
-	switch r := response.(type) {
-	case sdk.JSONRPCResponse:
-		switch result := r.Result.(type) {
-		case sdk.InitializeResult:
-			result.Instructions = s.instructions(k.table, k.caller.Tools)
-			r.Result = result
-		case sdk.DiscoverResult:
-			result.Instructions = s.instructions(k.table, k.caller.Tools)
-			r.Result = result
-		}
-		return encodeAny(k.id, r.Result)
-	case sdk.JSONRPCError:
-		e := jsonrpc.Errorf(r.Error.Code, "%s", r.Error.Message)
-		e.Data = r.Error.Data
-		return errorReply(k.id, e)
-	}
-	return errorReply(k.id, jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error: mcp-go returned no response"))
 }
 
 func errorReply(id json.RawMessage, e *jsonrpc.Error) reply {

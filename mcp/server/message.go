@@ -13,7 +13,7 @@ import (
 	"corral/mcp/tool"
 )
 
-// Codes of JSON-RPC errors beside those of package jsonrpc; mcp-go returns others.
+// Codes of JSON-RPC errors beside those of package jsonrpc.
 const (
 	codeHeader  = sdk.HEADER_MISMATCH
 	codeVersion = sdk.UNSUPPORTED_PROTOCOL_VERSION
@@ -28,8 +28,8 @@ const (
 // dialect is the form of this protocol's messages.
 var dialect = jsonrpc.Dialect{Versioned: true, MaxID: maxID}
 
-// Known keys. A key that differs from one in case only is an error, because mcp-go, which decodes the message later, would
-// accept it.
+// Known keys. A key that differs from one in case only is an error, because encoding/json, which decodes the message later,
+// would accept it.
 var (
 	envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	paramKeys    = []string{
@@ -205,7 +205,7 @@ func idOf(top []strictjson.Entry) json.RawMessage {
 	return dialect.ID(top[n].Value)
 }
 
-// envelope re-encodes a request for mcp-go, so that both parsers see the same.
+// envelope re-encodes a request for encoding/json, so that both parsers see the same.
 func (m *message) envelope() json.RawMessage {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, strictjson.Encode(m.method))

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -12,11 +11,9 @@ import (
 	"time"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
-	sdkserver "github.com/mark3labs/mcp-go/server"
 
 	"corral/internal/calls"
 	"corral/internal/jsonrpc"
-	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
 
@@ -59,7 +56,6 @@ type Server struct {
 
 // A table is the tools of a server between two calls of Replace.
 type table struct {
-	sdk     *sdkserver.MCPServer   // serves initialize, ping, tools/list and server/discover, and refuses unknown methods
 	tools   map[string]*registered // by each name, with and without dots
 	removed []string               // see tool.Caller
 }
@@ -69,6 +65,7 @@ type registered struct {
 	tool.Tool
 	names     []string // without and with dots
 	published string
+	sdk       sdk.Tool // as it is listed
 	span      string   // name of its spans, without the common prefix
 	keys      []string // names of its arguments
 	unlisted  bool
@@ -94,12 +91,6 @@ func New(o Options) *Server {
 // are the ids of repositories that are not served any more. It panics as New does.
 func (s *Server) Replace(tools, unlisted []tool.Tool, removed []string) {
 	t := &table{tools: map[string]*registered{}, removed: removed}
-	t.sdk = sdkserver.NewMCPServer(s.identity.Name, s.identity.Version,
-		sdkserver.WithTitle(s.identity.Title),
-		sdkserver.WithToolCapabilities(false),
-		sdkserver.WithToolFilter(t.allowed),
-		// An operator seldom changes the tools of a principal. A client may show a list that is a minute old.
-		sdkserver.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
 	for _, one := range tools {
 		t.register(one, &s.options, false)
 	}
@@ -127,13 +118,11 @@ func (b *table) register(t tool.Tool, o *Options, unlisted bool) {
 		}
 		b.tools[name] = e
 	}
-	b.sdk.AddTool(sdk.Tool{
+	e.sdk = sdk.Tool{
 		Name: e.published, Title: d.Title, Description: d.Description,
 		RawInputSchema: d.Input, RawOutputSchema: d.Output,
 		Annotations: annotations(&d),
-	}, func(context.Context, sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return nil, errors.New("tools are called without mcp-go")
-	})
+	}
 }
 
 // annotations returns the hints about a tool that differ from the protocol's defaults: readOnlyHint false, destructiveHint true,
@@ -176,12 +165,6 @@ func schemaKeys(d tool.Definition) []string {
 	return keys
 }
 
-// allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list.
-func (b *table) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
-	may := tool.CallerOf(ctx).Tools
-	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !b.tools[t.Name].listedTo(may) })
-}
-
 // listedTo reports whether the tool is listed to callers that may use the tools of a list; nil is all.
 func (t *registered) listedTo(may []string) bool {
 	if may == nil {
@@ -210,29 +193,6 @@ func (t *registered) in(list []string) bool {
 	return list == nil || slices.ContainsFunc(t.names, func(name string) bool { return slices.Contains(list, name) })
 }
 
-// A peer is mcp-go's view of a client. Each request has its own, so that no state passes from one request to another.
-type peer struct {
-	notes   chan sdk.JSONRPCNotification
-	version string // negotiated by initialize
-}
-
-func newPeer() *peer { return &peer{notes: make(chan sdk.JSONRPCNotification, 4)} }
-
-// Initialize implements sdkserver.ClientSession.
-func (p *peer) Initialize() {}
-
-// Initialized implements sdkserver.ClientSession.
-func (p *peer) Initialized() bool { return true }
-
-// SessionID implements sdkserver.ClientSession.
-func (p *peer) SessionID() string { return "" }
-
-// NotificationChannel implements sdkserver.ClientSession.
-func (p *peer) NotificationChannel() chan<- sdk.JSONRPCNotification { return p.notes }
-
-// SetProtocolVersion is called with the version that initialize negotiated.
-func (p *peer) SetProtocolVersion(version string) { p.version = version }
-
 // A reply is the response to a request.
 type reply struct {
 	data    []byte
@@ -258,8 +218,8 @@ func (s *Server) answer(ctx context.Context, m *message, c tool.Caller, notify f
 	return r
 }
 
-// handle returns the response to a request. A panic, of mcp-go for example, ends this request only. notify is called with
-// mcp-go's notifications, before the response is returned.
+// handle returns the response to a request. A panic ends this request only. notify is called with notifications of the
+// protocol, before the response is returned.
 func (s *Server) handle(ctx context.Context, k *call, notify func([]byte)) (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -271,13 +231,7 @@ func (s *Server) handle(ctx context.Context, k *call, notify func([]byte)) (r re
 	if k.isCall() {
 		return s.call(ctx, k)
 	}
-	p := newPeer()
-	r = k.encode(k.table.sdk.HandleMessage(k.table.sdk.WithContext(ctx, p), k.envelope()), s)
-	for len(p.notes) > 0 {
-		notify(strictjson.Encode(<-p.notes))
-	}
-	r.version = p.version
-	return r
+	return s.request(k, notify)
 }
 
 // drainTimeout is how long calls may run after the client has closed the input.

@@ -26,7 +26,7 @@ func TestLines(t *testing.T) {
 }
 
 // FuzzMessage: the parser never panics; an accepted message decodes the same with encoding/json, and so does
-// its envelope for mcp-go.
+// its envelope.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		toCall("1", "echo", `{"a":[1,{"b":"\u0041"}]}`), ping, initialize("2025-06-18"), `{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}`,
