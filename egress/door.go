@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"corral/egress/authority"
 	"corral/egress/control"
+	"corral/egress/leaf"
 	"corral/egress/names"
 	"corral/egress/relay"
 	"corral/egress/sockets"
@@ -47,7 +47,7 @@ type door struct {
 	ask    string
 	// placeholder stands for secrets in what the job knows
 	placeholder string
-	authority   *authority.Authority // that the job trusts; nil: none
+	authority   *leaf.Issuer // that the job trusts; nil: none
 	record      record
 	log         doorLog
 	ctx         context.Context // ends when the door is closed

@@ -6,6 +6,7 @@ import (
 
 	"corral/egress/authority"
 	"corral/egress/control"
+	"corral/egress/leaf"
 	"corral/egress/relay"
 	"corral/policy/network"
 )
@@ -16,7 +17,7 @@ const minValue = 8
 var errAuthority = errors.New("a rule is about requests, but the job has no authority whose certificates it trusts")
 
 // authorityOf returns the authority of a door, nil if it has none. Doors with the same one share the certificates that it issues.
-func (s *Server) authorityOf(m *control.Authority) (*authority.Authority, error) {
+func (s *Server) authorityOf(m *control.Authority) (*leaf.Issuer, error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -24,10 +25,11 @@ func (s *Server) authorityOf(m *control.Authority) (*authority.Authority, error)
 		return s.authority, nil
 	}
 	a, err := authority.Parse(m.Certificate, m.Key)
-	if err == nil {
-		s.authority = a
+	if err != nil {
+		return nil, err
 	}
-	return a, err
+	s.authority = leaf.NewIssuer(a)
+	return s.authority, nil
 }
 
 // secretsOf returns the secrets of an access by name. A rule with one that is too short denies what has the placeholder.

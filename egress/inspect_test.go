@@ -161,7 +161,7 @@ func TestInspectingEnds(t *testing.T) {
 	plain := `{"allow":[{"host":"alpha.example.org"}],` + everything + `}`
 	d := w.open(plain, "")
 	pool := x509.NewCertPool()
-	pool.AddCert(mustParse(t, w.authority))
+	pool.AddCert(mustParse(t, w.authority.Authority))
 	for _, next := range []string{inspecting, plain} {
 		conn, err := d.space.Dial(netip.AddrPortFrom(d.mustFind("alpha.example.org"), 443))
 		if err != nil {
@@ -250,7 +250,7 @@ func TestNoAuthority(t *testing.T) {
 	if s := d.report(); len(s.Denials) != 1 || s.Denials[0].Why != errAuthority.Error() {
 		t.Errorf("%+v", s)
 	}
-	for name, m := range map[string]*control.Authority{"nothing": {}, "no key": {Certificate: mustParse(t, w.authority).Raw}} {
+	for name, m := range map[string]*control.Authority{"nothing": {}, "no key": {Certificate: mustParse(t, w.authority.Authority).Raw}} {
 		w.ours = m
 		if why := d.reopen(inspecting, ""); !strings.Contains(why, "authority") {
 			t.Errorf("%s: %q", name, why)

@@ -12,8 +12,8 @@ import (
 	"os"
 	"sync"
 
-	"corral/egress/authority"
 	"corral/egress/control"
+	"corral/egress/leaf"
 	"corral/egress/pull"
 	"corral/egress/splice"
 	"corral/egress/store"
@@ -58,7 +58,7 @@ type Server struct {
 
 	// authority is that of the door that was opened last, with the certificates that it has issued; nil before. Used by the
 	// goroutine of Serve alone.
-	authority *authority.Authority
+	authority *leaf.Issuer
 }
 
 // ownFiles are descriptors for what is not a job's: the pipes of relays, the program's own, and a margin.

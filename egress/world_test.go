@@ -22,6 +22,7 @@ import (
 	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/dial"
+	"corral/egress/leaf"
 	"corral/egress/store"
 	"corral/internal/log"
 	"corral/internal/test/nettest"
@@ -50,8 +51,8 @@ type world struct {
 	names map[string]netip.Addr
 	real  *dial.Dialer // for its checks
 
-	authority *authority.Authority // of the Internet of the test
-	ours      *control.Authority   // that the jobs trust; nil: none
+	authority *leaf.Issuer       // of the Internet of the test
+	ours      *control.Authority // that the jobs trust; nil: none
 	secrets   []control.Secret
 }
 
@@ -143,12 +144,13 @@ func (w *world) store() *store.Store {
 // roots returns the authorities of the Internet of the test.
 func (w *world) roots() *x509.CertPool {
 	w.t.Helper()
-	var err error
-	if w.authority, err = authority.New(time.Now()); err != nil {
+	a, err := authority.New(time.Now())
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.authority = leaf.NewIssuer(a)
 	pool := x509.NewCertPool()
-	pool.AddCert(mustParse(w.t, w.authority))
+	pool.AddCert(mustParse(w.t, a))
 	return pool
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"corral/egress/authority"
 	"corral/egress/control"
+	"corral/egress/leaf"
 	"corral/egress/names"
 	"corral/internal/test/nettest"
 	"corral/internal/test/sandboxtest"
@@ -64,8 +65,8 @@ type program struct {
 	etc      string
 	stderr   *strings.Builder
 
-	authority *authority.Authority // of the Internet
-	ours      *control.Authority   // that the job trusts; nil: none
+	authority *leaf.Issuer       // of the Internet
+	ours      *control.Authority // that the job trusts; nil: none
 }
 
 // start starts the program with a filter. change can change how.
@@ -78,10 +79,12 @@ func start(t *testing.T, filter []byte, change func(*exec.Cmd)) *program {
 	}
 	defer bin.Close()
 	p := &program{t: t, internet: nettest.New(t, netip.PrefixFrom(alpha, 32)), stderr: &strings.Builder{}}
-	if p.authority, err = authority.New(time.Now()); err != nil {
+	trusted, err := authority.New(time.Now())
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.etc = etc(t, p.authority)
+	p.authority = leaf.NewIssuer(trusted)
+	p.etc = etc(t, trusted)
 	dns, err := net.FilePacketConn(p.internet.UDP(netip.MustParseAddrPort("127.0.0.1:53")))
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"corral/egress/authority"
+	"corral/egress/leaf"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -50,7 +51,7 @@ type secureWorld struct {
 	served sync.WaitGroup
 }
 
-func pool(t *testing.T, a *authority.Authority) *x509.CertPool {
+func pool(t *testing.T, a *leaf.Issuer) *x509.CertPool {
 	t.Helper()
 	p := x509.NewCertPool()
 	if !p.AppendCertsFromPEM(a.PEM()) {
@@ -59,13 +60,13 @@ func pool(t *testing.T, a *authority.Authority) *x509.CertPool {
 	return p
 }
 
-func newAuthority(t *testing.T) *authority.Authority {
+func newAuthority(t *testing.T) *leaf.Issuer {
 	t.Helper()
 	a, err := authority.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return leaf.NewIssuer(a)
 }
 
 // newSecure returns a relay for GET and POST of paths below /open to a server whose certificate is for name. answer may be nil.

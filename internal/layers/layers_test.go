@@ -88,6 +88,7 @@ func TestRules(t *testing.T) {
 			"cmd/corral-front → mid → isolate",
 		},
 		{"front and the client", map[string][]string{"cmd/corral-front/a.go": {"corral/isolate/client"}}, ""},
+		{"supervisor and TLS", map[string][]string{"cmd/corrald/a.go": {"corral/egress/leaf"}, "egress/leaf/a.go": {"crypto/tls"}}, "egress/leaf → crypto/tls"},
 		{"supervisor and HTTP", map[string][]string{"cmd/corrald/a.go": {"net/http"}}, "cmd/corrald must not reach net/http"},
 		{"built on wiring", map[string][]string{"job/a.go": nil, "fleet/a.go": {"corral/cmd/corral"}}, "fleet must not reach cmd/corral"},
 		{"test package", map[string][]string{"fleet/a.go": {"corral/internal/test/sandboxtest"}}, "fleet must not reach internal/test/sandboxtest"},

@@ -209,7 +209,8 @@ var bounds = []bound{
 		reason: "it writes to what it is given, and knows neither stores nor jobs",
 	},
 	{
-		from: "store/artifact/manifest", only: []string{"std", "github.com/klauspost/compress/...", "internal/lazyregexp", "store/artifact/spool"},
+		from:   "store/artifact/manifest",
+		only:   []string{"std", "github.com/klauspost/compress/...", "internal/lazyregexp", "store/artifact/spool"},
 		reason: "it is the form of an artifact, whoever reads or writes the files",
 	},
 	{
@@ -670,7 +671,11 @@ var bounds = []bound{
 	},
 	{
 		from: "egress/authority", only: []string{"std"},
-		reason: "the supervisor and an unprivileged program have it: it issues certificates, and is neither",
+		reason: "the supervisor and an unprivileged program have it: it makes and reads authorities, and is neither",
+	},
+	{
+		from: "egress/leaf", only: []string{"std", "egress/authority"},
+		reason: "it issues certificates, and connects to nobody",
 	},
 	{
 		from: "internal/secret", only: []string{"std", sys, "internal/directory", "store/at"},
@@ -713,8 +718,8 @@ var bounds = []bound{
 		reason: "the supervisor, its clients and an unprivileged program speak it: none must be linked with the other",
 	},
 	{
-		from: "cmd/corrald", never: []string{"mcp/...", "rpc/...", "net/http"},
-		reason: "no privileged program parses a client's protocol",
+		from: "cmd/corrald", never: []string{"mcp/...", "rpc/...", "net/http", "crypto/tls"},
+		reason: "no privileged program parses a client's protocol, or ends its connections",
 		shown:  true,
 	},
 	{

@@ -226,7 +226,7 @@ func parse(b []byte) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Expired() {
+	if a.Expired(time.Now()) {
 		return nil, errExpired
 	}
 	return &Authority{PEM: a.PEM(), Control: m}, nil

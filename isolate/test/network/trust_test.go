@@ -15,6 +15,7 @@ import (
 	"time"
 
 	issuer "corral/egress/authority"
+	"corral/egress/leaf"
 	"corral/internal/test/fronttest"
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
@@ -212,11 +213,11 @@ func TestAuthoritiesOfUsers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leaf, err := stolen.Leaf("web.example.org")
+			cert, err := leaf.NewIssuer(stolen).Leaf("web.example.org")
 			if err != nil {
 				t.Fatal(err)
 			}
-			encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Leaf.Raw})
+			encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Leaf.Raw})
 			isolatetest.Put(t, filepath.Join(in.Repo, "leaf.pem"), string(encoded), 0o644, int(uid))
 			d := in.Run(in.Spec("sh", "-c", `openssl verify -verify_hostname web.example.org leaf.pem 2>&1`))
 			if trusted := strings.Contains(d.Out, "leaf.pem: OK"); trusted != (uid == signer) || !trusted && !strings.Contains(d.Out, "unable to get local issuer") {
