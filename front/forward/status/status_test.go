@@ -10,7 +10,7 @@ import (
 )
 
 // TestRunning: a forwarder runs as long as a process holds the file, and not after one was killed, which has written nothing about its end.
-// Who may read the file alone cannot say that one runs.
+// A user who may only read the file cannot make it look as if one ran.
 func TestRunning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status")
 	open := func(flags int) *os.File {
