@@ -16,8 +16,8 @@ import (
 // has them beside the rules.
 const maxSecrets = 8 << 10
 
-// maxVariables bounds the variables of a job that have the placeholder, in bytes: they are part of what corral sets for a job, which is at most
-// inside.MaxEnv. Otherwise no job of the repository could begin. placeholder is the size of a value, with what is before and after it.
+// maxVariables bounds the variables of a job that have the placeholder, in bytes: they are part of what corral sets for a job, which is at
+// most inside.MaxEnv. Otherwise no job of the repository could begin. placeholder is the size of a value, with what is before and after it.
 const (
 	maxVariables = 6 << 10
 	placeholder  = 40

@@ -40,26 +40,36 @@ func (i *Inspection) exchange(in *http.Request, secret *Secret) (used bool, d *D
 		return false, denied("the address of the request has the placeholder of a secret, which stands for it only in a header")
 	}
 	for name, values := range in.Header {
-		if has(strings.ToLower(name), strings.ToLower(i.Placeholder)) {
-			return false, denied("the name of a header has the placeholder of a secret")
+		exchanged, d := i.exchangeIn(name, values, secret)
+		if d != nil {
+			return false, d
 		}
-		for n, value := range values {
-			login, basic := readBasic(value)
-			if !has(value, i.Placeholder) && !has(login, i.Placeholder) {
-				continue
-			}
-			if secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(secret.Header) {
-				return false, denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
-			}
-			if max(strings.Count(value, i.Placeholder), strings.Count(login, i.Placeholder)) > 1 { // as user and password: hosts log users
-				return false, denied("the header %.100q has the placeholder of a secret several times", name)
-			}
-			values[n] = secret.inPlaceOf(i.Placeholder, login, basic)
-			used = true
-		}
+		used = used || exchanged
 	}
 	if in.Body != nil && in.Body != http.NoBody {
 		in.Body = &watched{ReadCloser: in.Body, texts: guard{[]byte(i.Placeholder)}, err: errPlaceholder}
+	}
+	return used, nil
+}
+
+// exchangeIn is exchange for the values of one header.
+func (i *Inspection) exchangeIn(name string, values []string, secret *Secret) (used bool, d *Denied) {
+	if has(strings.ToLower(name), strings.ToLower(i.Placeholder)) {
+		return false, denied("the name of a header has the placeholder of a secret")
+	}
+	for n, value := range values {
+		login, basic := readBasic(value)
+		if !has(value, i.Placeholder) && !has(login, i.Placeholder) {
+			continue
+		}
+		if secret == nil || len(values) != 1 || name != http.CanonicalHeaderKey(secret.Header) {
+			return false, denied("the header %.100q has the placeholder of a secret, which is not for it at this host", name)
+		}
+		if max(strings.Count(value, i.Placeholder), strings.Count(login, i.Placeholder)) > 1 { // as user and password: hosts log users
+			return false, denied("the header %.100q has the placeholder of a secret several times", name)
+		}
+		values[n] = secret.inPlaceOf(i.Placeholder, login, basic)
+		used = true
 	}
 	return used, nil
 }

@@ -539,7 +539,7 @@ func TestStore(t *testing.T) {
 // TestLog: lines of a process get into the supervisor's log, one by one, and no more of them than are of use, whatever it writes.
 func TestLog(t *testing.T) {
 	d := newTestDoors(t)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	log, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

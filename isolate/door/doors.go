@@ -252,7 +252,8 @@ type answer struct {
 }
 
 // Report returns what jobs reached through the door since it was opened or since the last call, as a text for the client of
-// the supervisor: JSON of control.Summary, not read here. It is control.Lost if corral-egress does not answer, and "" if another job is told.
+// the supervisor: JSON of control.Summary, not read here. It is control.Lost if corral-egress does not answer, and "" if another job
+// is told.
 func (door *Door) Report() string { return door.egress.summary(door, control.KindReport) }
 
 // Close closes the door with all connections through it, and returns the last report.

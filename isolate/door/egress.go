@@ -27,7 +27,7 @@ type egress struct {
 	now  *process         // guarded by mu: nil while none runs
 	open map[uint64]*Door // guarded by mu
 	// told are closed when the process has done what it was sent before, or has ended, the oldest first; guarded by mu.
-	told []chan struct{}
+	told    []chan struct{}
 	strange int // guarded by mu: replies of the process that nobody waits for
 	// outdated is set for a process that was ended because it has another store than it should have; guarded by mu.
 	outdated bool
@@ -210,8 +210,8 @@ func (e *egress) add(door *Door) (why string, err error) {
 	return e.await(door)
 }
 
-// summary requests a report, or the end of a door. Without an answer, it says that: a job that makes corral-egress end must not look like one
-// that reached nothing.
+// summary requests a report, or the end of a door. Without an answer, it says that: a job that makes corral-egress end must not look like
+// one that reached nothing.
 func (e *egress) summary(door *Door, kind control.Kind) string {
 	e.mu.Lock()
 	running, asked := e.now != nil, door.wants != 0

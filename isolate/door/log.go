@@ -14,8 +14,8 @@ import (
 	"corral/isolate/host"
 )
 
-// Bounds of what the processes of one user write to the supervisor's log. A service manager drops lines of a service that writes too many, and
-// so those about other users; a file that the log is written to fills the disk.
+// Bounds of what the processes of one user write to the supervisor's log. A service manager drops lines of a service that writes too many,
+// and so those about other users; a file that the log is written to fills the disk.
 const (
 	maxLine = 4 << 10 // bytes; a longer line is written in parts
 	// omittedStep is how many bytes are read and not written before reading pauses: the supervisor's time is not bounded by a cgroup.

@@ -43,9 +43,9 @@ func Program(name string) (string, error) {
 // resizing.
 const features = "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,flex_bg,huge_file,large_file,metadata_csum,sparse_super,64bit"
 
-// Programs of the host look for signatures at both ends of a block device: udev probes each loop device that is attached (blkid(8)), and has
-// mdadm assemble what has the signature of a RAID. Whoever writes files must not be able to write one, so no file has blocks there. The very
-// beginning has the superblock and descriptors.
+// Programs of the host look for signatures at both ends of a block device: udev probes each loop device that is attached (blkid(8)), and
+// has mdadm assemble what has the signature of a RAID. Whoever writes files must not be able to write one, so no file has blocks there. The
+// very beginning has the superblock and descriptors.
 const (
 	// tail is a hole in the file behind the file system, in bytes: RAIDs have their signatures in the last 1.6 MB.
 	tail = 2 << 20
@@ -76,8 +76,9 @@ func Format(file *os.File, bytes, inodes int64) error {
 	if err := file.Truncate(bytes + tail); err != nil {
 		return err
 	}
-	c := exec.Command(path, "-q", "-F", "-t", "ext4", "-b", strconv.Itoa(blockSize), "-I", "256", "-m", "0", "-N", strconv.FormatInt(inodes, 10),
-		"-O", features, "-E", "lazy_itable_init=1,nodiscard", "-l", "/proc/self/fd/0", "/proc/self/fd/3", strconv.FormatInt(bytes/blockSize, 10))
+	c := exec.Command(path, "-q", "-F", "-t", "ext4", "-b", strconv.Itoa(blockSize), "-I", "256", "-m", "0",
+		"-N", strconv.FormatInt(inodes, 10), "-O", features, "-E", "lazy_itable_init=1,nodiscard",
+		"-l", "/proc/self/fd/0", "/proc/self/fd/3", strconv.FormatInt(bytes/blockSize, 10))
 	c.Stdin = strings.NewReader(unused(bytes))
 	c.ExtraFiles = []*os.File{file}
 	c.Env = environment

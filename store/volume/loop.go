@@ -67,7 +67,7 @@ func attached(name string, dev, ino uint64) (*Loop, error) {
 	return nil, err
 }
 
-// mayBack reports whether the backing file that a file of sysfs has the path of may be called name. The kernel has no path that is too long.
+// mayBack reports whether the backing file that a file of sysfs has the path of may be called name. A path that is too long is not there.
 func mayBack(at, name string) bool {
 	path, err := os.ReadFile(at)
 	if err != nil {

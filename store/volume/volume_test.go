@@ -255,7 +255,7 @@ func TestSignatures(t *testing.T) {
 // TestLeavesOthers: loop devices of other files are not opened. Users can have some made, and the kernel asks the file system of the file.
 func TestLeavesOthers(t *testing.T) {
 	dir := directory(t)
-	other, err := os.Create(filepath.Join(dir.Name(), "other"))
+	other, err := os.OpenFile(filepath.Join(dir.Name(), "other"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestLeavesOthers(t *testing.T) {
 func TestFormat(t *testing.T) {
 	dir := directory(t)
 	for _, size := range []Size{small, {MinBytes + 12345, 64}, {1 << 30, 200_000}, {100 << 30, 50_000}, {MaxBytes, 51_024}} {
-		file, err := os.Create(filepath.Join(dir.Name(), "v"))
+		file, err := os.CreateTemp(dir.Name(), "volume")
 		if err != nil {
 			t.Fatal(err)
 		}
