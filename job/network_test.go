@@ -2,6 +2,7 @@ package job
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -40,6 +41,24 @@ func TestUnlisted(t *testing.T) {
 		}
 		if got := u.Unlisted(); got != tt.want {
 			t.Errorf("%d of %v: %d, want %d", tt.denied, tt.counts, got, tt.want)
+		}
+	}
+}
+
+// TestLost: a job of which not all is known says so first, with and without denials.
+func TestLost(t *testing.T) {
+	const lost = "network: corral-egress ended while the job ran: what it reached before that is not known"
+	for _, tt := range []struct {
+		use  NetworkUse
+		want []string
+	}{
+		{NetworkUse{Lost: true}, []string{lost}},
+		{NetworkUse{Lost: true, Denied: 2}, []string{lost, "network: 2 connections or names denied"}},
+		{NetworkUse{Lost: true, Denied: 2, Denials: []NetworkDenial{{Name: "a", Why: "no", Count: 1}}},
+			[]string{lost, "network: a denied: no", "network: and 1 more denied"}},
+	} {
+		if got, _ := tt.use.Report(9); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %q", tt.use, got)
 		}
 	}
 }
