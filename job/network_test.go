@@ -45,7 +45,7 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// TestLost: a job of which not all is known says so first, with and without denials.
+// TestLost: what is said of a job begins with what is not known, with denials and without.
 func TestLost(t *testing.T) {
 	const lost = "network: corral-egress ended while the job ran: what it reached before that is not known"
 	for _, tt := range []struct {
