@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/cell"
+	"corral/isolate/door"
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
@@ -95,6 +96,8 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(sessions.MaxUserOpenings), thousands(sessions.MaxOpenings)),
 		fmt.Sprintf("| connections to hosts of a job, or of the jobs of a session that share a network; of all jobs of a user | %s; %s (`network_connections`) |",
 			thousands(c.Connections.Job), thousands(c.Connections.User)),
+		fmt.Sprintf("| lines about connections of a user's jobs in the diagnostic log | %d a second, and %s at once; a line says how many were omitted |",
+			int(door.LineRate.PerSecond), thousands(int(door.LineRate.Burst))),
 		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(probe.MaxUser), thousands(probe.MaxAll)),
 		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probe.DefaultPatience/time.Second),
 		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(host.JobUIDs)),

@@ -23,7 +23,8 @@ const (
 	omittedPause = time.Millisecond
 )
 
-var lineRate = host.Rate{Burst: 2048, PerSecond: 64}
+// LineRate bounds the lines of one user that are written.
+var LineRate = host.Rate{Burst: 2048, PerSecond: 64}
 
 // A lineLog passes lines of the processes of one user on to the supervisor's log, as far as their rate allows. It escapes the
 // characters that no terminal should get, and reads nothing else.
@@ -56,7 +57,7 @@ func (l *lineLog) copy(pipe *os.File) {
 func (l *lineLog) write(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.tokens.Take(lineRate, time.Now()) {
+	if !l.tokens.Take(LineRate, time.Now()) {
 		l.omitted++
 		if l.unread += len(line); l.unread > omittedStep {
 			l.unread = 0
