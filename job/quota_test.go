@@ -1,8 +1,12 @@
 package job
 
 import (
+	"context"
 	"errors"
+	"io"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,5 +147,41 @@ func TestOutputOfEngine(t *testing.T) {
 		if err != nil || r.Status != want || want == Denied && r.Decision.Rule != "output" {
 			t.Errorf("job %d: %+v, %v", n, r, err)
 		}
+	}
+}
+
+// TestQuotaRace: however many requests of a principal come at once, no more jobs than its quota run, and none counts after it has ended:
+// also when its client goes while it waits or runs, when it is refused, and when what runs it fails.
+func TestQuotaRace(t *testing.T) {
+	const most = 3
+	var running, peak, ran atomic.Int64
+	queue, quotas := NewQueue(100, 1000, time.Hour), &Quotas{}
+	quotas.Set(map[string]Quota{"token:a": {Jobs: most}})
+	errs := []error{nil, context.Canceled, &Refusal{Step: "exec", Message: "no"}, &Refusal{Step: "audit", Message: "no"}, io.ErrUnexpectedEOF}
+	var all sync.WaitGroup
+	for n := range 500 {
+		all.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if n%7 == 0 {
+				cancel()
+			}
+			s := &stage{decision: allowed(), run: func(context.Context, Spec, Stdio) (Result, error) {
+				defer running.Add(-1)
+				now := running.Add(1)
+				for was := peak.Load(); now > was && !peak.CompareAndSwap(was, now); was = peak.Load() {
+				}
+				ran.Add(1)
+				runtime.Gosched()
+				return Result{Status: Success}, errs[n%len(errs)]
+			}}
+			e := s.engine()
+			e.Queue, e.Quotas = queue, quotas
+			_, _ = e.Run(ctx, &Request{Principal: "token:a"}, s, Hooks{})
+		})
+	}
+	all.Wait()
+	if ran.Load() == 0 || peak.Load() > most || len(quotas.used) != 0 {
+		t.Errorf("%d ran, at most %d at once, %v are left", ran.Load(), peak.Load(), quotas.used)
 	}
 }
