@@ -124,7 +124,8 @@ type spent struct {
 }
 
 func (q spent) Error() string {
-	return fmt.Sprintf("Output limit reached (%s a day of %s): try again in %v", FormatSize(q.most), q.principal, q.wait.Truncate(time.Second)+time.Second)
+	wait := q.wait.Truncate(time.Second) + time.Second
+	return fmt.Sprintf("Output limit reached (%s a day of %s): try again in %v", FormatSize(q.most), q.principal, wait)
 }
 
 func (q spent) Is(err error) bool { return err == errSpent }
