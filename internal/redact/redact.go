@@ -22,8 +22,18 @@ type Rules struct {
 	literals *ruleset // nil if there are none
 }
 
-// patterns are shared by all Rules.
-var patterns = sync.OnceValue(func() *ruleset { return newRuleset(patternRules()) })
+// general is the rules for secrets in general, which all Rules share. It is no sync.OnceValue: its initializer would have the linker
+// keep them in programs that redact nothing, such as corrald.
+var general struct {
+	once sync.Once
+	set  *ruleset
+}
+
+// patterns returns the rules for secrets in general.
+func patterns() *ruleset {
+	general.once.Do(func() { general.set = newRuleset(patternRules()) })
+	return general.set
+}
 
 // NewRules returns the rules for secrets in general, and for the given values. Values shorter than eight bytes are not
 // hidden: they occur in ordinary output.
