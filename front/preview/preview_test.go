@@ -12,6 +12,7 @@ import (
 	"net/textproto"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -372,6 +373,46 @@ func TestAfterwards(t *testing.T) {
 	g.now = g.now.Add(grantTime)
 	g.mu.Unlock()
 	page(host, cookie, 403, "or long ago")
+}
+
+// TestAnsweredEarly: a response arrives whole that comes before the request has been sent, or as soon as it has.
+func TestAnsweredEarly(t *testing.T) {
+	early := strings.Repeat("early", 1000)
+	g := newStage(t, func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		if r.URL.Path == "/late" {
+			_, _ = io.ReadFull(r.Body, make([]byte, r.ContentLength))
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(early)))
+		_, _ = io.WriteString(w, early)
+	})
+	host := g.name(mine, 8000)
+	cookie := g.cookie(g.link("me", mine, 8000))
+	c, err := net.Dial("tcp", g.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\nContent-Length: 100\r\n\r\nbegin", host, cookie); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r.Body); err != nil || string(b) != early {
+		t.Errorf("before the body was sent: %d bytes, %v", len(b), err)
+	}
+	for range 100 {
+		if got := g.send(http.MethodPost, host, "/late", "a=b", "Cookie: "+cookie); got.body != early {
+			t.Fatalf("%d bytes", len(got.body))
+		}
+	}
 }
 
 // TestWebSocket: both directions of a WebSocket pass, as a server with hot reload needs, and end with the server.

@@ -81,6 +81,11 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, cookie string, at 
 	})
 	defer check.Wait()
 	defer end() // the proxy panics when it gives up in the middle of a response
+	// Otherwise, net/http would read and close the body of the request before it writes a response, and where that came sooner than the proxy
+	// saw the end of the body, the proxy would take the closed body for a failure and cut the response off.
+	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+		s.c.Log.Debug("preview", "error", err)
+	}
 	s.proxy.ServeHTTP(final{w}, r.WithContext(ctx))
 }
 
