@@ -235,7 +235,7 @@ func TestActionByAct(t *testing.T) {
 		{jail("cat README; ulimit -n"), 0, "the checkout", "hunter2"},
 		{jail("cat README") + jail("cat "+secret+" || exit 9"), 1, "exit status 9", "hunter2"},
 		{jail("timeout 5 bash -c \"</dev/tcp/192.0.2.1/80\" || exit 8"), 1, "exit status 8", ""},
-		{jail("tail /dev/zero"), 1, "exit status 137", ""}, // act can lose the end of what a failed step wrote
+		{jail("tail /dev/zero"), 1, "exit status 137", ""},                        // act can lose the end of what a failed step wrote
 		{"      - run: " + mask + "\n" + show, 0, "this is ***", "this is plain"}, // a command that act obeys
 		{jail(mask) + show, 0, "this is plain", "this is ***"},
 	} {

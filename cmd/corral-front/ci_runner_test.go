@@ -95,8 +95,8 @@ func (c *ciPlace) ended(t *testing.T, ids ...int64) (state, log string) {
 }
 
 // TestGitLabRunner runs a pipeline of five jobs with GitLab's own runner: a job with artifacts and a cache, one that uses them,
-// one that fails, a hostile one and one that is cancelled. Then 50 run at the same time. Statuses, logs and
-// artifacts are right, secrets are masked, and nothing is left.
+// one that fails, a hostile one and one that is cancelled. Then 50 run at the same time, each with an artifact, and every fifth
+// fails. Statuses, logs and artifacts are right, secrets are masked, and nothing is left.
 func TestGitLabRunner(t *testing.T) {
 	ciClient(t, "gitlab-runner")
 	sandboxtest.Leaks(t)
@@ -107,12 +107,18 @@ func TestGitLabRunner(t *testing.T) {
 	c.gather(parallel)
 	var more []int64
 	for n := range parallel {
-		more = append(more, c.add(t, nil, fmt.Sprintf("test -f README && echo job %d", n)))
+		script := fmt.Sprintf("test -f README && echo job %d | tee out; exit %d", n, exitOf(n))
+		more = append(more, c.add(t, map[string]any{"artifacts": artifactOut("always")}, script))
 	}
 	c.ended(t, more...)
 	for n, id := range more {
-		if state, log := c.ended(t, id); state != "success" || !strings.Contains(log, fmt.Sprintf("job %d\n", n)) {
-			t.Errorf("%d: %s\n%s", id, state, log)
+		want, text := "success", fmt.Sprintf("job %d\n", n)
+		if exitOf(n) > 0 {
+			want = fmt.Sprint("failed script_failure ", exitOf(n))
+		}
+		state, log := c.ended(t, id)
+		if got := unzip(t, c.artifact(id), "out"); strings.TrimSpace(state) != want || !strings.Contains(log, text) || got != text {
+			t.Errorf("%d: %s, artifact %q\n%s", id, state, got, log)
 		}
 	}
 	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "the runner cleans up after the cancelled job", func() bool {
@@ -144,11 +150,7 @@ func (c *ciPlace) pipeline(t *testing.T) (cancelled int64) {
 	t.Helper()
 	cache := []map[string]any{{"key": "k", "untracked": false, "paths": []string{"kept"}, "policy": "pull-push", "when": "on_success"}}
 	build := c.add(t, map[string]any{
-		"cache": cache,
-		"artifacts": []map[string]any{{
-			"name": "out", "untracked": false, "paths": []string{"out"}, "when": "on_success", "expire_in": "1 day",
-			"artifact_type": "archive", "artifact_format": "zip",
-		}},
+		"cache": cache, "artifacts": artifactOut("on_success"),
 	}, "cat README", "echo built >out", "echo kept >kept", `echo "the secret is $SECRET"`)
 	state, log := c.ended(t, build)
 	if state != "success" || !strings.Contains(log, "a repository of the test") || !strings.Contains(log, "the secret is [MASKED]") ||
@@ -180,6 +182,22 @@ func (c *ciPlace) pipeline(t *testing.T) (cancelled int64) {
 		t.Errorf("hostile: %s\n%s", state, log)
 	}
 	return cancelled
+}
+
+// exitOf returns the exit code of the script of job n of those in parallel: every fifth fails.
+func exitOf(n int) int {
+	if n%5 == 4 {
+		return n
+	}
+	return 0
+}
+
+// artifactOut describes the file out as the artifact of a job.
+func artifactOut(when string) []map[string]any {
+	return []map[string]any{{
+		"name": "out", "untracked": false, "paths": []string{"out"}, "when": when, "expire_in": "1 day",
+		"artifact_type": "archive", "artifact_format": "zip",
+	}}
 }
 
 // namesIn returns the names in a directory, in order.
