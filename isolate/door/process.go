@@ -148,7 +148,7 @@ func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.J
 	if dir := group.Dir(); dir >= 0 {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, dir
 	}
-	pid, err = syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", d.program.Fd()), []string{Program}, attr)
+	pid, err = host.Fork(d.program, Program, attr)
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", Program, err)
 	}

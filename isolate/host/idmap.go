@@ -37,12 +37,11 @@ func (m *UsernsMaker) start() error {
 		return err
 	}
 	defer theirs.Close()
-	const none = ^uintptr(0)
 	attr := &syscall.ProcAttr{
-		Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
+		Files: []uintptr{NoFile, NoFile, NoFile, theirs.Fd()}, Env: []string{},
 		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
 	}
-	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", m.stub.Fd()), []string{inside.UsersName}, attr)
+	pid, err := Fork(m.stub, inside.UsersName, attr)
 	if err != nil {
 		ours.Close()
 		return fmt.Errorf("start the helper that creates user namespaces: %w", err)

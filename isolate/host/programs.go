@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -66,6 +67,28 @@ func LoadProgram(path string) (*os.File, error) {
 	}
 	return program, nil
 }
+
+// Fork starts a program that LoadProgram has returned, under a name, as syscall.ForkExec does. The caller reaps the process.
+func Fork(program *os.File, name string, attr *syscall.ProcAttr) (pid int, err error) {
+	// The path of the program is looked up by the child, after ForkExec has put other files at the numbers from 0 to those of attr.Files, and
+	// those that were in their way at the next ones, with a pipe of its own. A program at such a number is replaced, and what is
+	// executed is a pipe or a socket: EACCES.
+	behind := len(attr.Files)
+	for _, fd := range attr.Files {
+		if fd != NoFile {
+			behind = max(behind, int(fd))
+		}
+	}
+	fd, err := unix.FcntlInt(program.Fd(), unix.F_DUPFD_CLOEXEC, behind+len(attr.Files)+3)
+	if err != nil {
+		return 0, os.NewSyscallError("fcntl", err)
+	}
+	defer unix.Close(fd)
+	return syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", fd), []string{name}, attr)
+}
+
+// NoFile is a descriptor in ProcAttr.Files that the child does not have.
+const NoFile = ^uintptr(0)
 
 // Close closes the files of the programs.
 func (p *Programs) Close() { wire.CloseAll([]*os.File{p.Init, p.Stub, p.Layer, p.Starlark}) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"corral/internal/test/sandboxtest"
@@ -47,4 +48,42 @@ func TestLoadPrograms(t *testing.T) {
 			put(t, path, "x", 0o755, 0)
 		}
 	}
+}
+
+// TestFork: the program is executed whatever numbers it and the files of the child have.
+func TestFork(t *testing.T) {
+	open := func(path string) *os.File {
+		t.Helper()
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	run := func(what string, program *os.File, files ...uintptr) {
+		t.Helper()
+		pid, err := Fork(program, "true", &syscall.ProcAttr{Files: files})
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || status.ExitStatus() != 0 {
+			t.Errorf("%s: %v, %v", what, status, err)
+		}
+	}
+	// The child's pipe gets the numbers that are free, and is then moved to the one behind those of its files: the program's.
+	free := []*os.File{open(os.DevNull), open(os.DevNull)}
+	last, program := open(os.DevNull), open("/usr/bin/true")
+	for _, f := range free {
+		f.Close()
+	}
+	run("behind the files", program, last.Fd())
+	many := make([]uintptr, program.Fd()+2)
+	for n := range many {
+		many[n] = last.Fd()
+	}
+	run("among those of the child", program, many...)
+	run("without files", program, NoFile, NoFile, NoFile)
 }

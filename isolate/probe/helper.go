@@ -120,12 +120,11 @@ func (p *Prober) start() (*helper, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	const none = ^uintptr(0)
 	attr := &syscall.ProcAttr{
-		Dir: "/", Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
+		Dir: "/", Files: []uintptr{host.NoFile, host.NoFile, host.NoFile, theirs.Fd()}, Env: []string{},
 		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
 	}
-	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", p.Program.Fd()), []string{inside.ProbeName}, attr)
+	pid, err := host.Fork(p.Program, inside.ProbeName, attr)
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start a probe helper: %w", err)
