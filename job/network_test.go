@@ -54,8 +54,10 @@ func TestLost(t *testing.T) {
 	}{
 		{NetworkUse{Lost: true}, []string{lost}},
 		{NetworkUse{Lost: true, Denied: 2}, []string{lost, "network: 2 connections or names denied"}},
-		{NetworkUse{Lost: true, Denied: 2, Denials: []NetworkDenial{{Name: "a", Why: "no", Count: 1}}},
-			[]string{lost, "network: a denied: no", "network: and 1 more denied"}},
+		{
+			NetworkUse{Lost: true, Denied: 2, Denials: []NetworkDenial{{Name: "a", Why: "no", Count: 1}}},
+			[]string{lost, "network: a denied: no", "network: and 1 more denied"},
+		},
 	} {
 		if got, _ := tt.use.Report(9); !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %q", tt.use, got)
