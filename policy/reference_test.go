@@ -18,7 +18,7 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Steps\n")
-	section, _, ok := strings.Cut(section, "\nTwo rules ")
+	section, _, ok := strings.Cut(section, "\nThree rules ")
 	var got, want []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
 		got = append(got, m[1])
