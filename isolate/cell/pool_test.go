@@ -70,14 +70,11 @@ func TestNoSlots(t *testing.T) {
 func TestPoolEviction(t *testing.T) {
 	s := newTestJails(t, func(c *Config) { c.MaxSlots, c.Trim = 5, time.Hour })
 	j := s.enterNew(t)
-	j.burst(t, 4)
-	holds(t, j.pool, 4)
+	j.grow(t, 4)
 	other := s.enterNew(t)
-	other.burst(t, 3)
-	holds(t, other.pool, 3)
+	other.grow(t, 3)
 	holds(t, j.pool, 2)
-	j.burst(t, 4)
-	holds(t, j.pool, 4)
+	j.grow(t, 4)
 	holds(t, other.pool, 1)
 }
 
@@ -219,6 +216,25 @@ func (p *pool) waiting() (ready, want, used int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready), p.demand.want, len(p.used)
+}
+
+// grow lets jobs come at once until n slots are wanted and wait. On a slow machine, slots are made while jobs still come: then not all of
+// these that should have missed one did.
+func (j *Jail) grow(t testing.TB, n int) {
+	t.Helper()
+	for range 5 {
+		j.burst(t, n)
+		isolatetest.Eventually(t, func() string {
+			if ready, want, used := j.pool.waiting(); ready != want || used != 0 {
+				return fmt.Sprintf("%d slots wait of %d, %d are used", ready, want, used)
+			}
+			return ""
+		})
+		if _, want, _ := j.pool.waiting(); want == n {
+			break
+		}
+	}
+	holds(t, j.pool, n)
 }
 
 // holds waits until n slots are wanted and wait in the pool and no used slots are left.
