@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,6 +122,36 @@ func TestAbandoned(t *testing.T) {
 	end(running, hangUp)
 	if left := groupsOf(t, running); len(left) > 0 {
 		t.Errorf("left after the signal %s: %q", hangUp, left)
+	}
+}
+
+// TestAbandonedElsewhere: groups of a killed machine are removed also if its run was in another group than this process, and others stay.
+func TestAbandonedElsewhere(t *testing.T) {
+	ownMachines(t)
+	list, err := hierarchies("other-login")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range list {
+		for _, name := range []string{machineGroup + "1/corral/test", machineGroup + "x"} {
+			if err := os.MkdirAll(filepath.Join(h.group, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Cleanup(func() {
+		if err := removeGroups(list); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := removeAbandoned(); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range list {
+		left, err := filepath.Glob(filepath.Join(h.group, machineGroup+"*"))
+		if err != nil || len(left) != 1 || filepath.Base(left[0]) != machineGroup+"x" {
+			t.Errorf("%q, %v", left, err)
+		}
 	}
 }
 
