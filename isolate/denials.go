@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/ratelimit"
 	"corral/isolate/host"
 )
 
@@ -16,7 +17,7 @@ const (
 	denialPause = 10 * time.Second
 )
 
-var denialLimit = host.Rate{Burst: denialBurst, PerSecond: denialRate}
+var denialLimit = ratelimit.Rate{Burst: denialBurst, PerSecond: denialRate}
 
 // denialLimiter is a token bucket per user. The zero value is ready
 // to use.
@@ -26,7 +27,7 @@ type denialLimiter struct {
 }
 
 type bucket struct {
-	tokens  host.Tokens
+	tokens  ratelimit.Bucket
 	dropped uint64
 	since   time.Time // when the first of dropped was counted
 }

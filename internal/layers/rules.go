@@ -185,6 +185,10 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "internal/ratelimit", only: []string{"std"},
+		reason: "whatever bounds how often something happens imports it",
+	},
+	{
 		from: "store/artifact",
 		only: []string{
 			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/redact",

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/ratelimit"
 	"corral/internal/text"
-	"corral/isolate/host"
 )
 
 // Bounds of what the processes of one user write to the supervisor's log. A service manager drops lines of a service that writes too many,
@@ -24,7 +24,7 @@ const (
 )
 
 // LineRate bounds the lines of one user that are written.
-var LineRate = host.Rate{Burst: 2048, PerSecond: 64}
+var LineRate = ratelimit.Rate{Burst: 2048, PerSecond: 64}
 
 // A lineLog passes lines of the processes of one user on to the supervisor's log, as far as their rate allows. It escapes the
 // characters that no terminal should get, and reads nothing else.
@@ -33,10 +33,10 @@ type lineLog struct {
 	log   *slog.Logger
 	payer uint32
 
-	mu      sync.Mutex  // the copy of a process that has ended can go on for a moment
-	tokens  host.Tokens // guarded by mu
-	omitted int         // guarded by mu: lines since the last one that was written
-	unread  int         // guarded by mu: bytes since the last pause
+	mu      sync.Mutex       // the copy of a process that has ended can go on for a moment
+	tokens  ratelimit.Bucket // guarded by mu
+	omitted int              // guarded by mu: lines since the last one that was written
+	unread  int              // guarded by mu: bytes since the last pause
 }
 
 // copy copies lines until the last process that has the other end of the pipe has closed it.

@@ -3,6 +3,8 @@ package host
 import (
 	"sync"
 	"time"
+
+	"corral/internal/ratelimit"
 )
 
 // Bounds on the lines of the diagnostic log about one user's refused requests and broken connections, which cost the user
@@ -12,7 +14,7 @@ const (
 	lineRate  = 2 // per second
 )
 
-var lineLimit = Rate{lineBurst, lineRate}
+var lineLimit = ratelimit.Rate{Burst: lineBurst, PerSecond: lineRate}
 
 // A LogLimit decides which of those lines are written: a token bucket for each user. The zero value is ready to use. It is
 // safe for concurrent use.
@@ -23,7 +25,7 @@ type LogLimit struct {
 
 // lines are those about one user.
 type lines struct {
-	tokens  Tokens
+	tokens  ratelimit.Bucket
 	omitted int // since the last line that was written
 }
 
