@@ -13,6 +13,7 @@ import (
 
 	"corral/front/login"
 	"corral/internal/gate"
+	"corral/internal/ratelimit"
 )
 
 const (
@@ -176,22 +177,13 @@ func (s *Server) me(w http.ResponseWriter, _ *http.Request, v *visitor) {
 	})
 }
 
-// Each principal may send rate requests per second, and burst at once.
-const (
-	rate  = 20
-	burst = 60
-)
+// rate is how many requests each principal may send.
+var rate = ratelimit.Rate{Burst: 60, PerSecond: 20}
 
 // rates bound how often principals send requests. The zero value is ready to use.
 type rates struct {
 	mu   sync.Mutex
-	left map[string]allowance // guarded by mu: by principal, and by host name for those who log in
-}
-
-// An allowance is the number of requests that a principal could send at a time.
-type allowance struct {
-	requests float64
-	at       time.Time
+	left map[string]*ratelimit.Bucket // guarded by mu: by principal, and by host name for those who log in
 }
 
 // take reports whether a principal may send a request now, and counts it. Principals are those of the configuration.
@@ -199,18 +191,12 @@ func (r *rates) take(principal string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.left == nil {
-		r.left = map[string]allowance{}
+		r.left = map[string]*ratelimit.Bucket{}
 	}
-	a, known := r.left[principal]
-	if !known {
-		a = allowance{burst, now}
+	b := r.left[principal]
+	if b == nil {
+		b = &ratelimit.Bucket{}
+		r.left[principal] = b
 	}
-	a.requests = min(burst, a.requests+max(0, now.Sub(a.at).Seconds())*rate)
-	a.at = now
-	ok := a.requests >= 1
-	if ok {
-		a.requests--
-	}
-	r.left[principal] = a
-	return ok
+	return b.Take(rate, now)
 }

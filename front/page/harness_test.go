@@ -334,3 +334,6 @@ func (f feed) until(t testing.TB, text string) string {
 	}
 	return all.String()
 }
+
+// burst is how many requests a principal may send at once.
+func burst() int { return int(rate.Burst) }

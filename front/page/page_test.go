@@ -121,7 +121,7 @@ func TestHostOfAnother(t *testing.T) {
 	if got := login("op"); got != 403 {
 		t.Errorf("a link at another's name: %d", got)
 	}
-	for range 2 * burst { // cost another principal nothing
+	for range 2 * burst() { // cost another principal nothing
 		login("op")
 	}
 	if got := login("me"); got != 204 {
@@ -466,10 +466,10 @@ func TestRate(t *testing.T) {
 	g := newStage(t)
 	me, you := g.person("me"), g.person("you")
 	statuses := map[int]int{}
-	for range 2 * burst {
+	for range 2 * burst() {
 		statuses[me.get("/api/me").StatusCode]++
 	}
-	if statuses[200] >= burst || statuses[503] < burst || statuses[200]+statuses[503] != 2*burst {
+	if statuses[200] >= burst() || statuses[503] < burst() || statuses[200]+statuses[503] != 2*burst() {
 		t.Errorf("%v", statuses)
 	}
 	if got := you.get("/api/me"); got.StatusCode != 200 {

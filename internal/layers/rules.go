@@ -271,7 +271,10 @@ var bounds = []bound{
 		reason: "it is a table and a search in directories: it starts no process and opens no connection",
 	},
 	{
-		from: "store/audit", only: []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
+		from: "store/audit",
+		only: []string{
+			"std", sys, "internal/flock", "internal/ratelimit", "internal/text", "job", "store/audit/files", "store/audit/record",
+		},
 		reason: "root writes this log and others verify it, so it must be easy to audit",
 	},
 	{

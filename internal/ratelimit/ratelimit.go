@@ -17,12 +17,23 @@ type Bucket struct {
 
 // Take takes a token, and reports whether there was one.
 func (b *Bucket) Take(r Rate, now time.Time) bool {
-	b.refill(r, now)
-	if r.Burst-b.used < 1 {
+	if b.Left(r, now) < 1 {
 		return false
 	}
 	b.used++
 	return true
+}
+
+// Spend takes a number of tokens. If there are not as many, later ones are taken in advance.
+func (b *Bucket) Spend(r Rate, now time.Time, tokens float64) {
+	b.refill(r, now)
+	b.used += tokens
+}
+
+// Left returns the number of tokens. It is below zero if tokens were taken in advance.
+func (b *Bucket) Left(r Rate, now time.Time) float64 {
+	b.refill(r, now)
+	return r.Burst - b.used
 }
 
 // Full reports whether no token is missing.

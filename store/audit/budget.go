@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/ratelimit"
 	"corral/store/audit/record"
 )
 
@@ -26,27 +27,18 @@ type payer struct {
 	embedded bool
 }
 
-// budgets holds a token bucket of bytes (Turner, New Directions in Communications, 1986) for each user. It bounds the
+// budgets holds a bucket of bytes for each user. It bounds the
 // growth of the audit log caused by one user, whether its jobs run or fail.
 type budgets struct {
 	daily int64            // bytes; 0 means no bound
 	now   func() time.Time // replaced by tests
 
 	mu    sync.Mutex
-	users map[payer]*bucket // guarded by mu
+	users map[payer]*ratelimit.Bucket // guarded by mu
 }
 
-// A bucket has the bytes that a user may still use.
-type bucket struct {
-	bytes float64
-	at    time.Time // time of bytes
-}
-
-func (b *budgets) burst() float64 { return float64(b.daily) / burstShare }
-
-func (b *budgets) refill(p *bucket, now time.Time) {
-	p.bytes = min(b.burst(), p.bytes+max(0, now.Sub(p.at).Seconds())*float64(b.daily)/(24*60*60))
-	p.at = now
+func (b *budgets) rate() ratelimit.Rate {
+	return ratelimit.Rate{Burst: float64(b.daily) / burstShare, PerSecond: float64(b.daily) / (24 * 60 * 60)}
 }
 
 // spend takes n bytes from a user's bucket, or returns an error that wraps ErrBudget. Promised bytes are always
@@ -61,25 +53,24 @@ func (b *budgets) spend(w *record.Who, n int, promised bool) error {
 	p := b.users[who]
 	if p == nil {
 		b.forget(now)
-		p = &bucket{bytes: b.burst(), at: now}
+		p = &ratelimit.Bucket{}
 		b.users[who] = p
 	}
-	b.refill(p, now)
-	if p.bytes < float64(n) && !promised {
+	if p.Left(b.rate(), now) < float64(n) && !promised {
 		return fmt.Errorf("audit: %w: %d MiB at once and %d MiB a day\nhint: run fewer jobs, or have the operator raise audit.user_daily",
 			ErrBudget, b.daily/burstShare>>20, b.daily>>20)
 	}
-	p.bytes -= float64(n)
+	p.Spend(b.rate(), now, float64(n))
 	return nil
 }
 
 // forget drops the users whose buckets are full again.
 func (b *budgets) forget(now time.Time) {
 	if b.users == nil {
-		b.users = map[payer]*bucket{}
+		b.users = map[payer]*ratelimit.Bucket{}
 	}
 	for who, p := range b.users {
-		if b.refill(p, now); p.bytes >= b.burst() {
+		if p.Full(b.rate(), now) {
 			delete(b.users, who)
 		}
 	}
