@@ -46,3 +46,22 @@ func (b *Bucket) refill(r Rate, now time.Time) {
 	b.used = max(0, b.used-max(0, now.Sub(b.at).Seconds())*r.PerSecond)
 	b.at = now
 }
+
+// Lines decides which lines of a log are written. The zero value is ready to use. It is not safe for concurrent use.
+type Lines struct {
+	bucket  Bucket
+	omitted int // since the last line that was written
+}
+
+// Allow reports whether a line may be written now, and how many were omitted since the last one that was.
+func (l *Lines) Allow(r Rate, now time.Time) (ok bool, omitted int) {
+	if !l.bucket.Take(r, now) {
+		l.omitted++
+		return false, 0
+	}
+	omitted, l.omitted = l.omitted, 0
+	return true, omitted
+}
+
+// Idle reports whether a new Lines would decide the same.
+func (l *Lines) Idle(r Rate, now time.Time) bool { return l.omitted == 0 && l.bucket.Full(r, now) }

@@ -31,3 +31,24 @@ func TestBucket(t *testing.T) {
 		t.Errorf("an hour later: %v left", b.Left(r, now))
 	}
 }
+
+// TestLines: the line after omitted ones says how many.
+func TestLines(t *testing.T) {
+	var l Lines
+	r, now := Rate{Burst: 2, PerSecond: 1}, time.Now()
+	for n, want := range []bool{true, true, false, false} {
+		if ok, omitted := l.Allow(r, now); ok != want || omitted != 0 {
+			t.Errorf("line %d: %t, %d omitted", n, ok, omitted)
+		}
+	}
+	now = now.Add(time.Hour)
+	if l.Idle(r, now) {
+		t.Error("what was omitted is forgotten")
+	}
+	if ok, omitted := l.Allow(r, now); !ok || omitted != 2 {
+		t.Errorf("an hour later: %t, %d omitted", ok, omitted)
+	}
+	if now = now.Add(time.Hour); !l.Idle(r, now) {
+		t.Error("nothing was omitted since, and it is not idle")
+	}
+}

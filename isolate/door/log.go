@@ -33,10 +33,9 @@ type lineLog struct {
 	log   *slog.Logger
 	payer uint32
 
-	mu      sync.Mutex       // the copy of a process that has ended can go on for a moment
-	tokens  ratelimit.Bucket // guarded by mu
-	omitted int              // guarded by mu: lines since the last one that was written
-	unread  int              // guarded by mu: bytes since the last pause
+	mu     sync.Mutex      // the copy of a process that has ended can go on for a moment
+	lines  ratelimit.Lines // guarded by mu
+	unread int             // guarded by mu: bytes since the last pause
 }
 
 // copy copies lines until the last process that has the other end of the pipe has closed it.
@@ -57,17 +56,16 @@ func (l *lineLog) copy(pipe *os.File) {
 func (l *lineLog) write(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.tokens.Take(LineRate, time.Now()) {
-		l.omitted++
+	ok, omitted := l.lines.Allow(LineRate, time.Now())
+	if !ok {
 		if l.unread += len(line); l.unread > omittedStep {
 			l.unread = 0
 			time.Sleep(omittedPause)
 		}
 		return
 	}
-	if l.omitted > 0 {
-		l.log.Warn(Program+": too many lines, not all were written", "uid", l.payer, "omitted", l.omitted)
-		l.omitted = 0
+	if omitted > 0 {
+		l.log.Warn(Program+": too many lines, not all were written", "uid", l.payer, "omitted", omitted)
 	}
 	_, _ = io.WriteString(l.to, text.Lines(strings.TrimSuffix(line, "\n"))+"\n") // nobody could be told
 }

@@ -20,13 +20,7 @@ var lineLimit = ratelimit.Rate{Burst: lineBurst, PerSecond: lineRate}
 // safe for concurrent use.
 type LogLimit struct {
 	mu    sync.Mutex
-	users map[uint32]*lines // guarded by mu
-}
-
-// lines are those about one user.
-type lines struct {
-	tokens  ratelimit.Bucket
-	omitted int // since the last line that was written
+	users map[uint32]*ratelimit.Lines // guarded by mu
 }
 
 // Allow reports whether a line about a user may be written now, and how many were omitted since the last one that was.
@@ -36,25 +30,20 @@ func (l *LogLimit) Allow(uid uint32, now time.Time) (ok bool, omitted int) {
 	u := l.users[uid]
 	if u == nil {
 		l.forgetFull(now)
-		u = &lines{}
+		u = &ratelimit.Lines{}
 		l.users[uid] = u
 	}
-	if !u.tokens.Take(lineLimit, now) {
-		u.omitted++
-		return false, 0
-	}
-	omitted, u.omitted = u.omitted, 0
-	return true, omitted
+	return u.Allow(lineLimit, now)
 }
 
 // forgetFull removes users with full buckets, so that the number of users is bounded by that of those who were active in the last
 // minute. The caller holds mu.
 func (l *LogLimit) forgetFull(now time.Time) {
 	if l.users == nil {
-		l.users = map[uint32]*lines{}
+		l.users = map[uint32]*ratelimit.Lines{}
 	}
 	for uid, u := range l.users {
-		if u.tokens.Full(lineLimit, now) && u.omitted == 0 {
+		if u.Idle(lineLimit, now) {
 			delete(l.users, uid)
 		}
 	}
