@@ -44,6 +44,11 @@ func Listen(address string) (list []net.Listener, port uint16, err error) {
 	return list, port, nil
 }
 
+// CheckInterval is how often what a browser has open is looked at: a stream, a response or a WebSocket goes on for so long after the
+// browser may see it no longer. A token that was revoked is noticed half a second later: together that is less than the second that is
+// promised.
+const CheckInterval = 250 * time.Millisecond
+
 // Bounds of connections of browsers.
 const (
 	headerTimeout = 10 * time.Second // to send the header of a request

@@ -12,8 +12,7 @@ import (
 // (RFC 6265, 8.5), so who knows the name can have a browser send the cookie to a server of their own. The zero value is ready to use.
 type hosts struct {
 	mu  sync.Mutex
-	own map[string]string   // guarded by mu: names by principal; principals are those of the configuration
-	all map[string]struct{} // guarded by mu: these names
+	own map[string]string // guarded by mu: by principal; principals are those of the configuration
 }
 
 // of returns the name of a principal, with a port: at first a new one.
@@ -24,12 +23,12 @@ func (h *hosts) of(principal string, port uint16) string {
 		return name
 	}
 	if h.own == nil {
-		h.own, h.all = map[string]string{}, map[string]struct{}{}
+		h.own = map[string]string{}
 	}
 	label := make([]byte, 8)
 	_, _ = rand.Read(label) // crypto/rand.Read never fails
 	name := fmt.Sprintf("page-%s.localhost:%d", hex.EncodeToString(label), port)
-	h.own[principal], h.all[name] = name, struct{}{}
+	h.own[principal] = name
 	return name
 }
 
@@ -37,8 +36,12 @@ func (h *hosts) of(principal string, port uint16) string {
 func (h *hosts) has(host string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.all[nameOf(host)]
-	return ok
+	for _, name := range h.own {
+		if name == nameOf(host) {
+			return true
+		}
+	}
+	return false
 }
 
 // nameOf returns a name as it is in hosts.

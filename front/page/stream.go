@@ -7,15 +7,14 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"corral/front/login"
 )
 
 const (
 	// maxStreams is the maximum number of streams of events, and maxStreamsEach that of a principal: tabs of a few people.
 	maxStreams     = 64
 	maxStreamsEach = 8
-	// checkInterval is how long a stream goes on after its visitor was logged out or lost their right. A token that was revoked is noticed
-	// half a second later: together that is less than the second that is promised.
-	checkInterval = 250 * time.Millisecond
 	// beatInterval is the interval of comments on a silent stream, so that one whose client has gone is noticed.
 	beatInterval = 15 * time.Second
 )
@@ -75,7 +74,7 @@ func (s *Server) streaming(h func(st *stream, r *http.Request, v *visitor)) http
 		}
 		defer s.counts.leave(v.by.Principal)
 		st := &stream{
-			w: w, control: http.NewResponseController(w), ctx: r.Context(), ticks: time.NewTicker(checkInterval),
+			w: w, control: http.NewResponseController(w), ctx: r.Context(), ticks: time.NewTicker(login.CheckInterval),
 			stays: func() bool { return s.stays(v) },
 		}
 		defer st.ticks.Stop()

@@ -57,16 +57,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkInterval is how long a response or a WebSocket goes on after its browser may see the preview no longer. A token that was revoked is
-// noticed half a second later: together that is less than the second that is promised.
-const checkInterval = 250 * time.Millisecond
-
 // pass has the server in the session answer a request, for as long as the browser may see the preview.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, cookie string, at place) {
 	ctx, end := context.WithCancel(r.Context())
 	var check sync.WaitGroup
 	check.Go(func() {
-		ticks := time.NewTicker(checkInterval)
+		ticks := time.NewTicker(login.CheckInterval)
 		defer ticks.Stop()
 		for {
 			select {
