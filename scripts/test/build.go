@@ -55,7 +55,7 @@ func (r *runner) buildOnce(ctx context.Context, list []testPackage, race bool) e
 	defer os.RemoveAll(temp) //nolint:errcheck // it is in the cache
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", temp + "/"}, buildFlags()...)
 	if race {
-		args = append(args, "-race")
+		args = append(args, raceFlags()...)
 	}
 	if r.cover != "" {
 		args = append(args, "-cover", "-covermode=atomic", "-coverpkg=./...") // tests of one package run code of others
@@ -64,7 +64,7 @@ func (r *runner) buildOnce(ctx context.Context, list []testPackage, race bool) e
 		args = append(args, p.path)
 	}
 	cmd := r.command(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", compilerGOGC)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go test -c: %w\n%s", err, out)
 	}

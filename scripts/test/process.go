@@ -53,7 +53,7 @@ func (r *runner) goTest(ctx context.Context, phase, choice string, list []testPa
 	if r.mode == "unit" {
 		args = append(args, "-short")
 	} else {
-		args = append(args, "-race", "-count=1")
+		args = append(append(args, raceFlags()...), "-count=1")
 		env = append(env, "CGO_ENABLED=1")
 	}
 	if r.root {
@@ -67,7 +67,7 @@ func (r *runner) goTest(ctx context.Context, phase, choice string, list []testPa
 			return err
 		}
 		args = append(args, "-exec", wrapper)
-		env = append(env, r.goEnvironment...)
+		env = append(append(env, r.goEnvironment...), compilerGOGC)
 	}
 	for _, p := range list {
 		args = append(args, p.path)
@@ -105,7 +105,7 @@ func writeWrapper(dir string) (string, error) {
 		return "", err
 	}
 	wrapper := filepath.Join(dir, "exec")
-	script := fmt.Sprintf("#!/bin/sh\ndir=$(mktemp -d %[1]s/XXXXXX) && chmod 755 \"$dir\" && exec %[2]s %[3]s \"$dir\" \"$@\"\n", dir, self, enterCommand)
+	script := fmt.Sprintf("#!/bin/sh\nunset GOGC # it is the compiler's\ndir=$(mktemp -d %[1]s/XXXXXX) && chmod 755 \"$dir\" && exec %[2]s %[3]s \"$dir\" \"$@\"\n", dir, self, enterCommand)
 	return wrapper, os.WriteFile(wrapper, []byte(script), 0o755)
 }
 
