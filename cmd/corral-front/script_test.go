@@ -83,8 +83,7 @@ func TestScripts(t *testing.T) {
 // state directory.
 func TestScriptsInJails(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	// The scripts run in parallel and for one user, whose layers may have a part of the file system only.
-	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true, Config: "defaults: {disk: 256MiB}\n"})
+	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true})
 	scripttest.Run(t, scripttest.Suite{Dir: "testdata/jails", Env: []string{"SOCKET=" + d.Socket, "STATE=" + d.State}})
 }
 

@@ -30,7 +30,7 @@ exec CORRAL "$@"
 // TestServesPage: the commands of docs/how-to/look-at-what-an-agent-serves.md print what the page has.
 func TestServesPage(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("curl"), sandboxtest.Program("python3"))
-	d := &daemon{sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Config: "defaults: {disk: 256MiB}\n"})}
+	d := &daemon{sandboxtest.Daemon(t, sandboxtest.DaemonOptions{})}
 	home, bin := sandboxtest.OpenDir(t), t.TempDir()
 	text := strings.NewReplacer("SOCKET", d.Socket, "STATE", d.State, "CORRAL", sandboxtest.Bin(t, "corral")).Replace(wrapper)
 	for name, content := range map[string]string{filepath.Join(bin, "corral"): text, filepath.Join(home, "src/app/hello.txt"): "hello\n"} {

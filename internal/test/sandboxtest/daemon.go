@@ -13,10 +13,14 @@ import (
 	"time"
 )
 
+// smallLayers is a section of the configuration. Tests run at once, many for the same user, whose layers may take half of the room that the
+// file system has: with the usual size, it must have 50 GB.
+const smallLayers = "layers: {disk: 256MiB}\n"
+
 // DaemonOptions configure a supervisor. The zero value has corrald's defaults: root and group corral can connect.
 type DaemonOptions struct {
 	Args     []string // further arguments, such as --repo and --toolchain; they override the default ones
-	Config   string   // sections of its configuration
+	Config   string   // sections of its configuration but layers
 	Wrapper  []string // a command that executes its arguments, to which corrald and its arguments are appended
 	Everyone bool     // every user may connect; users of tests are in no group
 }
@@ -93,7 +97,7 @@ func newSupervisor(t testing.TB, o DaemonOptions) *Supervisor {
 func (s *Supervisor) command(t testing.TB) *exec.Cmd {
 	t.Helper()
 	config := filepath.Join(s.Dir, "supervisor.yaml")
-	err := os.WriteFile(config, []byte("version: 1\n"+s.Config), 0o644)
+	err := os.WriteFile(config, []byte("version: 1\n"+smallLayers+s.Config), 0o644)
 	if err = errors.Join(err, os.Chmod(config, 0o644)); err != nil { // a supervisor in the test's process changes its umask
 		t.Fatal(err)
 	}
