@@ -102,6 +102,9 @@ func (s *System) LookupNetIP(ctx context.Context, network, host string) ([]netip
 	if found := s.hosts[strings.TrimSuffix(host, ".")]; len(found) > 0 {
 		return found, nil
 	}
+	if err := ctx.Err(); err != nil { // package net may answer all the same
+		return nil, err
+	}
 	var failed error
 	for n, server := range s.servers {
 		found, err := ask(ctx, server, network, host, n+1 < len(s.servers))
