@@ -194,9 +194,10 @@ func TestPageAuditInBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	search := func(field, text string) {
-		b.click(fmt.Sprintf("document.querySelector('#search [name=%s]').value = %q", field, text))
+	search := func(field, text string) { // and wait for the next form: the page shows each search in a new one
+		b.click(fmt.Sprintf("document.querySelector('#search').old = true; document.querySelector('#search [name=%s]').value = %q", field, text))
 		b.do(chromedp.Focus("#search button"), chromedp.KeyEvent("\r"))
+		b.wait("document.querySelector('#search')?.old === undefined", "true")
 	}
 	search("request", trace)
 	b.wait(count, "2 records")
