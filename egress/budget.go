@@ -156,27 +156,3 @@ func (m *meter) exhausted() bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.total.Load() >= limit
 }
-
-// A rate bounds how often something happens: a number of times at once, and then once in each interval. It is not for concurrent
-// use.
-type rate struct {
-	burst    int
-	interval time.Duration
-	used     int
-	since    time.Time
-}
-
-// allows reports whether it may happen now.
-func (r *rate) allows(now time.Time) bool {
-	if n := int(now.Sub(r.since) / r.interval); n >= r.used {
-		r.used, r.since = 0, now
-	} else if n > 0 {
-		r.used -= n
-		r.since = r.since.Add(time.Duration(n) * r.interval)
-	}
-	if r.used >= r.burst {
-		return false
-	}
-	r.used++
-	return true
-}

@@ -19,6 +19,7 @@ import (
 	"corral/egress/names"
 	"corral/egress/relay"
 	"corral/egress/sockets"
+	"corral/internal/ratelimit"
 	"corral/internal/text"
 	"corral/policy/network"
 )
@@ -30,10 +31,10 @@ const (
 	// doorFiles are the descriptors of a door without a name: two seeds and one that is made of them, the socket and the listener
 	// of its DNS server, and 16 connections to that.
 	doorFiles = 5 + 16
-	// Lines of the log: some at once, and then one in each interval.
-	logBurst    = 50
-	logInterval = 200 * time.Millisecond
 )
+
+// logRate bounds the lines about a door in the log.
+var logRate = ratelimit.Rate{Burst: 50, PerSecond: 5}
 
 // resolver is where a job's DNS server is.
 var resolver = netip.MustParseAddrPort("127.0.0.1:53")
@@ -94,7 +95,7 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		files: newShare(s.files, s.most, 2*s.conns+doorFiles+few), // so that it can have as many connections as the operator allows
 		hosts: map[string]*host{}, next: firstName,
 		gate: newGate(s.requests),
-		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: rate{burst: logBurst, interval: logInterval}},
+		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: logRate},
 	}
 	d.record.lost = m.Again
 	var err error
@@ -241,21 +242,21 @@ func (d *door) deny(denial control.Denial, quiet bool) {
 // A doorLog writes lines of a door, as far as their rate allows.
 type doorLog struct {
 	to   *slog.Logger
-	mu   sync.Mutex
-	rate rate // guarded by mu
-	lost int  // guarded by mu: lines that were not written since the last one
+	rate ratelimit.Rate
+
+	mu    sync.Mutex
+	lines ratelimit.Lines // guarded by mu
 }
 
 func (l *doorLog) write(message string, attrs ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.rate.allows(time.Now()) {
-		l.lost++
+	ok, omitted := l.lines.Allow(l.rate, time.Now())
+	if !ok {
 		return
 	}
-	if l.lost > 0 {
-		attrs = append(attrs, "unlogged", l.lost)
-		l.lost = 0
+	if omitted > 0 {
+		attrs = append(attrs, "unlogged", omitted)
 	}
 	l.to.Info(message, attrs...)
 }

@@ -394,7 +394,7 @@ var bounds = []bound{
 		only: []string{
 			"std", sys, "egress/...", "golang.org/x/net/dns/dnsmessage", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...",
 			"github.com/ulikunitz/xz/...",
-			"internal/lazyregexp", "internal/log", "internal/text", "policy/network",
+			"internal/lazyregexp", "internal/log", "internal/ratelimit", "internal/text", "policy/network",
 		},
 		reason: "it reads what jobs and servers send, on the network of the host, so it must be easy to audit",
 		shown:  true,
