@@ -164,7 +164,7 @@ func (s *Source) socket() (int, error) {
 // accept returns the connection of the other seed, and closes those of the job.
 func (s *Source) accept(from netip.AddrPort) (int, error) {
 	for range strangers + 1 {
-		if err := await(s.listen); err != nil {
+		if err := await(s.listen, time.Now().Add(patience)); err != nil {
 			return -1, err
 		}
 		fd, peer, err := unix.Accept4(s.listen, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -181,11 +181,11 @@ func (s *Source) accept(from netip.AddrPort) (int, error) {
 	return -1, fmt.Errorf("make a socket: %w", ErrBusy)
 }
 
-// await waits until a connection can be accepted.
-func await(fd int) error {
-	end := time.Now().Add(patience)
+// await waits until a connection can be accepted, or until the time end.
+func await(fd int, end time.Time) error {
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+		left := max(0, time.Until(end)) // poll(2) waits forever for a negative time
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR) && time.Now().Before(end):
 		case err != nil:

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -235,6 +236,21 @@ func TestSeeds(t *testing.T) {
 	s.Close()
 	if _, err := s.Listen(netip.MustParseAddrPort("198.18.0.2:443")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestAwaitEnds: waiting for a connection ends, also if it begins after its end, as it can after a signal.
+func TestAwaitEnds(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	for _, left := range []time.Duration{-time.Minute, 0, time.Millisecond} {
+		if err := await(fds[0], time.Now().Add(left)); !errors.Is(err, ErrBusy) {
+			t.Errorf("with %v left: %v", left, err)
+		}
 	}
 }
 
