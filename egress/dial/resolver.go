@@ -1,8 +1,6 @@
 package dial
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -19,7 +17,7 @@ const (
 	maxServers = 3
 	// serverTimeout is how long a server has to answer before the next one is asked.
 	serverTimeout = 3 * time.Second
-	// maxFile bounds each of the files in bytes.
+	// maxFile bounds each of the files in bytes; the rest of a longer one is not read.
 	maxFile = 1 << 20
 )
 
@@ -59,8 +57,8 @@ func eachLine(path string, f func(words []string)) error {
 	if err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+	for line := range strings.Lines(string(content)) {
+		line, _, _ = strings.Cut(line, "#")
 		line, _, _ = strings.Cut(line, ";")
 		if words := strings.Fields(line); len(words) > 1 {
 			f(words)

@@ -52,7 +52,7 @@ func write(t *testing.T, content string) string {
 func TestReadSystem(t *testing.T) {
 	conf := write(t, "# a comment\nsearch example.net\nnameserver 192.0.2.53 # one\n nameserver\t2001:db8::53\nnameserver no\n"+
 		"nameserver ::1%lo\nnameserver 192.0.2.54\nserver 192.0.2.55\n")
-	hosts := write(t, "192.0.2.7 One.example.org one\n2001:db8::7\tone.example.org. # two\nx y\n192.0.2.8\n; 192.0.2.9 nine\n")
+	hosts := write(t, "# "+strings.Repeat("x", 1<<17)+"\n192.0.2.7 One.example.org one\n2001:db8::7\tone.example.org. # two\nx y\n192.0.2.8\n; 192.0.2.9 nine\n")
 	s, err := ReadSystem(conf, hosts)
 	if err != nil {
 		t.Fatal(err)
