@@ -19,7 +19,11 @@ type attribute struct {
 // X509_NAME_hash_ex(3) of the name with texts in UTF-8 and lower case, and one space in place of several.
 func subjectHash(subject []byte) (string, error) {
 	var name pkix.RDNSequence
-	if rest, err := asn1.Unmarshal(subject, &name); err != nil || len(rest) > 0 {
+	rest, err := asn1.Unmarshal(subject, &name)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes after its end", len(rest))
+	}
+	if err != nil {
 		return "", fmt.Errorf("%w: a subject that cannot be read: %w", ErrAuthority, err)
 	}
 	sum := sha1.New() //nolint:gosec // see above

@@ -270,6 +270,15 @@ func TestSubjectHash(t *testing.T) {
 	}
 }
 
+// TestSubjectMalformed: the error says what is wrong with a subject.
+func TestSubjectMalformed(t *testing.T) {
+	for subject, want := range map[string]string{"\x30\x00x": "1 bytes after its end", "\x30": "asn1: syntax error"} {
+		if _, err := subjectHash([]byte(subject)); !errors.Is(err, ErrAuthority) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", subject, err, want)
+		}
+	}
+}
+
 // TestJavaStore: the store has all authorities of the bundle, under different names, and is made once for each bundle.
 func TestJavaStore(t *testing.T) {
 	one, two := newAuthority(t), newAuthority(t)
