@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,23 +124,15 @@ func (o *openFiles) isNew(f openFile) bool {
 			high = middle
 		}
 	}
-	o.seen = append(o.seen, openFile{})
-	copy(o.seen[low+1:], o.seen[low:])
-	o.seen[low] = f
+	o.seen = slices.Insert(o.seen, low, f)
 	return true
 }
 
 // openSizeOf returns the estimate for a descriptor of a task, and zero for one that is neither a directory nor a socket with descriptors.
-// No file system is asked, because a process outside the jail may have passed on a descriptor of one of its own.
 func openSizeOf(task, name string) (openSize, error) {
-	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, task+"/fd/"+name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
-		unix.STATX_TYPE|unix.STATX_SIZE|unix.STATX_NLINK, &st)
-	if err == unix.EACCES || err == unix.EPERM {
+	st, ok, err := statDescriptor(task+"/fd/"+name, unix.STATX_TYPE|unix.STATX_SIZE|unix.STATX_NLINK)
+	if !ok {
 		return openSize{}, err
-	}
-	if err != nil { // closed meanwhile, or on a file system that does not report it from memory
-		return openSize{}, nil
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:

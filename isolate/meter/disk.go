@@ -238,17 +238,11 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 }
 
 // withoutName returns inode and size of the file behind a job's descriptor, if the file is on the repository's file system and has no
-// name. The descriptor may come from a process outside the jail and refer to a file system of that process's own, so no file system
-// is asked. socket reports that the file is a socket. It fails if the supervisor lacks the permission to look.
+// name. socket reports that the file is a socket. It fails if the supervisor lacks the permission to look.
 func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool, err error) {
-	var st unix.Statx_t
-	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
-		unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
-	if err == unix.EACCES || err == unix.EPERM {
+	st, ok, err := statDescriptor(path, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS)
+	if !ok {
 		return 0, 0, false, err
-	}
-	if err != nil { // closed meanwhile, or on a file system that does not report it from memory
-		return 0, 0, false, nil
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		return 0, 0, true, nil

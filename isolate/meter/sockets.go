@@ -3,11 +3,9 @@ package meter
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -214,30 +212,18 @@ func filterBytes(group Group, maxTasks int64) (int64, error) {
 		return 0, err
 	}
 	var filters int64
-	left := int(maxTasks) + attachedTasks
-	for _, pid := range pids {
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/status", pid))
-		if err != nil {
-			return 0, err
-		}
-		if left -= len(tasks); left < 0 {
-			return 0, errTooManyTasks
-		}
-		for _, task := range tasks {
-			if err := readLines(task, func(line string) error {
-				count, ok := strings.CutPrefix(line, "Seccomp_filters:")
-				if !ok {
-					return nil
-				}
-				n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
-				filters += max(0, n-ownFilters)
-				return err
-			}); err != nil {
-				return 0, err
+	err = eachTask(pids, maxTasks, "status", func(path string) error {
+		return readLines(path, func(line string) error {
+			count, ok := strings.CutPrefix(line, "Seccomp_filters:")
+			if !ok {
+				return nil
 			}
-		}
-	}
-	return filters * filterSize, nil
+			n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
+			filters += max(0, n-ownFilters)
+			return err
+		})
+	})
+	return filters * filterSize, err
 }
 
 // readLines calls do for each line of a file of the kernel's. A file that does not exist has no lines: the kernel lacks it, or its

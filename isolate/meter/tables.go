@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -97,6 +98,27 @@ func (w *tableWalk) read(dir string, task int) error {
 	return w.visit(dir, names)
 }
 
+// eachTask calls visit with the path of a file in /proc/PID/task/TID, for each task of the processes. It fails if there are more than
+// maxTasks tasks, and with the first error of visit.
+func eachTask(pids []int, maxTasks int64, name string, visit func(path string) error) error {
+	left := int(maxTasks) + attachedTasks
+	for _, pid := range pids {
+		paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/%s", pid, name))
+		if err != nil {
+			return err
+		}
+		if left -= len(paths); left < 0 {
+			return errTooManyTasks
+		}
+		for _, path := range paths {
+			if err := visit(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // find returns the index in visited for a task with a new table, or -1 if it cannot be compared. A table that cannot be compared counts
 // as new, so on a kernel without kcmp(2) every task's does. Comparing the contents in /proc instead would miss read locks, which look
 // the same in two tables of one process.
@@ -161,6 +183,17 @@ func kcmp(a, b, kind, indexA, indexB int) (int, error) {
 		return -1, nil
 	}
 	return 1, nil
+}
+
+// statDescriptor returns what statx(2) reports from memory of the file that a path such as /proc/PID/fd/3 leads to; ok is false for one
+// that was closed meanwhile, or whose file system does not report it from memory. No file system is asked, because a process outside
+// the jail may have passed on a descriptor of one of its own. It fails if the supervisor lacks the permission to look.
+func statDescriptor(path string, mask int) (st unix.Statx_t, ok bool, err error) {
+	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, mask, &st)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return st, false, err
+	}
+	return st, err == nil, nil
 }
 
 // goneMeanwhile reports whether err means that a descriptor was closed, or its task ended, after it was listed.

@@ -1,9 +1,7 @@
 package meter
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,24 +22,15 @@ const fewEntries = 512
 // waitBytes returns what the kernel uses at most for the files that the processes' tasks wait for.
 func waitBytes(pids []int, maxTasks int64) (int64, error) {
 	var entries int64
-	left := int(maxTasks) + attachedTasks
-	for _, pid := range pids {
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/syscall", pid))
-		if err != nil {
-			return 0, err
+	err := eachTask(pids, maxTasks, "syscall", func(path string) error {
+		b, err := os.ReadFile(path)
+		if err != nil && !goneMeanwhile(err) {
+			return err
 		}
-		if left -= len(tasks); left < 0 {
-			return 0, errTooManyTasks
-		}
-		for _, task := range tasks {
-			b, err := os.ReadFile(task)
-			if err != nil && !goneMeanwhile(err) {
-				return 0, err
-			}
-			entries += entriesIn(string(b))
-		}
-	}
-	return entries * entryBytes, nil
+		entries += entriesIn(string(b))
+		return nil
+	})
+	return entries * entryBytes, err
 }
 
 // entriesIn returns for how many files a task waits, given its current call as in /proc/PID/syscall: the number and six arguments. A
