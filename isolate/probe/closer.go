@@ -157,7 +157,7 @@ func (c *fileCloser) of(by payer) *closeQueue {
 }
 
 // closesAtOnce reports whether closing a file calls no file system and waits for nobody, judging only by what is in memory. A pipe and
-// a memfd qualify (see prober.receive), and so does a directory whose file system has a device major number: users cannot mount such a
+// a memfd qualify (see Prober.Receive), and so does a directory whose file system has a device major number: users cannot mount such a
 // file system, and an overlay has none. A socket can linger.
 func closesAtOnce(f *os.File) bool {
 	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err == nil && flags&unix.O_PATH == 0 {
@@ -231,7 +231,8 @@ func (c *fileCloser) closeAll(by payer, q *closeQueue, batch []closable) {
 // socket that lingers, and counts as an abandoned probe of the user until it has exited.
 func (c *fileCloser) release(by payer, q *closeQueue, h *helper) {
 	p := c.probes
-	_, _, err := p.exchange(h, request{Probe: inside.Probe{Kind: inside.ProbeClose}})
+	_, files, err := p.exchange(h, request{Probe: inside.Probe{Kind: inside.ProbeClose}})
+	wire.CloseAll(files)
 	if err == nil {
 		p.keep(h)
 		return

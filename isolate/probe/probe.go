@@ -64,7 +64,7 @@ type Config struct {
 }
 
 // New returns a prober whose first helper runs. It waits for no probe any more once ctx has ended. The caller must
-// call close.
+// call Close.
 func New(ctx context.Context, c Config) (*Prober, error) {
 	p := &Prober{Config: c, ctx: ctx}
 	if p.Patience == 0 {
@@ -99,7 +99,7 @@ func (p *Prober) Identify(user uint32, f *os.File) (Identity, error) {
 }
 
 // OpenDir opens the directory at path, which must be absolute and contain no symbolic link, with O_PATH. Errors are
-// as for identify.
+// as for Identify.
 func (p *Prober) OpenDir(user uint32, path string) (*os.File, Identity, error) {
 	return p.openDir(userOf(user), path)
 }
@@ -131,7 +131,7 @@ func (p *Prober) openDir(by payer, path string) (*os.File, Identity, error) {
 }
 
 // FileSystem returns the properties of a descriptor's file system. It takes a helper process, because the kernel asks most file
-// systems for their free space, unless the file system is known from Hold. Errors are as for identify.
+// systems for their free space, unless the file system is known from Hold. Errors are as for Identify.
 func (p *Prober) FileSystem(user uint32, f *os.File) (inside.Probed, error) {
 	if found, ok := p.fromDisk(f); ok {
 		return found, nil
@@ -184,7 +184,7 @@ var ErrForeign = &job.Refusal{
 
 // Receive receives the next message and its descriptors from a client's socket, through a helper. The helper checks
 // the kind of each descriptor with calls that ask no file system, and passes on only those that can be held and
-// closed without one. Errors are as for identify, or ErrForeign, io.EOF, wire.ErrMalformed.
+// closed without one. Errors are as for Identify, or ErrForeign, io.EOF, wire.ErrMalformed.
 func (p *Prober) Receive(user uint32, socket int) ([]byte, []*os.File, error) {
 	if err := p.acquire(userOf(user)); err != nil {
 		return nil, nil, err

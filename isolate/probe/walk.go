@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"corral/isolate/inside"
+	"corral/isolate/wire"
 )
 
 // Walk measures how long the kernel takes to pass the names that it keeps for an open directory, see [inside.ProbeWalk]. It takes over
@@ -17,7 +18,8 @@ func (p *Prober) Walk(user uint32, dir *os.File, patience time.Duration) (time.D
 		return 0, err
 	}
 	question := inside.Probe{Kind: inside.ProbeWalk}
-	answer, _, err := p.query(by, request{Probe: question, fds: []int{int(dir.Fd())}, patience: patience})
+	answer, files, err := p.query(by, request{Probe: question, fds: []int{int(dir.Fd())}, patience: patience})
+	wire.CloseAll(files)
 	if err != nil {
 		return 0, err
 	}
