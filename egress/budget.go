@@ -2,7 +2,7 @@ package egress
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -17,9 +17,10 @@ const (
 	maxWait        = 30 * time.Second
 )
 
-var errBusy = errors.New("the job or session makes 128 requests at once, which is the maximum, or jobs of the user make 512")
+var errBusy = fmt.Errorf("the job or session makes %d requests at once, which is the maximum, or jobs of the user make %d",
+	maxRequests, maxAllRequests)
 
-// A budget counts what is left of something.
+// A budget counts how many of a number of things, such as descriptors, may still be used. Its methods may be called concurrently.
 type budget struct{ left atomic.Int64 }
 
 func newBudget(n int) *budget {
@@ -39,20 +40,19 @@ func (b *budget) take(n int) bool {
 
 func (b *budget) give(n int) { b.left.Add(int64(n)) }
 
-// A share is what one of the users of a budget takes of it. It may take a part of the whole at most, and leaves the last of it to those
-// who need little: one user, or several together, cannot keep others from having a few.
+// A share is the part of a budget that one of its users, such as a door, has. Its maximum is a part of the whole, and the rest of the
+// budget is for shares that have no more than few: one share, or several together, cannot keep others from having a few.
 type share struct {
 	of   *budget
-	most int // that it may have
-	last int // of the budget, for those who have no more than few
+	most int // maximum of the share
+	last int // the rest of the budget, for shares with no more than few
 	used atomic.Int64
 }
 
 // few is how many a share has of a budget, however little is left.
 const few = 64
 
-// newShare returns the share of one user in a budget that was total at first. The share may have enough of it, also if that is more
-// than a quarter.
+// newShare returns an empty share of a budget that began with total. Its maximum is a quarter of that, or enough if that is more.
 func newShare(of *budget, total, enough int) *share {
 	return &share{of: of, most: max(total/4, enough, few), last: total / 32}
 }

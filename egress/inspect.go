@@ -11,9 +11,6 @@ import (
 	"corral/policy/network"
 )
 
-// minValue is how long a secret must be, so that it is found in a response that has it in it.
-const minValue = 8
-
 var errAuthority = errors.New("a rule is about requests, but the job has no authority whose certificates it trusts")
 
 // authorityOf returns the authority of a door, nil if it has none. Doors with the same one share the certificates that it issues.
@@ -36,7 +33,7 @@ func (s *Server) authorityOf(m *control.Authority) (*leaf.Issuer, error) {
 func secretsOf(list []control.Secret) map[string]*relay.Secret {
 	secrets := map[string]*relay.Secret{}
 	for _, s := range list {
-		if len(s.Value) >= minValue {
+		if len(s.Value) >= relay.MinSecret {
 			secrets[s.Name] = &relay.Secret{Header: s.Header, Format: s.Format, Value: s.Value}
 		}
 	}

@@ -94,14 +94,14 @@ func (s *Server) Serve(socket *os.File) error {
 		if err != nil {
 			return err
 		}
-		if err := s.obey(l, message, files); err != nil {
+		if err := s.handle(l, message, files); err != nil {
 			return err
 		}
 	}
 }
 
-// obey does what a message says, and takes over its descriptors.
-func (s *Server) obey(l *line, message []byte, files []*os.File) error {
+// handle handles a message of the supervisor, and takes over its descriptors.
+func (s *Server) handle(l *line, message []byte, files []*os.File) error {
 	defer closeAll(files)
 	switch control.KindOf(message) {
 	case control.KindOpen:

@@ -25,7 +25,7 @@ const (
 	validity = 10 * 365 * 24 * time.Hour
 	// LeafValidity is how long the certificate of a name is valid.
 	LeafValidity = 7 * 24 * time.Hour
-	// Skew is how far clocks of jobs may be behind.
+	// Skew is how far clocks of jobs may be behind: certificates are valid from so long before they were issued.
 	Skew = time.Hour
 )
 
@@ -95,7 +95,7 @@ func (a *Authority) Encode() (certificate, key []byte, err error) {
 	return a.certificate.Raw, key, err
 }
 
-// Is reports whether a certificate (DER) is the authority's.
+// Is reports whether a certificate (DER) is that of the authority itself.
 func (a *Authority) Is(certificate []byte) bool { return bytes.Equal(a.certificate.Raw, certificate) }
 
 // PEM returns the certificate as jails trust it.
@@ -103,7 +103,7 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Expired reports whether the authority is about to be of no use at a time.
+// Expired reports whether the authority would expire before a certificate that it issues now. It must be replaced then.
 func (a *Authority) Expired(now time.Time) bool {
 	return now.Add(LeafValidity).After(a.certificate.NotAfter)
 }

@@ -45,8 +45,8 @@ const (
 	KindReported
 )
 
-// NoDoor is the number of no door. A Report of it is answered like those of doors, in the order of messages: then all that was sent before
-// it applies.
+// NoDoor is a number that no door has. A Report of it is answered in the order of messages, like that of a door: the answer says that all
+// messages before it apply.
 const NoDoor = 0
 
 // ErrMalformed is returned for a message that no encoder of this package writes.

@@ -23,8 +23,8 @@ type Secret struct {
 	Value  string
 }
 
-// minSecret is how long a secret must be for its value to be looked for in responses: a shorter one is in many.
-const minSecret = 8
+// MinSecret is the minimum length in bytes of a Secret.Value. A shorter one is not looked for in responses, as it is in many by chance.
+const MinSecret = 8
 
 var (
 	errPlaceholder = denied("the body of the request has the placeholder of a secret, which stands for it only in a header")
@@ -138,7 +138,7 @@ func (s *Secret) forms() []string {
 
 // formsOf returns the forms of one text.
 func formsOf(value string) []string {
-	if len(value) < minSecret {
+	if len(value) < MinSecret {
 		return nil
 	}
 	quoted := strconv.Quote(value) // as JSON has printable ASCII
