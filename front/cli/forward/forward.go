@@ -109,19 +109,19 @@ type forwarder struct {
 	ports   interface {
 		Connect(ctx context.Context, session string, port uint16) (*os.File, error)
 	}
-	sessions job.Sessions
-	check    time.Duration // between two questions whether the session has ended
-	say      func(note string)
-	doors    []door
+	sessions  job.Sessions
+	check     time.Duration // between two questions whether the session has ended
+	say       func(note string)
+	listeners []listener
 }
 
-// A door is a listener of the host that stands for a port of the session.
-type door struct {
+// A listener is one of the host's that stands for a port of the session.
+type listener struct {
 	net.Listener
 	port uint16
 }
 
-// listen listens for all mappings, and writes a line for each to w.
+// listen listens for all mappings, and writes a line for each of them.
 func (w *forwarder) listen(list []mapping, to io.Writer) (err error) {
 	defer func() {
 		if err != nil {
@@ -134,7 +134,7 @@ func (w *forwarder) listen(list []mapping, to io.Writer) (err error) {
 			return err
 		}
 		for _, l := range found {
-			w.doors = append(w.doors, door{l, m.port})
+			w.listeners = append(w.listeners, listener{l, m.port})
 		}
 		name := w.session.Name
 		if name == "" {
@@ -148,8 +148,8 @@ func (w *forwarder) listen(list []mapping, to io.Writer) (err error) {
 }
 
 func (w *forwarder) close() {
-	for _, d := range w.doors {
-		_ = d.Close()
+	for _, l := range w.listeners {
+		_ = l.Close()
 	}
 }
 

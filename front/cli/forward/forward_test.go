@@ -114,7 +114,7 @@ func forwarded(t *testing.T, f *fake, port int) (address string, ended <-chan er
 	done := make(chan error, 1)
 	go func() { done <- w.serve(ctx) }()
 	t.Cleanup(stop)
-	return w.doors[0].Addr().String(), done
+	return w.listeners[0].Addr().String(), done
 }
 
 // TestHalfClose: the end of what one side sends is passed on, and the other direction continues.

@@ -28,10 +28,10 @@ func (w *forwarder) serve(ctx context.Context) error {
 	defer w.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	places := make(chan struct{}, maxConnections)
+	slots := make(chan struct{}, maxConnections)
 	var work sync.WaitGroup
-	for _, d := range w.doors {
-		work.Go(func() { cancel(w.accept(ctx, d, places, &work, cancel)) })
+	for _, l := range w.listeners {
+		work.Go(func() { cancel(w.accept(ctx, l, slots, &work, cancel)) })
 	}
 	work.Go(func() { cancel(w.awaitEnd(ctx)) })
 	<-ctx.Done()
@@ -48,15 +48,17 @@ func (w *forwarder) serve(ctx context.Context) error {
 	}
 }
 
-// accept serves the connections of one listener until ctx ends.
-func (w *forwarder) accept(ctx context.Context, d door, places chan struct{}, work *sync.WaitGroup, cancel context.CancelCauseFunc) error {
+// accept serves the connections of one listener until ctx ends. Each of them takes one of slots.
+func (w *forwarder) accept(
+	ctx context.Context, l listener, slots chan struct{}, work *sync.WaitGroup, cancel context.CancelCauseFunc,
+) error {
 	for {
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
 		}
-		conn, err := d.Accept()
+		conn, err := l.Accept()
 		if ctx.Err() != nil {
 			if err == nil {
 				_ = conn.Close()
@@ -67,8 +69,8 @@ func (w *forwarder) accept(ctx context.Context, d door, places chan struct{}, wo
 			return fmt.Errorf("accept: %w", err)
 		}
 		work.Go(func() {
-			defer func() { <-places }()
-			if err := w.forward(ctx, conn.(*net.TCPConn), d.port); err != nil {
+			defer func() { <-slots }()
+			if err := w.forward(ctx, conn.(*net.TCPConn), l.port); err != nil {
 				cancel(err)
 			}
 		})
