@@ -30,8 +30,8 @@ type recordView struct {
 	Text    string `json:"text"` // as corral audit prints it
 }
 
-// errQuery is returned for a query that cannot be answered.
-type errQuery struct{ error }
+// A queryError is the error of a query that cannot be answered.
+type queryError struct{ error }
 
 // audit answers with the newest records that a query selects.
 func (s *Server) audit(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -49,7 +49,7 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request, v *visitor) {
 		list, whole, err = s.search(ctx, r.URL.Query())
 		return err
 	})
-	var query errQuery
+	var query queryError
 	switch {
 	case errors.As(err, &query):
 		fail(w, http.StatusBadRequest, err.Error())
@@ -64,7 +64,7 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request, v *visitor) {
 func (s *Server) search(ctx context.Context, q url.Values) (list []recordView, whole bool, err error) {
 	f, err := filterOf(q, s.c.Now())
 	if err != nil {
-		return nil, false, errQuery{err}
+		return nil, false, queryError{err}
 	}
 	log, err := s.c.Audit()
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"corral/job"
 )
 
-// errScript is the end of a stage whose script failed: the job has failed, and the CI system works.
-type errScript struct {
+// A scriptError is the error of a stage whose script failed: the job has failed, and the CI system works.
+type scriptError struct {
 	code int    // exit code of the script, 1 to 255
 	why  string // beyond what the script wrote, for example that a limit was reached; "" for nothing
 }
 
-func (e *errScript) Error() string {
+func (e *scriptError) Error() string {
 	if e.why != "" {
 		return e.why
 	}
@@ -29,7 +29,7 @@ func (e *errScript) Error() string {
 
 // exitCode returns the exit code that the runner asked for: one for a script that failed, another for everything else.
 func exitCode(err error) int {
-	var script *errScript
+	var script *scriptError
 	switch {
 	case err == nil:
 		return 0
@@ -49,14 +49,14 @@ func asked(variable string, otherwise int) int {
 
 // silent returns err unless all of it is the script's own failure, which the job's log already shows.
 func silent(err error) error {
-	var script *errScript
+	var script *scriptError
 	if errors.As(err, &script) && script.why == "" {
 		return nil
 	}
 	return err
 }
 
-// outcome returns nil for a script that succeeded, an *errScript for one that did not, and another error for a stage that
+// outcome returns nil for a script that succeeded, a *scriptError for one that did not, and another error for a stage that
 // corral could not run to its end.
 func outcome(r job.Result, limits job.Limits) error {
 	code := r.ExitCode
@@ -69,15 +69,15 @@ func outcome(r job.Result, limits job.Limits) error {
 	case r.Status == job.Lost:
 		return errors.New("the supervisor ended while the stage ran")
 	case r.Status == job.Timeout:
-		return &errScript{124, fmt.Sprintf("the stage was ended at its deadline, %v", limits.Wall)}
+		return &scriptError{124, fmt.Sprintf("the stage was ended at its deadline, %v", limits.Wall)}
 	case r.Status == job.Cancelled:
-		return &errScript{128 + int(unix.SIGTERM), "the stage was cancelled"}
+		return &scriptError{128 + int(unix.SIGTERM), "the stage was cancelled"}
 	case r.Limit != "":
-		return &errScript{max(code, 1), "the stage reached its limit of " + r.Limit + describe(r.Limit, limits)}
+		return &scriptError{max(code, 1), "the stage reached its limit of " + r.Limit + describe(r.Limit, limits)}
 	case r.Signal != 0:
-		return &errScript{code, "signal " + unix.SignalName(syscall.Signal(r.Signal)) + " ended the stage"}
+		return &scriptError{code, "signal " + unix.SignalName(syscall.Signal(r.Signal)) + " ended the stage"}
 	}
-	return &errScript{code, ""}
+	return &scriptError{code, ""}
 }
 
 // describe returns the value of a limit, for people.

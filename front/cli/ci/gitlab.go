@@ -2,8 +2,6 @@ package ci
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -182,9 +180,7 @@ func readFile(path, what string, limit int64) ([]byte, error) {
 
 // config prints the configuration of the job for the runner. It makes nothing: the runner may not call cleanup after it.
 func (o *options) config(g *gitlab, _ []string) error {
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	g.name = fmt.Sprintf("gitlab-%d-%s", g.response.ID, hex.EncodeToString(random))
+	g.name = fmt.Sprintf("gitlab-%d-%s", g.response.ID, randomHex(8))
 	out, err := json.Marshal(map[string]any{
 		"driver":     map[string]string{"name": "corral", "version": version.Version},
 		"builds_dir": filepath.Join(g.dir(), "builds"), "cache_dir": filepath.Join(g.dir(), "cache"),

@@ -1,6 +1,7 @@
 package ci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,11 @@ func originOf(rawURL string) (*origin, error) {
 }
 
 func addressOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[bool]string{true: "443", false: "80"}[u.Scheme == "https"]
+	usual := "80"
+	if u.Scheme == "https" {
+		usual = "443"
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), usual))
 }
 
 // listen makes the socket in the directory of the job, in which no job runs now, and serves it until the returned function

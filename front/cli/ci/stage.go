@@ -66,7 +66,7 @@ func (o *options) run(g *gitlab, args []string) error {
 			cli.Warn("the caches of the project were not kept: %v", err)
 		}
 	}
-	var failed *errScript
+	var failed *scriptError
 	if errors.As(err, &failed) && g.code != nil {
 		_, wrote := g.code.WriteString(strconv.Itoa(failed.code) + "\n")
 		err = errors.Join(err, wrote)
@@ -178,8 +178,11 @@ func (g *gitlab) cacheStore() string {
 }
 
 // unique returns a name that no job can have used before.
-func unique(prefix string) string {
-	random := make([]byte, 12)
+func unique(prefix string) string { return prefix + randomHex(12) }
+
+// randomHex returns n random bytes in hexadecimal.
+func randomHex(n int) string {
+	random := make([]byte, n)
 	_, _ = rand.Read(random) // never fails
-	return prefix + hex.EncodeToString(random)
+	return hex.EncodeToString(random)
 }
