@@ -67,7 +67,7 @@ func writeSpec(w io.Writer, s job.Spec) {
 	var limits []string
 	for _, f := range s.Limits.Fields() {
 		if *f.Value != job.Unlimited {
-			limits = append(limits, f.Name+" "+limitText(f))
+			limits = append(limits, f.Name+" "+f.Format(*f.Value))
 		}
 	}
 	writeRow(w, "limits", strings.Join(limits, ", "))
@@ -85,18 +85,6 @@ func shellWord(s string) string {
 		return strconv.Quote(s)
 	}
 	return s
-}
-
-func limitText(f job.Field) string {
-	switch f.Name {
-	case "timeout":
-		return time.Duration(*f.Value).String()
-	case "cpus":
-		return job.FormatCPUs(*f.Value)
-	case "memory", "tmp", "disk", "file size":
-		return job.FormatSize(*f.Value)
-	}
-	return strconv.FormatInt(*f.Value, 10)
 }
 
 type explanationJSON struct {
@@ -153,16 +141,17 @@ func writeExplanationJSON(w io.Writer, e policy.Explanation) error {
 func limitsJSON(l job.Limits) map[string]*int64 {
 	out := map[string]*int64{}
 	for _, f := range l.Fields() {
-		name, value := strings.ReplaceAll(f.Name, " ", "_"), *f.Value
-		switch {
-		case value == 0:
+		name, value := f.Key(), *f.Value
+		if value == 0 {
 			continue
-		case name == "memory" || name == "tmp" || name == "disk" || name == "file_size":
+		}
+		switch f.Unit {
+		case job.Bytes:
 			name += "_bytes"
-		case name == "cpus":
-			name = "milli_cpus"
-		case name == "timeout":
-			name = "timeout_ms"
+		case job.CPUs:
+			name = "milli_" + name
+		case job.Time:
+			name += "_ms"
 			if value != job.Unlimited {
 				value = time.Duration(value).Milliseconds()
 			}

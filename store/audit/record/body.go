@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"corral/job"
@@ -84,10 +83,11 @@ func (d *Decision) Body() ([]byte, error) {
 	e.flag("terminal", d.Terminal)
 	e.open("limits")
 	for _, f := range d.Limits.Fields() {
-		if f.Name == "timeout" {
-			f.Name = "timeout_ns"
+		name := f.Key()
+		if f.Unit == job.Time {
+			name += "_ns"
 		}
-		e.number(strings.ReplaceAll(f.Name, " ", "_"), *f.Value)
+		e.number(name, *f.Value)
 	}
 	e.close()
 	e.claimed(d.Claim)
