@@ -1,6 +1,9 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestFormatBytes checks the units and the rounding of sizes.
 func TestFormatBytes(t *testing.T) {
@@ -10,6 +13,22 @@ func TestFormatBytes(t *testing.T) {
 	} {
 		if got := FormatBytes(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestParseAge: a number of days, or a duration.
+func TestParseAge(t *testing.T) {
+	for s, want := range map[string]time.Duration{
+		"30d": 30 * 24 * time.Hour, "0d": 0, "65535d": 65535 * 24 * time.Hour, "12h": 12 * time.Hour, "1h30m": 90 * time.Minute,
+	} {
+		if got, err := ParseAge(s); got != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "d", "-1d", "1.5d", "65536d", "1d12h", "7"} {
+		if got, err := ParseAge(s); err == nil {
+			t.Errorf("%q: %v", s, got)
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"strconv"
 	"strings"
+	"time"
 
 	"corral/front/privilege"
 	"corral/internal/nearest"
@@ -38,6 +40,16 @@ func ParseMixed(f *flag.FlagSet, args []string, help string) (rest []string, end
 	rest, err = nearest.ParseMixed(f, args, "corral "+f.Name())
 	ended, code, err = parsed(err, help)
 	return rest, ended, code, err
+}
+
+// ParseAge parses a time such as 30d, 12h or 90m: a number of days up to 65535, or what time.ParseDuration accepts.
+func ParseAge(s string) (time.Duration, error) {
+	days, ok := strings.CutSuffix(s, "d")
+	if !ok {
+		return time.ParseDuration(s)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	return time.Duration(n) * 24 * time.Hour, err
 }
 
 // Separated splits the value of an option at commas; "" is nil.

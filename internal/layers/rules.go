@@ -291,7 +291,8 @@ var bounds = []bound{
 		reason: "it only reads, and cannot reach what writes records",
 	},
 	{
-		from: "store/audit/search", only: []string{"std", sys, "egress/control", "internal/text", "job", "store/audit/record"},
+		from:   "store/audit/search",
+		only:   []string{"std", sys, "egress/control", "internal/text", "internal/users", "job", "store/audit/record"},
 		reason: "it selects and shows records, wherever they were read",
 	},
 	{

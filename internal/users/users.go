@@ -1,7 +1,8 @@
-// Package users looks up the names of users, for people.
+// Package users looks up users by their names and numbers.
 package users
 
 import (
+	"errors"
 	"os/user"
 	"strconv"
 )
@@ -23,4 +24,17 @@ func (n *Names) Of(uid uint32) string {
 	}
 	n.known[uid] = name
 	return name
+}
+
+// Parse returns the number of a user, given the user's name or number. A number need not have a name.
+func Parse(s string) (uint32, error) {
+	id := s
+	if u, err := user.Lookup(s); err == nil {
+		id = u.Uid
+	}
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		return 0, errors.New("no such user: must be the name or the number of one")
+	}
+	return uint32(n), nil
 }

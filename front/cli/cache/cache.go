@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -119,16 +118,13 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 	return false, 0, nil
 }
 
-// parseAge parses a number of days or another time.
+// parseAge parses the value of --older-than.
 func parseAge(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n > 0 {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	} else if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return d, nil
+	d, err := cli.ParseAge(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("must be a time such as 30d or 12h, got %q", s)
 	}
-	return 0, fmt.Errorf("must be a time such as 30d or 12h, got %q", s)
+	return d, nil
 }
 
 // chosen returns the stores of the user that the command line names.
@@ -136,15 +132,11 @@ func (o *options) chosen(stores []store) ([]store, error) {
 	if o.user == "" {
 		return stores, nil
 	}
-	id := o.user
-	if u, err := user.Lookup(id); err == nil {
-		id = u.Uid
-	}
-	n, err := strconv.ParseUint(id, 10, 32)
+	uid, err := users.Parse(o.user)
 	if err != nil {
-		return nil, fmt.Errorf("--user %q: no such user: must be the name or the number of one", o.user)
+		return nil, fmt.Errorf("--user %q: %w", o.user, err)
 	}
-	return slices.DeleteFunc(stores, func(s store) bool { return s.user != uint32(n) }), nil
+	return slices.DeleteFunc(stores, func(s store) bool { return s.user != uid }), nil
 }
 
 // prune removes files of stores, and returns what was removed.

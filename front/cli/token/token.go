@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -140,12 +139,8 @@ func (o *options) edit(verb, name string) (token string, change config.Edit, err
 func parseTime(option, s string, minimum time.Duration) (time.Duration, error) {
 	var d time.Duration
 	var err error
-	if days, isDays := strings.CutSuffix(s, "d"); isDays {
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 16)
-		d = time.Duration(n) * 24 * time.Hour
-	} else if s != "0" {
-		d, err = time.ParseDuration(s)
+	if s != "0" {
+		d, err = cli.ParseAge(s)
 	}
 	if err != nil || d < minimum || d > config.MaxTokenLife {
 		return 0, fmt.Errorf("%s %q: must be a time such as 30d, 12h or 90m, at most 3650d", option, s)

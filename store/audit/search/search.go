@@ -4,13 +4,12 @@ package search
 import (
 	"errors"
 	"fmt"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"corral/internal/users"
 	"corral/job"
 	"corral/store/audit/record"
 )
@@ -80,15 +79,10 @@ func (f *Filter) Prepare() error {
 	if f.User == "" {
 		return nil
 	}
-	id := f.User
-	if u, err := user.Lookup(f.User); err == nil {
-		id = u.Uid
-	}
-	n, err := strconv.ParseUint(id, 10, 32)
+	uid, err := users.Parse(f.User)
 	if err != nil {
-		return fmt.Errorf("user %q: no such user: must be the name or the number of one", f.User)
+		return fmt.Errorf("user %q: %w", f.User, err)
 	}
-	uid := uint32(n)
 	f.uid = &uid
 	return nil
 }
