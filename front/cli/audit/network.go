@@ -71,7 +71,7 @@ func (o *NetworkLog) Run() (int, error) {
 	if !o.Follow {
 		return 0, nil
 	}
-	for l, err := range r.Follow(nil, followPause) {
+	for l, err := range r.Follow(followPause) {
 		if err := errors.Join(err, p.line(l)); err != nil {
 			return cli.Failure, err
 		}
@@ -79,9 +79,6 @@ func (o *NetworkLog) Run() (int, error) {
 	cli.Note("the log continues in another file: run this again to follow it")
 	return 0, nil
 }
-
-// followPause is the time between two looks for new records.
-const followPause = 200 * time.Millisecond
 
 // A networkPrinter prints the jobs that had network access.
 type networkPrinter struct {
@@ -98,7 +95,7 @@ func (p *networkPrinter) line(l *reader.Line) error {
 	}
 	r, err := l.Record()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
+		reportDamage(err)
 		return nil
 	}
 	if r.Event == record.Decided {

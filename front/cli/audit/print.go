@@ -34,7 +34,7 @@ func (o *options) each(r *reader.Reader, from uint64, use func(search.Found) err
 		}
 		record, err := l.Record()
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
+			reportDamage(err)
 			continue
 		}
 		for _, found := range o.filter.Add(record, l.Text) {
@@ -44,6 +44,11 @@ func (o *options) each(r *reader.Reader, from uint64, use func(search.Found) err
 		}
 	}
 	return nil
+}
+
+// reportDamage reports a line that is not a record.
+func reportDamage(err error) {
+	fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
 }
 
 // printed prints the records from the file with the record from on for which want returns true, and returns their number.
@@ -59,11 +64,14 @@ func (o *options) printed(r *reader.Reader, from uint64, want func(*record.Recor
 	return n, errors.Join(err, out.Flush())
 }
 
+// followPause is the time between two looks for new records.
+const followPause = 200 * time.Millisecond
+
 func (o *options) tail(r *reader.Reader, _ string) (int, error) {
 	if err := o.last(r); err != nil || !o.follow {
 		return exitCode(err), err
 	}
-	for l, err := range r.Follow(nil, 200*time.Millisecond) {
+	for l, err := range r.Follow(followPause) {
 		if err != nil {
 			return cli.Failure, err
 		}

@@ -2,7 +2,6 @@
 package reader
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,11 +28,11 @@ type Line struct {
 
 // Record parses the line's JSON.
 func (l *Line) Record() (*record.Record, error) {
-	var r record.Record
-	if err := json.Unmarshal(l.Text, &r); err != nil || !l.ok {
+	r, err := record.Decode(l.Text)
+	if err != nil || !l.ok {
 		return nil, fmt.Errorf("%s:%d: not a record", l.File, l.Number)
 	}
-	return &r, nil
+	return r, nil
 }
 
 // A Reader has the files of an audit log open as they were at one moment. It needs no privileges any more.
@@ -198,8 +197,8 @@ func (r *Reader) linesFrom(i int, position int64, yield func(*Line, error) bool)
 func (r *Reader) Last() uint64 { return r.head.Seq }
 
 // Follow returns the lines written to the last file after those of Lines, as they arrive. It polls every pause, and
-// stops when done is closed or the audit log continues in another file.
-func (r *Reader) Follow(done <-chan struct{}, pause time.Duration) iter.Seq2[*Line, error] {
+// stops when the audit log continues in another file.
+func (r *Reader) Follow(pause time.Duration) iter.Seq2[*Line, error] {
 	return func(yield func(*Line, error) bool) {
 		if len(r.opened) == 0 {
 			return
@@ -214,11 +213,7 @@ func (r *Reader) Follow(done <-chan struct{}, pause time.Duration) iter.Seq2[*Li
 				return
 			}
 			if err != nil || !whole {
-				select {
-				case <-done:
-					return
-				case <-time.After(pause):
-				}
+				time.Sleep(pause)
 				continue
 			}
 			at, number = at+n, number+1
