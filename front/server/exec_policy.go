@@ -3,10 +3,10 @@ package server
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"corral/front"
 	"corral/internal/config"
+	"corral/internal/directory"
 	"corral/internal/version"
 	"corral/rpc"
 )
@@ -59,7 +59,7 @@ func withProfile(c config.Config, profile string) config.Config {
 // lies in a repository, else the first repository.
 func execDirectory(repos []config.Repo, started string) string {
 	for _, r := range repos {
-		if started == r.Path || strings.HasPrefix(started, r.Path+"/") {
+		if directory.Within(started, r.Path) {
 			return filepath.Clean(started)
 		}
 	}

@@ -115,14 +115,20 @@ func (s *serving) servePreviews(
 	}
 	p := newPreviewer(b, t, port)
 	o.Previews = p.answer
+	b.Log.Info("serving previews", "port", port)
+	return serveUntil(ctx, func(ctx context.Context) error { return p.server.Serve(ctx, list...) }), nil
+}
+
+// serveUntil calls serve in another goroutine, with a context that ends when ctx does or end is called. end waits for
+// serve, and returns its error.
+func serveUntil(ctx context.Context, serve func(context.Context) error) (end func() error) {
 	ctx, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- p.server.Serve(ctx, list...) }()
-	b.Log.Info("serving previews", "port", port)
+	go func() { served <- serve(ctx) }()
 	return func() error {
 		stop()
 		return <-served
-	}, nil
+	}
 }
 
 // ownHosts returns the values of the Host header with which clients reach the server: the host as given on the command

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,18 +60,12 @@ func pageLinks(s *page.Server) func(principal string, r *http.Request) (status i
 	return func(principal string, r *http.Request) (int, []byte) {
 		url, expires, err := s.Link(holder(principal, r))
 		if err != nil {
-			return http.StatusForbidden, encodeObject(map[string]any{
+			return http.StatusForbidden, encode(map[string]any{
 				"error": err.Error(), "hint": "the operator adds page or operator to the principal's tools",
 			})
 		}
-		return http.StatusOK, encodeObject(map[string]any{"url": url, "expires": expires})
+		return http.StatusOK, encode(map[string]any{"url": url, "expires": expires})
 	}
-}
-
-// encodeObject returns a JSON object with a newline.
-func encodeObject(o map[string]any) []byte {
-	data, _ := json.Marshal(o) // strings and times: it cannot fail
-	return append(data, '\n')
 }
 
 // browsers are the addresses at which a server listens for browsers; "" is none.
@@ -109,12 +102,6 @@ func (s *serving) servePage(
 	}
 	p := newPage(b, t, port, state)
 	o.Page = pageLinks(p)
-	ctx, stop := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- p.Serve(ctx, list...) }()
 	b.Log.Info("serving the page", "port", port)
-	return func() error {
-		stop()
-		return <-served
-	}, nil
+	return serveUntil(ctx, func(ctx context.Context) error { return p.Serve(ctx, list...) }), nil
 }

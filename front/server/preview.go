@@ -103,7 +103,8 @@ func (p *previewer) add(l *links, by login.Holder, open session.Open, ports []ui
 	return false
 }
 
-func encode(l links) []byte {
-	data, _ := json.Marshal(l) // strings, numbers and times: it cannot fail
+// encode returns the JSON of an answer with a newline.
+func encode(answer any) []byte {
+	data, _ := json.Marshal(answer) // strings, numbers and times: it cannot fail
 	return append(data, '\n')
 }

@@ -10,15 +10,13 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
 	"corral/front/doctor"
 	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/config"
+	"corral/internal/directory"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/policy/runtimes"
@@ -96,7 +94,7 @@ func examineRuntimes(ctx context.Context, s doctor.Subject, settings *config.Fro
 	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
 		found := slices.Concat(runtimes.Toolchains(u.HomeDir, nil), runtimes.ModuleCaches(u.HomeDir))
 		others = slices.DeleteFunc(found, func(dir string) bool {
-			return slices.ContainsFunc(c.Toolchains, func(t string) bool { return t == dir || strings.HasPrefix(dir, t+"/") })
+			return slices.ContainsFunc(c.Toolchains, func(t string) bool { return directory.Within(dir, t) })
 		})
 	}
 	installed := runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: []string{s.Place.Repo()}})
@@ -114,9 +112,8 @@ func write(r doctor.Report, asJSON bool) error {
 	if asJSON {
 		return r.WriteJSON(os.Stdout)
 	}
-	_, err := unix.IoctlGetTermios(1, unix.TCGETS)
 	// https://no-color.org
-	return r.WriteText(os.Stdout, err == nil && os.Getenv("NO_COLOR") == "")
+	return r.WriteText(os.Stdout, cli.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "")
 }
 
 // subjectOf connects to a supervisor or starts one, and makes a directory for its jobs. The returned function ends the
