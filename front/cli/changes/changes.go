@@ -15,6 +15,7 @@ import (
 	"corral/front/cli"
 	"corral/front/patches"
 	"corral/front/privilege"
+	"corral/front/settings"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/job"
@@ -85,8 +86,13 @@ func Command(args []string) (int, error) {
 	}
 	v := &view{options: o, sessions: c, runner: c, session: s, layer: changes.Of(s)}
 	v.layer.Pipe, v.layer.Digest = p.take, o.verb != "apply" || o.dry
-	v.layer.Claim = job.Claim{Tool: "changes " + o.verb, Principal: fmt.Sprintf("user:%d", os.Getuid())}
+	v.layer.Claim = claimOf(o.verb)
 	return v.do(ctx)
+}
+
+// claimOf returns what the audit log has of a job that the command runs.
+func claimOf(verb string) job.Claim {
+	return job.Claim{Tool: "changes " + verb, Principal: settings.UserPrincipal()}
 }
 
 // parse parses the command line. Everything after a double dash is a path.

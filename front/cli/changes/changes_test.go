@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/front/settings"
 	"corral/job"
 	"corral/workspace/changes/stream"
 )
@@ -25,6 +26,13 @@ func TestOptions(t *testing.T) {
 		if ended || fmt.Sprintf("%+v", o) != fmt.Sprintf("%+v", tt.want) {
 			t.Errorf("%q: %+v, %v", tt.args, o, err)
 		}
+	}
+}
+
+// TestClaim checks that the audit log names the user of a job as it does in records of other commands.
+func TestClaim(t *testing.T) {
+	if got, want := claimOf("show"), (job.Claim{Tool: "changes show", Principal: settings.UserPrincipal()}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
