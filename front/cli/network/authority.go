@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -9,21 +10,15 @@ import (
 
 	"corral/front/cli"
 	"corral/front/privilege"
+	"corral/front/state"
 	"corral/internal/text"
 	"corral/internal/users"
 	"corral/store/authority"
 )
 
-// defaultState is the state directory of the service.
-const defaultState = "/var/lib/corral"
-
 // authority prints or replaces the certificates that jobs trust where rules are about requests.
 func (o *options) authority(words []string) (int, error) {
-	state := o.state
-	if state == "" {
-		state = defaultState
-	}
-	dir := filepath.Join(state, "authority")
+	dir := filepath.Join(cmp.Or(o.state, state.Supervisor), "authority")
 	switch strings.Join(words, " ") {
 	case "show":
 		if err := privilege.Drop(); err != nil {

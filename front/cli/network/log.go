@@ -9,13 +9,14 @@ import (
 	"corral/front/cli"
 	"corral/front/cli/audit"
 	"corral/front/privilege"
+	"corral/front/state"
 	"corral/internal/text"
 	"corral/store/audit/search"
 )
 
 // log is corral network log.
 func log(args []string) (int, error) {
-	o := audit.NetworkLog{State: defaultState}
+	o := audit.NetworkLog{State: state.Supervisor}
 	f := flag.NewFlagSet("network log", flag.ContinueOnError)
 	follow := &o.Follow
 	f.BoolVar(follow, "follow", false, "")

@@ -12,6 +12,7 @@ import (
 	"corral/front/cli/edit"
 	"corral/front/privilege"
 	"corral/front/settings"
+	"corral/front/state"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/text"
@@ -51,7 +52,7 @@ Usage:
   --json                one JSON object for each job, on a line of its own
   --config FILE         read or change this file instead of the operator's
   --method GET          method of the request (default GET)
-  --state DIR           the supervisor's state directory (default ` + defaultState + `)
+  --state DIR           the supervisor's state directory (default ` + state.Supervisor + `)
   --supervisor SOCKET   make the supervisor on this socket read its configuration again (default: that of the service,
                         unless --config names a file)
 
