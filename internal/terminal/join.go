@@ -114,6 +114,10 @@ func (m *master) Resize(s job.Size) error {
 // does not end this process with the terminal raw.
 func (t *Terminal) Join(far Far) error {
 	defer far.Close()
+	stop, stopped, err := os.Pipe()
+	if err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGWINCH, unix.SIGCONT)
 	if !signal.Ignored(unix.SIGTSTP) { // a shell without job control ignores it, and would never continue this process
@@ -121,10 +125,6 @@ func (t *Terminal) Join(far Far) error {
 	}
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, unix.SIGPIPE)
-	stop, stopped, err := os.Pipe()
-	if err != nil {
-		return err
-	}
 	ended, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
