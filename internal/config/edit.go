@@ -154,8 +154,13 @@ func (c *Config) unknownRepo(id string) error {
 	for _, r := range c.Repos {
 		known = append(known, r.ID)
 	}
-	err := fmt.Errorf("there is no repository %q", strict.Shorten(id))
-	if near := nearest.Of(id, known); near != "" {
+	return unknown("repository", id, known)
+}
+
+// unknown returns the error about a name that no entry of this kind has. It suggests the nearest one of those known.
+func unknown(kind, name string, known []string) error {
+	err := fmt.Errorf("there is no %s %q", kind, strict.Shorten(name))
+	if near := nearest.Of(name, known); near != "" {
 		err = fmt.Errorf("%w\nhint: did you mean %q?", err, near)
 	}
 	return err

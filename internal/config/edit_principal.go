@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"corral/internal/config/strict"
-	"corral/internal/nearest"
 )
 
 // changePrincipal returns the change of an edit that rotates or removes a token, and the configuration after it. Only an entry
@@ -45,9 +44,5 @@ func (c *Config) unknownPrincipal(name string) error {
 	for _, p := range c.Principals {
 		known = append(known, p.Name)
 	}
-	err := fmt.Errorf("there is no principal %q", strict.Shorten(name))
-	if near := nearest.Of(name, known); near != "" {
-		err = fmt.Errorf("%w\nhint: did you mean %q?", err, near)
-	}
-	return err
+	return unknown("principal", name, known)
 }
