@@ -41,10 +41,9 @@ func classifyDebian(p string) Item {
 
 // Bounds of an index of packages.
 const (
-	maxPackages  = 1 << 29   // bytes of it, not compressed; that of Debian has 50 MB
-	maxStanza    = 256 << 10 // bytes of a line
-	maxDeb       = 300_000   // files in it
-	maxReference = MaxAddress
+	maxPackages = 1 << 29   // bytes of it, not compressed; that of Debian has 50 MB
+	maxStanza   = 256 << 10 // bytes of a line
+	maxDeb      = 300_000   // files in it
 )
 
 // HasPackages reports whether the path of a registry of Debian can lead to an index of packages, which ReadPackages reads.
@@ -92,7 +91,7 @@ func ReadPackages(u *url.URL, content io.Reader, fact func(Fact)) error {
 		at := *base
 		at.Path, at.RawPath = path.Join(base.Path, name), ""
 		digest := digestOf("sha256", sum)
-		if digest != (Digest{}) && len(name) <= maxReference && strings.HasPrefix(at.Path, below) { // not of another archive
+		if digest != (Digest{}) && len(name) <= MaxAddress && strings.HasPrefix(at.Path, below) { // not of another archive
 			fact(Fact{Address: Address(&at), Digest: digest})
 			files++
 		}

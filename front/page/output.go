@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -70,7 +71,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, p...)
 	if extra := len(t.kept) - maxKept; extra > 0 {
-		t.kept = append([]byte(nil), t.kept[extra:]...)
+		t.kept = bytes.Clone(t.kept[extra:])
 		t.from += int64(extra)
 	}
 	t.wake()

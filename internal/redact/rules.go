@@ -224,10 +224,9 @@ func webToken(l *matchContext) (int, valueMatcher, bool) {
 // privateKey matches a key as in RFC 7468 and OpenPGP: its first line, followed by base64 or the fields of an
 // encrypted key.
 func privateKey(l *matchContext) (int, valueMatcher, bool) {
-	const label = "PRIVATE KEY"
 	kind := set("AZ09", " ")
 	end := l.while(l.i, &kind, 64)
-	if l.short || !containsLabel(l.b[l.i:end], label) || !l.has(end, "-----") {
+	if l.short || !bytes.Contains(l.b[l.i:end], []byte("PRIVATE KEY")) || !l.has(end, "-----") {
 		return 0, valueMatcher{}, false
 	}
 	first := end + 5
@@ -250,15 +249,6 @@ func privateKey(l *matchContext) (int, valueMatcher, bool) {
 
 // maxKey is above the length of any private key in text form. It bounds what a key without an end hides.
 const maxKey = 32 << 10
-
-func containsLabel(b []byte, label string) bool {
-	for i := 0; i+len(label) <= len(b); i++ {
-		if string(b[i:i+len(label)]) == label {
-			return true
-		}
-	}
-	return false
-}
 
 // userInfo matches the password of an address such as postgres://ada:PASSWORD@host.
 func userInfo(l *matchContext) (int, valueMatcher, bool) {

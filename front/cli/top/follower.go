@@ -41,7 +41,7 @@ func (f *follower) Write(p []byte) (int, error) {
 	defer f.mu.Unlock()
 	f.kept = append(f.kept, p...)
 	if extra := len(f.kept) - live.Size; extra > 0 {
-		f.kept = append([]byte(nil), f.kept[extra:]...)
+		f.kept = bytes.Clone(f.kept[extra:])
 	}
 	return len(p), nil
 }

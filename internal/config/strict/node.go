@@ -2,6 +2,7 @@ package strict
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -114,15 +115,7 @@ func (n Node) child(y *yaml.Node) Node {
 
 // scalar returns whether n is a scalar of one of these YAML types.
 func (n Node) scalar(tags ...string) bool {
-	if n.yaml.Kind != yaml.ScalarNode {
-		return false
-	}
-	for _, tag := range tags {
-		if n.yaml.ShortTag() == tag {
-			return true
-		}
-	}
-	return false
+	return n.yaml.Kind == yaml.ScalarNode && slices.Contains(tags, n.yaml.ShortTag())
 }
 
 // mustBe records that a value has the wrong type or form. name is its key; "" is the whole file.
