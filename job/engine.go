@@ -108,13 +108,13 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Rec
 	return record, nil
 }
 
-// enter waits until the job of r may run, see Queue.EnterWithin. A principal's quota includes its requests that wait.
+// enter waits until the job of r may run, see Queue.Enter. A principal's quota includes its requests that wait.
 func (e *Engine) enter(ctx context.Context, r *Request) (leave func(), err error) {
 	give, err := e.Quotas.take(r.Principal)
 	if err != nil {
 		return nil, err
 	}
-	next, err := e.Queue.EnterWithin(ctx, r.QueueWait)
+	next, err := e.Queue.Enter(ctx, r.QueueWait)
 	if err != nil {
 		give()
 		return nil, err

@@ -189,7 +189,7 @@ func TestCancelled(t *testing.T) {
 	s := &stage{decision: allowed()}
 	e := s.engine()
 	e.Queue = NewQueue(1, 1, time.Hour)
-	leave, err := e.Queue.Enter(t.Context())
+	leave, err := e.Queue.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestCancelled(t *testing.T) {
 		t.Errorf("%+v, %v, %q", r, err, s.steps)
 	}
 	e.Queue = NewQueue(1, 0, 0)
-	if _, err := e.Queue.Enter(t.Context()); err != nil {
+	if _, err := e.Queue.Enter(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if r, err = e.Run(t.Context(), &request, s, Hooks{}); err != nil || r.Status != Denied || r.Decision.Rule != "concurrency" || len(r.Decision.Hash) != 64 {
@@ -242,7 +242,7 @@ func TestProgress(t *testing.T) {
 	}}
 	e := s.engine()
 	e.Queue = NewQueue(1, 1, time.Hour)
-	leave, err := e.Queue.Enter(t.Context()) // the hook is called during the wait, too
+	leave, err := e.Queue.Enter(t.Context(), 0) // the hook is called during the wait, too
 	if err != nil {
 		t.Fatal(err)
 	}

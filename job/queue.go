@@ -21,7 +21,7 @@ type Queue struct {
 }
 
 // NewQueue returns a Queue that lets running jobs run at once (at least 1) and waiting more wait, each for at most
-// maxWait. If maxWait is zero, nothing waits: without capacity, Enter returns ErrFull at once.
+// maxWait or what Enter is given. If both are zero, Enter returns ErrFull at once without capacity.
 func NewQueue(running, waiting int, maxWait time.Duration) *Queue {
 	return &Queue{running: max(running, 1), waiting: waiting, maxWait: max(maxWait, 0)}
 }
@@ -54,12 +54,9 @@ func (f full) Error() string {
 
 func (f full) Is(err error) bool { return err == ErrFull }
 
-// Enter waits until a job may run; leave must be called once when it has ended. The error is ErrFull or that of ctx.
-func (q *Queue) Enter(ctx context.Context) (leave func(), err error) { return q.EnterWithin(ctx, 0) }
-
-// EnterWithin is Enter for a caller that is ready to wait for at least wait: it waits for that long, or as long as
-// others if that is longer.
-func (q *Queue) EnterWithin(ctx context.Context, wait time.Duration) (leave func(), err error) {
+// Enter waits until a job may run, for as long as the queue lets all wait, or for wait if that is longer; leave must be
+// called once when the job has ended. The error is ErrFull or that of ctx.
+func (q *Queue) Enter(ctx context.Context, wait time.Duration) (leave func(), err error) {
 	if q == nil {
 		return func() {}, ctx.Err()
 	}

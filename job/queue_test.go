@@ -13,20 +13,20 @@ func TestQueueRefuses(t *testing.T) {
 	q := NewQueue(2, 5, 0)
 	var leaves []func()
 	for range 2 {
-		leave, err := q.Enter(t.Context())
+		leave, err := q.Enter(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		leaves = append(leaves, leave)
 	}
-	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) || err.Error() != "Concurrency limit reached (2/2 active jobs)" {
+	if _, err := q.Enter(t.Context(), 0); !errors.Is(err, ErrFull) || err.Error() != "Concurrency limit reached (2/2 active jobs)" {
 		t.Errorf("a third job, without waiting: %v", err)
 	}
 	if got, want := q.Load(), (Load{Running: 2, MaxRunning: 2, MaxWaiting: 5}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	leaves[0]()
-	leave, err := q.Enter(t.Context())
+	leave, err := q.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatalf("after one job ended: %v", err)
 	}
@@ -41,7 +41,7 @@ func TestQueueRefuses(t *testing.T) {
 func TestQueueOrder(t *testing.T) {
 	const waiting = 4
 	q := NewQueue(1, waiting, time.Hour)
-	first, err := q.Enter(t.Context())
+	first, err := q.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestQueueOrder(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range waiting {
 		all.Go(func() {
-			leave, err := q.Enter(t.Context())
+			leave, err := q.Enter(t.Context(), 0)
 			if err != nil {
 				t.Error(err)
 				return
@@ -64,7 +64,7 @@ func TestQueueOrder(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
+	if _, err := q.Enter(t.Context(), 0); !errors.Is(err, ErrFull) {
 		t.Errorf("one waiter above the maximum: %v", err)
 	}
 	first()
@@ -78,16 +78,16 @@ func TestQueueOrder(t *testing.T) {
 
 func TestQueuePatience(t *testing.T) {
 	q := NewQueue(1, 1, time.Millisecond)
-	leave, err := q.Enter(t.Context())
+	leave, err := q.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
+	if _, err := q.Enter(t.Context(), 0); !errors.Is(err, ErrFull) {
 		t.Errorf("maximum wait expired: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := taken(t).Enter(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := taken(t).Enter(ctx, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	leave()
@@ -106,7 +106,7 @@ func counts(q *Queue) (active, waiting int) {
 func taken(t *testing.T) *Queue {
 	t.Helper()
 	q := NewQueue(1, 1, time.Hour)
-	if _, err := q.Enter(t.Context()); err != nil {
+	if _, err := q.Enter(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -120,7 +120,7 @@ func TestQueueRace(t *testing.T) {
 	var all sync.WaitGroup
 	for range 200 {
 		all.Go(func() {
-			leave, err := q.Enter(t.Context())
+			leave, err := q.Enter(t.Context(), 0)
 			if err != nil {
 				return
 			}
@@ -140,23 +140,23 @@ func TestQueueRace(t *testing.T) {
 
 func TestNoQueue(t *testing.T) {
 	var q *Queue
-	leave, err := q.Enter(t.Context())
+	leave, err := q.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	leave()
 }
 
-// TestQueueEnterWithin: a caller that is ready to wait does so in a queue in which nobody waits, up to the queue's length.
-func TestQueueEnterWithin(t *testing.T) {
+// TestQueueWait: a caller that is ready to wait does so in a queue in which nobody waits, up to the queue's length.
+func TestQueueWait(t *testing.T) {
 	q := NewQueue(1, 1, 0)
-	leave, err := q.Enter(t.Context())
+	leave, err := q.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	entered := make(chan error, 1)
 	go func() {
-		leave, err := q.EnterWithin(t.Context(), time.Hour)
+		leave, err := q.Enter(t.Context(), time.Hour)
 		if err == nil {
 			leave()
 		}
@@ -167,10 +167,10 @@ func TestQueueEnterWithin(t *testing.T) {
 		waiting = len(q.waiters) == 1
 		q.mu.Unlock()
 	}
-	if _, err := q.EnterWithin(t.Context(), time.Hour); !errors.Is(err, ErrFull) {
+	if _, err := q.Enter(t.Context(), time.Hour); !errors.Is(err, ErrFull) {
 		t.Errorf("above the length: %v", err)
 	}
-	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
+	if _, err := q.Enter(t.Context(), 0); !errors.Is(err, ErrFull) {
 		t.Errorf("without a wait: %v", err)
 	}
 	leave()

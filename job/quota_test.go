@@ -60,7 +60,7 @@ func TestQuotaOfEngine(t *testing.T) {
 	e := s.engine()
 	e.Queue, e.Quotas = NewQueue(1, 5, time.Hour), &Quotas{}
 	e.Quotas.Set(map[string]Quota{"token:a": {Jobs: 1}})
-	leave, err := e.Queue.Enter(t.Context())
+	leave, err := e.Queue.Enter(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
