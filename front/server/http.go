@@ -42,7 +42,8 @@ Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supe
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
 all its jobs. SIGHUP reads the configuration again: tokens, repositories and the rules for jobs apply to the calls that
-come from then on; the log names other keys that were changed and need a restart. A faulty file changes nothing. It does not support TLS: for clients on other machines, use a reverse proxy that does.
+come from then on; the log names other keys that were changed and need a restart. A faulty file changes nothing.
+The server does not support TLS: for clients on other machines, use a reverse proxy that does.
 
 Examples:
   corral serve --repo ~/src/app
