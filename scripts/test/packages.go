@@ -29,7 +29,7 @@ const needsPackage = module + "/internal/test/sandboxtest"
 // buildFlags returns the flags of the Makefile, so that a package is compiled once for programs and tests.
 func buildFlags() []string { return []string{"-trimpath", "-tags", tags} }
 
-// raceFlags returns the flags of a build with the race detector. The detector needs no DWARF; without it, compiling takes a seventh less time.
+// raceFlags returns the flags of a build with the race detector. It needs no DWARF, without which compiling takes a seventh less time.
 func raceFlags() []string { return []string{"-race", "-gcflags=all=-dwarf=false"} }
 
 // compilerGOGC lets the heap of a compiler grow to five times what lives before it collects: a tenth less time, for some 100 MB.
