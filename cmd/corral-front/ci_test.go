@@ -15,8 +15,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A ciPlace is where jobs of GitLab pipelines run: a coordinator, a supervisor that shows jobs the front-end's directory,
-// and a directory for jobs.
+// A ciPlace is where jobs of GitLab pipelines run: a coordinator, a supervisor that shows jobs the front-end's directory and lets other
+// jobs of the user reach a host, and a directory for jobs.
 type ciPlace struct {
 	*place
 	*coordinator
@@ -38,7 +38,9 @@ func newCIPlace(t *testing.T) *ciPlace {
 	); err != nil {
 		t.Fatal(err)
 	}
-	c.daemon = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true, Args: []string{"--toolchain", bin}})
+	c.daemon = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
+		Everyone: true, Args: []string{"--toolchain", bin}, Config: "network: {allow: [{host: allowed.example.org}]}\n",
+	})
 	return c
 }
 
@@ -193,6 +195,7 @@ func TestCIStages(t *testing.T) {
 		"the server, without a proxy": "curl -sS -m 5 --noproxy '*' " + c.url + "/",
 		"the server, by the proxy":    "curl -sS -m 5 " + c.url + "/",
 		"the socket of a proxy":       "ls " + filepath.Dir(j.builds) + "/.server-*",
+		"a host of other jobs":        "getent hosts allowed.example.org",
 	} {
 		if code, out := j.stage("build_script", attempt); code != ciBuildFailure {
 			t.Errorf("a script of the pipeline reaches %s: %d, %s", name, code, out)

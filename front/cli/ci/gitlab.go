@@ -196,7 +196,8 @@ func (o *options) config(g *gitlab, _ []string) error {
 // dir returns the directory of the job, which is the repository of its session.
 func (g *gitlab) dir() string { return filepath.Join(g.root, "jobs", g.name) }
 
-// prepare makes the job's directory and opens its session. It removes what jobs left whose runner was killed.
+// prepare makes the job's directory and opens its session. It removes what jobs left whose runner was killed. The session has no
+// network, whatever the operator allows in directories of the user's: stages that transfer files have an outlet.
 func (o *options) prepare(g *gitlab, _ []string) error {
 	ctx, stop := cli.UntilStopped()
 	defer stop()
@@ -210,6 +211,7 @@ func (o *options) prepare(g *gitlab, _ []string) error {
 	g.sweep(open)
 	_, err = g.client.OpenSession(ctx, job.SessionSpec{
 		Repo: g.dir(), Name: g.name, Profile: o.profile, Workspace: job.Direct, Share: true, Lasting: true, Disk: o.layer,
+		Network: job.NoNetwork,
 	})
 	if err != nil {
 		return errors.Join(err, g.removeJob(g.name))
