@@ -37,7 +37,7 @@ STUB        := $(if $(STUB_SRC),corral-stub)
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
-.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
+.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz mutants \
 	fmt install uninstall package release test-package clean help static setup-build setup-vm FORCE
 
 build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) manual ## the programs with their manual, into bin/
