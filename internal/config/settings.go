@@ -147,7 +147,7 @@ type Secret struct {
 // NetworkCache is about what is kept of registries of packages.
 type NetworkCache struct {
 	// Bytes of packages that are kept for the jobs of one user. What was used least recently is removed.
-	Size int64 `yaml:"size" form:"size" min:"16MiB" max:"1024TiB" default:"10GiB"`
+	Size int64 `yaml:"size" form:"size" min:"16MiB" max:"1TiB" default:"10GiB"`
 }
 
 // NetworkConnections bounds connections to hosts.
