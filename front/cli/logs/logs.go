@@ -29,13 +29,13 @@ Usage: corral logs JOB [--follow] [--supervisor SOCKET]
   --supervisor SOCKET   ask the supervisor on this socket (default: that of the service)
 
 JOB is an id that corral ps prints. It shows the last 64 KiB of standard output and standard error, with secrets redacted, of
-jobs whose output is stored: those of corral mcp, corral serve and corral session exec --background. Any other command of corral
-run or corral exec-server writes to the program that started it alone. When a job has ended, corral output shows its
-output. On a terminal, control characters are shown as \u001b and the like.
+jobs whose output is stored: those of corral mcp, corral serve and corral session exec --background. Other jobs write to the
+program that started them alone. When a job has ended, corral output shows its output. On a terminal, control characters are
+shown as \u001b and the like.
 
 Examples:
   corral ps
-  corral logs -f job-7
+  corral logs -f job-4k7dq2mxwz
 `
 
 // Command is the cli.Command.
