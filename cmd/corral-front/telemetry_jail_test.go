@@ -214,7 +214,8 @@ func TestSpansOfCommands(t *testing.T) {
 	const last = `{"Name":"store"`
 	sandboxtest.Eventually(t, 20*time.Second, "a span", func() bool {
 		log := s.server.Err.String()
-		return strings.Contains(log, last) && strings.Contains(log, `{"Name":"command.exec"`) && strings.HasSuffix(log, "\n")
+		return strings.Contains(log, last) && strings.Contains(log, `{"Name":"command.exec"`) && strings.Contains(log, `"tool call"`) &&
+			strings.HasSuffix(log, "\n")
 	})
 	log := s.server.Err.String()
 	top, children := seenSpans(t, log)

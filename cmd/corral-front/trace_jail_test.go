@@ -33,6 +33,9 @@ func TestTraceThroughPrograms(t *testing.T) {
 	}
 	ask(other)
 	ask(trace)
+	sandboxtest.Eventually(t, 20*time.Second, "the front-end's line, which may come after the reply", func() bool {
+		return strings.Contains(w.Err.String(), trace)
+	})
 	job := lineOf(t, w.Err.String(), trace)["job"]
 	find := func(log func() string, message string) map[string]any {
 		t.Helper()
