@@ -92,7 +92,7 @@ func TestStarlark(t *testing.T) {
 			}
 		})
 	}
-	s := h.starlark(object{"source": "def f(x):\n  return 1 // x\nemit('so far')\nf(0)"})
+	s := h.starlark(object{"source": "def f(x):\n  return 1 // x\nemit('so far')\nf(0)", "limits": within(20_000, 1)})
 	if d := s.Details; d.Position != "script.star:2:12" || d.Stdout != "so far" || !strings.Contains(d.Backtrace, "script.star:4:2: in <toplevel>\n  script.star:2:12: in f\n") {
 		t.Errorf("%s", s.raw)
 	}
