@@ -36,8 +36,9 @@ func (h *hosts) of(principal string, port uint16) string {
 func (h *hosts) has(host string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	host = nameOf(host)
 	for _, name := range h.own {
-		if name == nameOf(host) {
+		if name == host {
 			return true
 		}
 	}
