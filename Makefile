@@ -70,17 +70,19 @@ FORCE:
 demo: build ## show what it does, on this machine
 	scripts/demo
 
-# A selection of tests, as in `make test PKG=./isolate RUN=TestLayers`. A selection is not run in the guest.
+# A selection of tests, as in `make test PKG=./isolate RUN=TestLayers`. A selection is not run in the guest, and with the race detector
+# only with RACE=1.
 PKG ?=
 RUN ?=
+RACE ?=
 CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
 # A test that fails beside others and passes alone fails the run only with STRICT=1.
 STRICT ?=
 # With the flags of the static programs and of the tests, the packages that it imports are compiled once for all of them.
 RUN_TESTS = $(GO) run -trimpath -tags '$(TAGS),netgo,osusergo' ./scripts/test
 
-test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some
-	$(RUN_TESTS) all $(if $(strip $(CHOICE)),$(CHOICE),-guest) $(if $(STRICT),-strict)
+test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some (RACE=1 with the race detector)
+	$(RUN_TESTS) all $(if $(strip $(CHOICE)),$(CHOICE) $(if $(RACE),-race),-guest -race) $(if $(STRICT),-strict)
 
 test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
 	$(RUN_TESTS) unit $(CHOICE)

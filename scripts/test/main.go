@@ -5,8 +5,8 @@
 // function, and the machine run executes those that skipped themselves because they need the machine.
 //
 //	test unit             unit tests only, as any user, with -short
-//	test [all]            unit tests, with the race detector where goroutines run in the test's process; then machine tests, as
-//	                      root
+//	test [all]            unit tests, then machine tests, as root; with -race, those with the race detector in whose process
+//	                      goroutines meet
 //	test soak             the same with every loop in full, and all machine tests with the race detector
 //
 // As root, each test process has a machine of its own, as far as tests can see: see machine.go. So machine tests of one
@@ -34,6 +34,7 @@ type options struct {
 	run      string        // a regular expression for names of tests, "" for all
 	jobs     int           // test processes side by side
 	cover    string        // file for the coverage of all packages, "" for none
+	detector bool          // with the race detector, where it has something to find
 	strict   bool          // a test that fails beside others fails the run, whether or not it passes alone
 	guest    bool          // run scripts/test-vm beside the last machine tests
 	timeout  time.Duration // of one test process
@@ -78,6 +79,7 @@ func parse(args []string) (*options, error) {
 	flags.IntVar(&o.jobs, "jobs", 0, "test processes side by side (default as many as keep the processors busy)")
 	flags.StringVar(&o.cover, "cover", "", "write a coverage profile of all packages to this file; without the race detector")
 	flags.BoolVar(&o.guest, "guest", false, "run scripts/test-vm too, beside the machine tests")
+	flags.BoolVar(&o.detector, "race", false, "with the race detector, where it has something to find; a soak without -run always has it")
 	flags.BoolVar(&o.strict, "strict", false, "do not run failed tests once more, alone")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit for one test process")
 	flags.StringVar(&o.cache, "cache", ".cache/test", "directory for test binaries and for how long tests took")
@@ -98,6 +100,7 @@ func parse(args []string) (*options, error) {
 	if o.jobs < 1 {
 		return nil, fmt.Errorf("-jobs: %d is less than 1", o.jobs)
 	}
+	o.detector = (o.detector || o.mode == "soak" && o.run == "") && o.cover == ""
 	if o.mode == "soak" {
 		o.timeout *= 6
 	}

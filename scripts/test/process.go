@@ -176,10 +176,13 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 	return machine
 }
 
+// raceLabel ends the label of a process with the race detector.
+const raceLabel = ", race detector"
+
 // label says in the report how a test process ran.
 func label(phase string, race bool) string {
 	if race {
-		return phase + ", race detector"
+		return phase + raceLabel
 	}
 	return phase
 }

@@ -145,7 +145,7 @@ func (r *report) note(label string, e event, reason string) {
 		p.seconds += e.Elapsed
 		if e.Action == "fail" && !r.explained(e.Package) {
 			p.broken = true
-			r.failures = append(r.failures, &failure{command: r.command(e), lines: why(strings.Join(written, ""))})
+			r.failures = append(r.failures, &failure{command: r.command(label, e), lines: why(strings.Join(written, ""))})
 			r.show(label, e, written)
 		}
 		return
@@ -159,7 +159,7 @@ func (r *report) note(label string, e event, reason string) {
 		if top {
 			p.failed++
 			r.failures = append(r.failures, &failure{
-				command: r.command(e), lines: why(r.causes[cause]),
+				command: r.command(label, e), lines: why(r.causes[cause]),
 				pkg: e.Package, test: e.Test, accident: !notAgain.MatchString(r.causes[cause]),
 			})
 		}
@@ -195,11 +195,11 @@ func (r *report) show(label string, e event, written []string) {
 	if len(written) > 0 && !strings.HasSuffix(written[len(written)-1], "\n") {
 		r.printf("\n")
 	}
-	r.printf("     alone: %s\n", r.command(e))
+	r.printf("     alone: %s\n", r.command(label, e))
 }
 
-// command returns the command that runs a test alone.
-func (r *report) command(e event) string {
+// command returns the command that runs a test alone, as in the process with this label.
+func (r *report) command(label string, e event) string {
 	target := "sudo make test"
 	if r.unit {
 		target = "make test-unit"
@@ -207,6 +207,9 @@ func (r *report) command(e event) string {
 	line := target + " PKG=./" + short(e.Package)
 	if e.Test != "" {
 		line += " RUN='^" + strings.ReplaceAll(e.Test, "/", "$/^") + "$'"
+	}
+	if strings.HasSuffix(label, raceLabel) {
+		line += " RACE=1"
 	}
 	return line
 }

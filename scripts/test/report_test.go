@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,17 @@ func reported(t *testing.T, mode string, lines ...string) (out string, well bool
 	r.report.end("corral/a")
 	well = r.report.finish()
 	return b.String(), well
+}
+
+// TestCommandWithRaceDetector: the command that runs a test alone runs it as its process did.
+func TestCommandWithRaceDetector(t *testing.T) {
+	for race, want := range map[bool]string{
+		false: "sudo make test PKG=./a RUN='^TestX$'", true: "sudo make test PKG=./a RUN='^TestX$' RACE=1",
+	} {
+		if got := newReport(io.Discard, &options{mode: "all"}).command(label(machinePhase, race), event{Package: "corral/a", Test: "TestX"}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }
 
 // line returns an event of package a.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,10 +65,10 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	}
 	var raced, binaries []testPackage
 	for _, p := range list {
-		if r.cover == "" && p.raced() {
+		if r.detector && p.raced() {
 			raced = append(raced, p)
 		}
-		if r.cover != "" || !p.raced() || p.machine {
+		if !r.detector || !p.raced() || p.machine {
 			binaries = append(binaries, p)
 		}
 	}
@@ -108,7 +109,7 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 // begins as soon as its packages are built; the packages whose tests take longest are built together with those.
 func (r *runner) buildInOrder(ctx context.Context, q *queue, beside *sync.WaitGroup, list []testPackage) error {
 	built := func(p testPackage) {
-		if r.cover != "" || !p.raced() {
+		if !r.detector || !p.raced() {
 			r.unitThenMachine(ctx, q, p, false)
 		}
 	}
@@ -202,13 +203,14 @@ func (r *runner) race(ctx context.Context, q *queue, raced []testPackage) error 
 	})
 }
 
-// raceChoice returns a regular expression for the machine tests of a package that run with the race detector, "" for none.
+// raceChoice returns a regular expression for the machine tests of a package that run with the race detector, "" for none. In a run
+// of some tests, these are all that were chosen.
 func (r *runner) raceChoice(p testPackage) string {
 	tests := raceToo[p.short()]
 	switch {
-	case r.cover != "" || r.run != "": // a choice of tests runs once
+	case !r.detector:
 		return ""
-	case r.mode == "soak" && (tests != "" || p.raced() && p.machine):
+	case (r.mode == "soak" || r.run != "") && (tests != "" || p.raced() && p.machine):
 		return "."
 	}
 	return tests
@@ -279,9 +281,9 @@ func (r *runner) machineBatches(ctx context.Context, p testPackage, tests []stri
 		if err := r.build(ctx, []testPackage{p}, true, func(testPackage) {}); err != nil {
 			return nil, err
 		}
-		list = append(list, batch{pkg: p, race: true, choice: choice, weight: batchSeconds})
+		list = append(list, batch{pkg: p, race: true, choice: cmp.Or(r.run, choice), weight: batchSeconds})
 	}
-	if len(tests) > 0 && r.cover == "" && p.raced() && !p.machine { // a package that the tests import needs the machine
+	if len(tests) > 0 && r.detector && p.raced() && !p.machine { // a package that the tests import needs the machine
 		if err := r.build(ctx, []testPackage{p}, false, func(testPackage) {}); err != nil {
 			return nil, err
 		}

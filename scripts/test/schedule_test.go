@@ -75,8 +75,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestRaceChoice: machine tests run with the race detector where raceToo says so; all of them in a soak, and none in a run
-// of some tests or for coverage.
+// TestRaceChoice: with -race, machine tests run with the race detector where raceToo says so; all of them in a soak and in a run of
+// some tests, if the package has any.
 func TestRaceChoice(t *testing.T) {
 	isolate, units := testPackage{path: module + "/isolate", machine: true}, testPackage{path: module + "/job"}
 	programs := testPackage{path: module + "/cmd/corral", machine: true}
@@ -85,17 +85,31 @@ func TestRaceChoice(t *testing.T) {
 		p    testPackage
 		want string
 	}{
-		{options{mode: "all"}, isolate, raceToo["isolate"]},
-		{options{mode: "all"}, units, ""},
-		{options{mode: "all"}, programs, ""},
-		{options{mode: "soak"}, isolate, "."},
-		{options{mode: "soak"}, units, ""},
-		{options{mode: "soak"}, programs, ""},
+		{options{mode: "all", detector: true}, isolate, raceToo["isolate"]},
+		{options{mode: "all", detector: true}, units, ""},
+		{options{mode: "all", detector: true}, programs, ""},
+		{options{mode: "all"}, isolate, ""},
+		{options{mode: "soak", detector: true}, isolate, "."},
+		{options{mode: "soak", detector: true}, units, ""},
+		{options{mode: "soak", detector: true}, programs, ""},
+		{options{mode: "all", run: "TestX", detector: true}, isolate, "."},
+		{options{mode: "all", run: "TestX", detector: true}, programs, ""},
 		{options{mode: "all", run: "TestX"}, isolate, ""},
-		{options{mode: "all", cover: "coverage.out"}, isolate, ""},
 	} {
 		if got := (&runner{options: &tt.o}).raceChoice(tt.p); got != tt.want {
 			t.Errorf("%+v, %s: %q, want %q", tt.o, tt.p.path, got, tt.want)
+		}
+	}
+}
+
+// TestRaceOption: a run has the race detector if it is asked for; a whole soak always, a run for coverage never.
+func TestRaceOption(t *testing.T) {
+	for args, want := range map[string]bool{
+		"all": false, "all -race": true, "all -race -run TestX": true, "soak": true, "soak -run TestX": false,
+		"all -race -cover coverage.out": false, "soak -cover coverage.out": false,
+	} {
+		if o, err := parse(strings.Fields(args)); err != nil || o.detector != want {
+			t.Errorf("%q: %+v, %v, want race %v", args, o, err, want)
 		}
 	}
 }
@@ -108,7 +122,7 @@ func TestRacedOnce(t *testing.T) {
 		"all":  {"true TestAudit TestClose", "false TestLayers"},
 		"soak": {"true TestAudit TestClose TestLayers", "false TestAudit TestClose TestLayers"},
 	} {
-		r := &runner{options: &options{mode: mode}, times: &times{seconds: map[string]float64{}}}
+		r := &runner{options: &options{mode: mode, detector: true}, times: &times{seconds: map[string]float64{}}}
 		list, err := r.machineBatches(t.Context(), p, []string{"TestAudit", "TestClose", "TestLayers"})
 		if err != nil {
 			t.Fatal(err)
