@@ -64,11 +64,12 @@ var attempts = []attempt{
 	// Refused by the filter and for lack of privilege.
 	{"mount namespace", call(unix.SYS_UNSHARE, unix.CLONE_NEWNS), "EPERM", "seccomp " + powerless},
 	{"host name", call(unix.SYS_SETHOSTNAME, `"x"`, 1), "EPERM", "seccomp " + powerless},
-	{"be root", call(unix.SYS_SETUID, 0), "EPERM", "seccomp identity"},
-	{"be somebody else", call(unix.SYS_SETUID, host.FirstJobUID+host.JobUIDs-1), "EPERM", "seccomp " + powerless},
-	{"give a file away", `open(my $f, ">", "/tmp/gift"); kernel(chown(1002, 1002, "/tmp/gift") ? 0 : -1)`, "EPERM", "seccomp " + powerless},
 
 	// Refused for lack of privilege only.
+	{"be root", call(unix.SYS_SETUID, 0), "EPERM", "identity"},
+	{"be somebody else", call(unix.SYS_SETUID, host.FirstJobUID+host.JobUIDs-1), "EPERM", powerless},
+	{"be in a group", `my $g = pack("I", 0); ` + call(unix.SYS_SETGROUPS, 1, "$g"), "EPERM", powerless},
+	{"give a file away", `my $name = "x"; my $fd = ` + fmt.Sprintf("syscall(%d, $name, 0); ", unix.SYS_MEMFD_CREATE) + call(unix.SYS_FCHOWN, "$fd", 1002, 1002), "EPERM", powerless},
 	{"signal to process 1", "kernel(kill(0, 1) ? 0 : -1)", "EPERM", "identity landlock:6"},
 
 	// Each checks one property that one step establishes.
@@ -79,6 +80,8 @@ var attempts = []attempt{
 	{"timer slack", fmt.Sprintf("syscall(%d, %d, 0, 0, 0, 0)", unix.SYS_PRCTL, unix.PR_GET_TIMERSLACK), "50000", "dispositions"},
 	{"Landlock", "landlocks()", "15", "landlock"},
 	{"open files", `my @f; while (@f < 200 && open(my $f, "<", "/")) { push @f, $f } @f < 200 ? kernel(-1) : "ok"`, "EMFILE", "rlimits"},
+	{"real-time class", `my $p = pack("I", 1); ` + call(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_FIFO, "$p"), "EPERM", ""},
+	{"real-time I/O", call(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), "EPERM", ""},
 	{"raise a limit", `my $l = pack("QQ", 1 << 20, 1 << 20); ` + call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, "$l", 0), "EPERM", ""},
 	{"kernel addresses", `shown("/proc/kallsyms")`, "hidden", "proc-masks"},
 	{"boot parameters", `shown("/proc/cmdline")`, "hidden", "proc-masks"},

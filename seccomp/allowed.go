@@ -71,7 +71,7 @@ var allowed = []family{
 	{
 		"memory", Allow, "", "the process's own address space; locking is bounded by its rlimit",
 		`brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 munlock
-		munlockall pkey_alloc pkey_free pkey_mprotect membarrier get_mempolicy`,
+		mlockall munlockall pkey_alloc pkey_free pkey_mprotect membarrier get_mempolicy`,
 	},
 	{
 		"memory files", Allow, Refuse, "libffi, Wayland, sealed buffers; strict: it allows code without a name in any file system",
@@ -87,6 +87,14 @@ var allowed = []family{
 		getgroups getpgid getpgrp getsid setpgid setsid capget`,
 	},
 	{
+		"users", Allow, "", "browsers, Erlang and X servers set the IDs and capabilities that they already have; without capabilities the kernel refuses others",
+		`setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset`,
+	},
+	{
+		"owners", Allow, "", "install and tar set the owner that a file already has; without capabilities the kernel refuses others",
+		`chown fchown lchown fchownat`,
+	},
+	{
 		"threads", Allow, "", "C libraries, Go and JVMs need them for threads",
 		`futex set_robust_list get_robust_list set_tid_address rseq arch_prctl
 		sched_yield sched_getaffinity sched_setaffinity sched_getparam
@@ -94,8 +102,8 @@ var allowed = []family{
 		sched_get_priority_min sched_rr_get_interval getcpu restart_syscall`,
 	},
 	{
-		"scheduling class", Allow, "", "Mono sets the class of each thread; only non-real-time classes",
-		`sched_setscheduler`,
+		"scheduling class", Allow, "", "Mono sets the class of each thread; the kernel refuses real-time classes, for which the rlimit is 0",
+		`sched_setscheduler sched_setparam sched_setattr`,
 	},
 	{
 		"futex vectors", Allow, Refuse, "Windows emulation; strict: young code with few other users",
@@ -114,8 +122,8 @@ var allowed = []family{
 		timer_getoverrun timer_delete times`,
 	},
 	{
-		"limits", Allow, "", "rlimits can only be lowered, niceness only raised",
-		`getrlimit setrlimit prlimit64 getrusage getpriority setpriority ioprio_get`,
+		"limits", Allow, "", "rlimits can only be lowered, niceness only raised; the kernel refuses real-time I/O",
+		`getrlimit setrlimit prlimit64 getrusage getpriority setpriority ioprio_get ioprio_set`,
 	},
 	{
 		"system", Allow, "", "machine facts from which programs choose sizes",
@@ -148,13 +156,5 @@ var allowed = []family{
 	{
 		"tracing", Allow, Refuse, "gdb, strace, LeakSanitizer on the job's own processes; strict: much kernel code for few programs",
 		`ptrace`,
-	},
-	{
-		"own identity", Allow, "", "seteuid(3) to the own user ID, which make calls before it starts a program; without capabilities no other ID can be set",
-		`setresuid setresgid`,
-	},
-	{
-		"tracer's identity", Allow, Refuse, "strace sets its own user ID again before it starts a program; without capabilities no other ID can be set",
-		`setreuid`,
 	},
 }

@@ -151,11 +151,6 @@ var conditions = []condition{
 	},
 	{call: "socketpair", text: "only: AF_UNIX", only: true, clauses: []clause{unixSocket}},
 	{
-		call: "sched_setscheduler", only: true,
-		text:    "only: SCHED_OTHER, SCHED_BATCH, SCHED_IDLE",
-		clauses: []clause{{is(1, unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE)}},
-	},
-	{
 		call: "personality", profile: defaultProfile, only: true,
 		text:    "only: Linux, Linux32, each with UNAME26, ADDR_NO_RANDOMIZE, and queries",
 		clauses: []clause{{is(0, personalities...)}},

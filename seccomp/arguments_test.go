@@ -149,14 +149,6 @@ var argumentCases = []argumentCase{
 	{call: "socketpair", args: [6]uint64{1, 1, 0}, want: wantAllow},
 	{call: "socketpair", args: [6]uint64{30, 1, 0}, want: wantEPERM},
 	{call: "socketpair", args: [6]uint64{0, 1, 1}, want: wantEPERM},
-	{call: "sched_setscheduler", args: [6]uint64{0, 0}, want: wantAllow},
-	{call: "sched_setscheduler", args: [6]uint64{0, 3}, want: wantAllow},
-	{call: "sched_setscheduler", args: [6]uint64{0, 5}, want: wantAllow},
-	{call: "sched_setscheduler", args: [6]uint64{0, 1}, want: wantEPERM},          // SCHED_FIFO
-	{call: "sched_setscheduler", args: [6]uint64{0, 2}, want: wantEPERM},          // SCHED_RR
-	{call: "sched_setscheduler", args: [6]uint64{0, 6}, want: wantEPERM},          // SCHED_DEADLINE
-	{call: "sched_setscheduler", args: [6]uint64{0, 0x40000000}, want: wantEPERM}, // SCHED_RESET_ON_FORK
-	{call: "sched_setscheduler", args: [6]uint64{0, 0xffffffff}, want: wantEPERM},
 	{call: "personality", args: [6]uint64{0}, want: wantAllow, strict: wantEPERM},
 	{call: "personality", args: [6]uint64{8}, want: wantAllow, strict: wantEPERM},
 	{call: "personality", args: [6]uint64{0x20000}, want: wantAllow, strict: wantEPERM},

@@ -45,15 +45,6 @@ var refused = []family{
 		`fanotify_init fanotify_mark`,
 	},
 	{
-		"users", Refuse, "", "the job has one user ID and no capabilities; moby allows",
-		`setuid setgid setregid setfsuid setfsgid
-		setgroups capset`,
-	},
-	{
-		"owners", Refuse, "", "files belong to the job's user; tar, cp -p and install handle the error; moby allows",
-		`chown fchown lchown fchownat`,
-	},
-	{
 		"other processes' memory", Refuse, "", "only ptrace may access them, where it is allowed; moby allows process_vm_* and process_mrelease",
 		`process_vm_readv process_vm_writev process_madvise process_mrelease kcmp
 		pidfd_getfd migrate_pages move_pages`,
@@ -79,16 +70,8 @@ var refused = []family{
 		`vmsplice remap_file_pages`,
 	},
 	{
-		"lock all memory", Refuse, "", "defeats reclaim within the job's limit; moby allows",
-		`mlockall`,
-	},
-	{
 		"segments", Refuse, "", "16-bit segments, a source of exploits that 64-bit programs do not need; moby allows",
 		`modify_ldt`,
-	},
-	{
-		"scheduling", Refuse, "", "real-time and deadline classes and I/O priorities belong to the host; moby allows",
-		`sched_setparam sched_setattr ioprio_set`,
 	},
 	{
 		"memory placement", Refuse, "", "NUMA placement belongs to the host",

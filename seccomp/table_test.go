@@ -65,7 +65,7 @@ func TestDangerousCalls(t *testing.T) {
 		"add_key", "bpf", "chroot", "clone3", "finit_module", "fsopen", "init_module", "io_uring_enter",
 		"io_uring_setup", "kexec_load", "keyctl", "mount", "mount_setattr", "move_mount", "name_to_handle_at",
 		"open_by_handle_at", "open_tree", "openat2", "perf_event_open", "pidfd_getfd", "pivot_root",
-		"process_vm_readv", "process_vm_writev", "request_key", "setns", "setuid", "umount2", "unshare",
+		"process_vm_readv", "process_vm_writev", "request_key", "setns", "umount2", "unshare",
 		"userfaultfd",
 	}
 	for _, profile := range Profiles() {
