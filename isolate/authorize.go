@@ -107,16 +107,7 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 		return wire.Result{}, err
 	}
 	defer sl.Release() // the teardown takes the kernel time, and the job does not wait for it
-	var door *doorUse
-	if j.Connects() {
-		door = useDoor(func() (func() string, error) {
-			return sl.UseDoor(func(sockets []*os.File) (cell.Door, error) {
-				o := r.door
-				o.Sockets = sockets
-				return s.network.open(o, j.Authority())
-			})
-		})
-	}
+	door := s.network.use(r.door, sl)
 	result, err := s.runIn(ctx, sl, r, q, door, terminal)
 	result.Reached = door.report()
 	return result, err

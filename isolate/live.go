@@ -30,7 +30,7 @@ type run struct {
 	protect    job.Protection
 	sent       time.Time        // when the job was sent to its stub: its wall time counts from here, also if this process is delayed
 	network    string           // record.Decision.Network
-	door       door.Opening     // of the network of the job or its session, without the sockets and the authority
+	door       *door.Opening    // of the network of the job or its session, without the sockets and the authority; nil: it reaches no host
 	variables  []string         // NAME=VALUE that the job gets unless its request sets them
 	claim      job.Claim        // set before the run is registered
 	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
@@ -71,7 +71,7 @@ func (r *run) request() string {
 
 // connect records what the job may reach: all that the rules allow of what it, or its session, asked for.
 func (r *run) connect(access admit.Access, o door.Opening) {
-	r.door = o
+	r.door = &o
 	r.network = cmp.Or(o.Ask, record.Allowed)
 	for _, name := range access.Variables() {
 		r.variables = append(r.variables, name+"="+o.Placeholder)

@@ -112,12 +112,20 @@ type doorUse struct {
 	reached chan string
 }
 
-// useDoor begins to open a door. The caller must call report.
-func useDoor(open func() (end func() string, err error)) *doorUse {
+// use begins to open the door that o requests, in the network namespace of a slot. nil requests none: corral's own programs reach no host,
+// whatever other jobs of their jail may reach. The caller must call report.
+func (n *network) use(o *door.Opening, sl *cell.Slot) *doorUse {
+	if o == nil {
+		return nil
+	}
 	u := &doorUse{opened: make(chan struct{}), reached: make(chan string, 1)}
 	go func() {
-		u.end, u.err = open()
-		close(u.opened)
+		defer close(u.opened)
+		u.end, u.err = sl.UseDoor(func(sockets []*os.File) (cell.Door, error) {
+			in := *o
+			in.Sockets = sockets
+			return n.open(in, sl.Jail().Authority())
+		})
 	}()
 	return u
 }
