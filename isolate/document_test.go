@@ -73,14 +73,6 @@ func TestDocumentedLimits(t *testing.T) {
 		"| inotify instances, watches | a quarter of `fs.inotify.max_user_instances` and `max_user_watches` of the host, which all jobs of a jail have together |",
 		fmt.Sprintf("| POSIX record locks | %s, looked at four times a second while the host has some %s more than before; more end the job, limit `memory` |",
 			thousands(meter.MaxLocks), thousands(meter.ManyLocks/10_000*10_000)),
-		fmt.Sprintf("| kernel memory that no cgroup is charged for: replies in netlink sockets, connections not accepted, data in UDP sockets, "+
-			"memberships in multicast groups, open directories (as 64 KiB each, 96 KiB and more in an overlay, 288 KiB and more if in both "+
-			"of its layers), files that tasks wait for in poll(2), system call filters | %d MiB, estimated four times a second "+
-			"while the kernel's memory on the host is some %d MiB larger than before; more ends the job, limit `memory`. So does growth "+
-			"of the memory for names by %d to %d MiB that nothing explains while the job has directories open that are in both layers of "+
-			"an overlay, or queued descriptors |",
-			meter.MaxKernelBytes>>20, meter.ManyKernelBytes>>20, meter.MinUnexplainedBytes>>20, meter.MaxUnexplainedBytes>>20),
-		fmt.Sprintf("| data in TCP connections that it has open | %d MiB, looked at likewise; what is more counts as kernel memory |", meter.MaxConnectionBytes>>20),
 		fmt.Sprintf("| arguments and environment | %d MiB together for corral; the kernel's own limit is 2 MiB at a stack of 8 MiB |", wire.MaxPayload>>20),
 	})
 	c := Config{Instance: "test", Programs: "/", StateDir: t.TempDir()}

@@ -16,7 +16,6 @@ import (
 	"corral/internal/test/fronttest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/cell"
-	"corral/isolate/inside"
 	"corral/job"
 )
 
@@ -45,10 +44,6 @@ my $iov = pack("PQ", my $byte = "x", 1); my $rights = pack("Qiii*x4", 16 + 4 * @
 my $message = pack("QLx4PQPQix4", 0, 0, $iov, 1, $rights, 16 + 4 * @fds, 0);
 syscall(%d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_SENDMSG)
 
-// unwatched leaves out the watch on the kernel's memory: a job with queued descriptors would be blamed for growth that jobs of other
-// tests cause, whose supervisors are others.
-var unwatched = skip([]string{inside.KernelWatch})
-
 // looking has the supervisor look often at memory that is left, so that tests need not wait for seconds.
 func looking(c *Config) { c.look = 10 * time.Millisecond }
 
@@ -63,7 +58,7 @@ func TestLeftMemory(t *testing.T) {
 		session       bool
 	}{{name: "jobs", program: passOn}, {"sockets", passOnSockets, 1, false}, {"sessions", passOn, 0, true}, {"sockets of sessions", passOnSockets, 1, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFront(t, unwatched, looking, func(c *Config) { c.MaxPerUser = most })
+			f := newFront(t, looking, func(c *Config) { c.MaxPerUser = most })
 			f.s.jobs.left.maxKernel, f.s.jobs.left.press = 20<<20, 0
 			holding := f.Launch(f.Spec("perl", "-e", holder))
 			pass := func() string {
@@ -115,7 +110,7 @@ func TestSmallLeft(t *testing.T) {
 		return d.Out + d.Err
 	}
 	t.Run("jobs", func(t *testing.T) {
-		f := newFront(t, unwatched, looking, func(c *Config) { c.small, c.MaxPerUser = 1<<20, most })
+		f := newFront(t, looking, func(c *Config) { c.small, c.MaxPerUser = 1<<20, most })
 		f.s.jobs.left.maxKernel, f.s.jobs.left.press = 0, 0
 		holding := f.Launch(f.Spec("perl", "-e", holder))
 		said, n := "", 0
@@ -133,7 +128,7 @@ func TestSmallLeft(t *testing.T) {
 		f.awaitLeft(0)
 	})
 	t.Run("a session that ended", func(t *testing.T) {
-		f := newFront(t, unwatched, looking)
+		f := newFront(t, looking)
 		f.s.jobs.left.maxKernel, f.s.jobs.left.press = 0, 0
 		holding := f.Launch(f.Spec("perl", "-e", holder))
 		ss := f.Session(job.SessionSpec{Repo: f.Repo, Disk: 32 << 20})

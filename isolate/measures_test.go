@@ -53,10 +53,6 @@ var trials = []trial{
 	{"disk space", inside.DiskWatch, "disk", "survived", lingering(job.Limits{Disk: 2 << 20},
 		`open(my $f, ">", "big"); syswrite($f, "x" x (1 << 20)) for 1..8; close $f; system("sync", "big");`)},
 	{"locks", inside.LockWatch, "memory", "survived", lingering(job.Limits{}, takeLocks+`take(400_000);`)},
-	{
-		"memory of the kernel", inside.KernelWatch, "memory", "survived",
-		lingering(job.Limits{}, holdPrelude+holdings[0].code+fmt.Sprintf("hold(%d);", holdings[0].many)),
-	},
 	{"time", inside.Deadline + " " + inside.StubDeadline, "timeout", "survived", lingering(job.Limits{Wall: 300 * time.Millisecond}, ``)},
 	{
 		"the kill", strings.Join([]string{inside.Kill, inside.StubEnd, inside.StubDeadline}, " "), "timeout", "not ended",

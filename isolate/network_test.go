@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
@@ -119,28 +118,4 @@ func networksOf(t *testing.T, root int) map[string]int {
 		}
 	}
 	return names
-}
-
-// TestSharedNetworkMemory: what a job makes the kernel hold in the network namespace of its session ends the session's jobs, and later
-// jobs of the session and jobs of others run.
-func TestSharedNetworkMemory(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("perl"))
-	f := newFront(t)
-	ss, other := f.Session(job.SessionSpec{Share: true}), f.Session(job.SessionSpec{Share: true})
-	bystander := f.Launch(f.inSession(other, serving))
-	h := holdings[0]
-	spec := f.inSession(ss, holdPrelude+h.code+"hold("+strconv.Itoa(h.many)+`); sleep 1000`)
-	spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
-	if d, err := f.Try(spec); err != nil || d.Limit != job.LimitMemory {
-		t.Errorf("%+v %v", d.Result, err)
-	}
-	if d := f.Run(f.inSession(ss, `print "ok"`)); d.Out != "ok" {
-		t.Errorf("%q %+v", d.Out, d.Result)
-	}
-	if d := f.Run(f.inSession(other, greet)); d.Out != "canary" {
-		t.Errorf("another session: %q %+v", d.Out, d.Result)
-	}
-	if d, err := bystander.End(); err != nil || d.Limit != "" {
-		t.Errorf("a job of another session: %+v %v", d.Result, err)
-	}
 }

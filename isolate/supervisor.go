@@ -45,7 +45,6 @@ type Supervisor struct {
 	refusals host.LogLimit
 	subuids  *host.Subordinates
 	locks    meter.LockWatch
-	kernel   meter.KernelWatch
 
 	work host.Work          // jobs, and everything else that has state on the host
 	ctx  context.Context    // canceled when the supervisor ends
@@ -130,7 +129,6 @@ func openInstance(s *Supervisor, u *host.Cleanup) (err error) {
 		return err
 	}
 	u.Push(s.probes.Close)
-	s.kernel.Walk = s.probes.Walk
 	return nil
 }
 

@@ -54,27 +54,18 @@ func (s *Supervisor) runIn(
 	return result, nil
 }
 
-// watchUse starts to watch what the job in sl uses that no cgroup limits: disk space, and memory of the kernel, which locks are too.
-// It ends a job that uses too much. overMemory reports whether the job was ended for memory. Both functions may be called again.
+// watchUse starts to watch what the job in sl uses that no cgroup limits: disk space, and record locks. It ends a job that uses too
+// much. overMemory reports whether the job was ended for locks. Both functions may be called again.
 func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stopDisk func(), stopMemory func() (overMemory bool)) {
 	skip, end := s.config.skip, func() { r.requestEnd(wire.Vanished) }
 	stopDisk = func() {}
 	if q.Flags&wire.FlagNoRepo == 0 && !inside.Skips(skip, inside.DiskWatch) {
 		stopDisk = sync.OnceFunc(sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd))
 	}
-	var stops []func() (over bool)
-	if !inside.Skips(skip, inside.LockWatch) {
-		stops = append(stops, s.locks.Watch(sl.Group(), r.limits.PIDs, end))
+	if inside.Skips(skip, inside.LockWatch) {
+		return stopDisk, func() bool { return false }
 	}
-	if !inside.Skips(skip, inside.KernelWatch) {
-		stops = append(stops, sl.WatchKernel(&s.kernel, r.peer.Payer(), r.limits.PIDs, end))
-	}
-	return stopDisk, func() (over bool) {
-		for _, stop := range stops {
-			over = stop() || over
-		}
-		return over
-	}
+	return stopDisk, s.locks.Watch(sl.Group(), r.limits.PIDs, end)
 }
 
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by

@@ -43,12 +43,6 @@ func (sl *Slot) Group() meter.Group { return sl.group }
 // hostUID returns the host user id of the job's user.
 func (sl *Slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
 
-// WatchKernel makes w watch the kernel memory that the slot's job holds, see meter.KernelWatch. The slot must not be released before
-// stop returns.
-func (sl *Slot) WatchKernel(w *meter.KernelWatch, payer uint32, maxTasks int64, end func()) (stop func() (over bool)) {
-	return w.Watch(sl.pidfd, sl.group, payer, maxTasks, end)
-}
-
 // others returns the maximum number of processes of the slot's user that belong to no job.
 func (sl *Slot) others() int {
 	if sl.jail.session == nil {

@@ -25,7 +25,7 @@ const (
 // limits, watches and deadlines of the supervisor. Tests leave them out like Steps; their bits follow those of Steps.
 var Measures = []string{
 	MountNamespace, PIDNamespace, NetworkNamespace, IPCNamespace, UTSNamespace, NoUserNamespaces,
-	MemoryLimit, PIDsLimit, CPULimit, DiskWatch, LockWatch, KernelWatch,
+	MemoryLimit, PIDsLimit, CPULimit, DiskWatch, LockWatch,
 	Deadline, StubDeadline, Kill, StubEnd,
 }
 
@@ -42,7 +42,6 @@ const (
 	CPULimit         = "cpu-limit"
 	DiskWatch        = "disk-watch"    // meter.WatchDisk
 	LockWatch        = "lock-watch"    // meter.LockWatch
-	KernelWatch      = "kernel-watch"  // meter.KernelWatch
 	Deadline         = "deadline"      // the supervisor's timer
 	StubDeadline     = "stub-deadline" // Plan.Wall
 	Kill             = "kill"          // of the processes in the job's cgroup
