@@ -91,10 +91,10 @@ func TestMemswIsNeverBelowMemory(t *testing.T) {
 		swap, lift bool
 		want       []v1Limit
 	}{
-		{false, false, []v1Limit{{"memory", limit, "8", false}, {"memory", tcpLimit, "2", true}}},
-		{true, false, []v1Limit{{"memory", limit, "8", false}, {"memory", memsw, "8", false}, {"memory", tcpLimit, "2", true}}},
+		{false, false, []v1Limit{{"memory", limit, "8", false}, {"memory", tcpLimit, "8", true}}},
+		{true, false, []v1Limit{{"memory", limit, "8", false}, {"memory", memsw, "8", false}, {"memory", tcpLimit, "8", true}}},
 		{true, true, []v1Limit{
-			{"memory", memsw, "8", true}, {"memory", limit, "8", false}, {"memory", memsw, "8", false}, {"memory", tcpLimit, "2", true},
+			{"memory", memsw, "8", true}, {"memory", limit, "8", false}, {"memory", memsw, "8", false}, {"memory", tcpLimit, "8", true},
 		}},
 	} {
 		var got []v1Limit

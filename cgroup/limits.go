@@ -168,9 +168,9 @@ func (l Limits) v1(swap, lift bool) []v1Limit {
 	if swap {
 		add("memory", memsw, memory)
 	}
-	// v1 limits TCP and UDP buffers separately (cgroup-v1/memory.rst, 2.7.2); without this limit, jobs share those of
-	// the host. Kernels without that accounting lack the file.
-	add("memory", tcpLimit, memory/4)
+	// v1 counts TCP and UDP buffers apart (cgroup-v1/memory.rst, 2.7.2); without this limit, jobs share those of the
+	// host. Kernels without that accounting lack the file.
+	add("memory", tcpLimit, memory)
 	list[len(list)-1].try = true
 	return list
 }
