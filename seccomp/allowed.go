@@ -78,8 +78,8 @@ var allowed = []family{
 		`memfd_create`,
 	},
 	{
-		"processes", Allow, "", "creating, running and waiting for processes; no namespaces. execveat also starts the job itself",
-		`clone fork vfork execve execveat exit exit_group wait4 waitid`,
+		"processes", Allow, "", "creating, running and waiting for processes and threads; no namespaces. execveat also starts the job itself",
+		`clone unshare fork vfork execve execveat exit exit_group wait4 waitid`,
 	},
 	{
 		"identity", Allow, "", "reading the process's own IDs",
@@ -116,8 +116,8 @@ var allowed = []family{
 		pause pidfd_open pidfd_send_signal`,
 	},
 	{
-		"time", Allow, "", "reading clocks, sleeping, timers",
-		`time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm
+		"time", Allow, "", "reading clocks, sleeping, timers; without capabilities the kernel refuses to adjust a clock",
+		`time gettimeofday clock_gettime clock_getres adjtimex clock_adjtime clock_nanosleep nanosleep alarm
 		getitimer setitimer timer_create timer_settime timer_gettime
 		timer_getoverrun timer_delete times`,
 	},

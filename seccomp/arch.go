@@ -15,13 +15,12 @@ var ErrArch = errors.New("no seccomp profile for this architecture")
 type arch struct {
 	name    string // as GOARCH
 	audit   uint32 // AUDIT_ARCH_*, as in struct seccomp_data
-	x32     bool   // calls with bit 30 set are a second ABI
 	library scmp.ScmpArch
 }
 
 var arches = []arch{
-	{"amd64", unix.AUDIT_ARCH_X86_64, true, scmp.ArchAMD64},
-	{"arm64", unix.AUDIT_ARCH_AARCH64, false, scmp.ArchARM64},
+	{"amd64", unix.AUDIT_ARCH_X86_64, scmp.ArchAMD64},
+	{"arm64", unix.AUDIT_ARCH_AARCH64, scmp.ArchARM64},
 }
 
 func findArch(name string) (arch, error) {

@@ -1,6 +1,10 @@
 package seccomp
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 const (
 	setID = unix.S_ISUID | unix.S_ISGID
@@ -13,8 +17,6 @@ const (
 	// signal has that bit.
 	newNamespace = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
-
-	socketType = 0xf // SOCK_TYPE_MASK of linux/net.h; SOCK_CLOEXEC and SOCK_NONBLOCK are above
 
 	// Options of sockets: linux/tcp.h, linux/in6.h.
 	tcpULP, tcpMD5Sig, tcpMD5SigExt, tcpAOAddKey = 31, 14, 32, 38
@@ -40,7 +42,13 @@ var ioctls = []uint32{
 	unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS, 0x80087601, // FS_IOC_GETVERSION
 	0xc020660b, 0x801c581f, 0x401c5820, // FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR
 	unix.FICLONE, unix.FICLONERANGE,
+	0x80045200, // RNDGETENTCNT
+	0xc0686611, // PROCMAP_QUERY
+	unix.NS_GET_USERNS, unix.NS_GET_PARENT, unix.NS_GET_NSTYPE, unix.NS_GET_OWNER_UID,
 }
+
+// pidfdGetInfo is PIDFD_GET_INFO without the size of its structure, which grows with the kernel.
+const pidfdGetInfo, withoutSize = 0xc000ff0b, 0xc000ffff
 
 const (
 	noSetID  = "refused: mode & 06000"
@@ -53,24 +61,58 @@ func node(mode int) []clause {
 	return []clause{{has(mode, setID)}, {masked(types, unix.S_IFMT)}}
 }
 
-// Families and types of socket(2). Jobs do not need the kernel code of the other families, and namespaces do not
-// cover all of them (AF_VSOCK).
+// Operands about the family, type and protocol of a socket. Jobs do not need the kernel code of the other families, and
+// namespaces do not cover all of them (AF_VSOCK).
 var (
-	unixSocket = clause{is(0, unix.AF_UNIX)}
-	inetSocket = clause{
-		is(0, unix.AF_INET, unix.AF_INET6),
-		masked(is(1, unix.SOCK_STREAM, unix.SOCK_DGRAM), socketType),
-		is(2, 0, unix.IPPROTO_TCP, unix.IPPROTO_UDP),
-	}
-	routeSocket = clause{
-		is(0, unix.AF_NETLINK),
-		masked(is(1, unix.SOCK_RAW, unix.SOCK_DGRAM), socketType),
-		is(2, unix.NETLINK_ROUTE),
-	}
+	unixSocket  = is(0, unix.AF_UNIX)
+	inetSocket  = is(0, unix.AF_INET, unix.AF_INET6)
+	routeSocket = is(0, unix.AF_NETLINK)
 )
 
+func socketType(types ...uint32) operand { return masked(is(1, types...), 0xf) } // SOCK_TYPE_MASK of linux/net.h
+
+// streamOrDatagram holds for the sockets of the Internet that jobs may have.
+var streamOrDatagram = clause{inetSocket, socketType(unix.SOCK_STREAM, unix.SOCK_DGRAM), is(2, 0, unix.IPPROTO_TCP, unix.IPPROTO_UDP)}
+
+// socketConditions returns the argument rules of a call that makes sockets. Programs that try several kinds go on with the next one on
+// the errors of a kernel that lacks one.
+func socketConditions(call string) []condition {
+	var list []condition
+	for _, p := range []struct {
+		profile, families, protocols string
+		more, moreProtocols          []clause
+	}{
+		{
+			defaultProfile, "AF_UNIX, AF_INET, AF_INET6, AF_NETLINK", "; NETLINK_ROUTE",
+			[]clause{{routeSocket}}, []clause{{routeSocket, is(2, unix.NETLINK_ROUTE)}},
+		},
+		// Without NETLINK_ROUTE, listing interfaces fails; resolving names and connecting still work.
+		{profile: strictProfile, families: "AF_UNIX, AF_INET, AF_INET6"},
+	} {
+		list = append(list,
+			condition{
+				call: call, profile: p.profile, only: true, errno: unix.EAFNOSUPPORT, text: "only: " + p.families,
+				clauses: append([]clause{{unixSocket}, {inetSocket}}, p.more...),
+			},
+			condition{
+				call: call, profile: p.profile, text: "refused: AF_INET and AF_INET6 with SOCK_RAW or SOCK_PACKET",
+				clauses: []clause{{inetSocket, socketType(unix.SOCK_RAW, unix.SOCK_PACKET)}},
+			},
+			condition{
+				call: call, profile: p.profile, only: true, errno: unix.ESOCKTNOSUPPORT, text: "only: with AF_INET and AF_INET6, SOCK_STREAM and SOCK_DGRAM",
+				clauses: append([]clause{{unixSocket}, {inetSocket, socketType(unix.SOCK_STREAM, unix.SOCK_DGRAM)}}, p.more...),
+			},
+			condition{
+				call: call, profile: p.profile, only: true, errno: unix.EPROTONOSUPPORT,
+				text:    "only: with AF_INET and AF_INET6, protocol 0, TCP and UDP" + p.protocols,
+				clauses: append([]clause{{unixSocket}, streamOrDatagram}, p.moreProtocols...),
+			})
+	}
+	return list
+}
+
 // conditions are the argument rules, for calls of allowed.
-var conditions = []condition{
+var conditions = slices.Concat(socketConditions("socket"), socketConditions("socketpair"), []condition{
 	{call: "open", text: noSetID, clauses: []clause{{has(1, makesFile), has(2, setID)}}},
 	{call: "openat", text: noSetID, clauses: []clause{{has(2, makesFile), has(3, setID)}}},
 	{call: "creat", text: noSetID, clauses: []clause{{has(1, setID)}}},
@@ -81,43 +123,51 @@ var conditions = []condition{
 	{call: "mknodat", text: fileOnly, clauses: node(2)},
 	// Huge pages come from one pool of the host, which its administrator reserved for a program, and are not charged as memory. Programs
 	// that want some fall back to others, as on a host without a pool. Of segments (shmget), RLIMIT_MEMLOCK bounds them.
-	{call: "mmap", text: "refused: MAP_HUGETLB", clauses: []clause{{has(3, unix.MAP_HUGETLB)}}},
-	{call: "memfd_create", profile: defaultProfile, text: "refused: MFD_HUGETLB", clauses: []clause{{has(1, unix.MFD_HUGETLB)}}},
+	{call: "mmap", text: "refused: MAP_HUGETLB", errno: unix.ENOMEM, clauses: []clause{{has(3, unix.MAP_HUGETLB)}}},
+	{
+		call: "memfd_create", profile: defaultProfile, text: "refused: MFD_HUGETLB", errno: unix.EINVAL,
+		clauses: []clause{{has(1, unix.MFD_HUGETLB)}},
+	},
 	// RENAME_WHITEOUT leaves a character device in place of the file, which mknod may not create: overlayfs takes it
 	// for a deleted file.
-	{call: "renameat2", text: "refused: RENAME_WHITEOUT", clauses: []clause{{has(4, unix.RENAME_WHITEOUT)}}},
+	{call: "renameat2", text: "refused: RENAME_WHITEOUT", errno: unix.EINVAL, clauses: []clause{{has(4, unix.RENAME_WHITEOUT)}}},
 	{
 		// TIOCSTI and TIOCLINUX put input into a terminal that other processes read (CVE-2017-5226, CVE-2023-28100),
 		// TIOCCONS redirects the console's output, TIOCSETD loads line disciplines (CVE-2017-2636, CVE-2023-6546).
-		call: "ioctl", only: true,
-		text: "only: 0x5400 to 0x54ff (terminals, FIONREAD, FIONBIO, FIOCLEX) but TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD; " +
-			"newer terminal requests; reading interface addresses; file attributes, extents and clones",
+		call: "ioctl", text: "refused: TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD",
+		clauses: []clause{{is(1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD)}},
+	},
+	{
+		call: "ioctl", only: true, errno: unix.ENOTTY,
+		text: "only: 0x5400 to 0x54ff (terminals, FIONREAD, FIONBIO, FIOCLEX), newer terminal requests; reading interface addresses; " +
+			"file attributes, extents and clones; reading facts about namespaces, processes and their memory, and the kernel's entropy",
 		clauses: []clause{
-			{
-				masked(is(1, 0x5400), 0xffffff00),
-				masked(isNot(1, unix.TIOCSTI&0xff, unix.TIOCLINUX&0xff, unix.TIOCCONS&0xff, unix.TIOCSETD&0xff), 0xff),
-			},
+			{masked(is(1, 0x5400), 0xffffff00)},
 			{is(1, ioctls...)},
+			{masked(is(1, pidfdGetInfo), withoutSize)},
 		},
 	},
 	{
 		// The kernel charges locks to no cgroup. The supervisor counts the locks on files that a process has open,
 		// but locks of an open file description persist while it is queued in a socket, where they cannot be found.
 		// F_OFD_GETLK is refused too, so programs fall back as on a kernel without these locks.
-		call: "fcntl", text: "refused: F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW",
+		call: "fcntl", text: "refused: F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW", errno: unix.EINVAL,
 		clauses: []clause{{is(1, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)}},
 	},
 	// Core scheduling belongs to the host: with it, a job could keep all others off the sibling threads of its cores.
-	{call: "prctl", text: "refused: PR_SCHED_CORE", clauses: []clause{{is(0, unix.PR_SCHED_CORE)}}},
+	{call: "prctl", text: "refused: PR_SCHED_CORE", errno: unix.EINVAL, clauses: []clause{{is(0, unix.PR_SCHED_CORE)}}},
 	{
-		// TCP_ULP sets upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP leads to IPsec and L2TP code for
-		// UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
+		// TCP_ULP sets upper layer protocols: kernel TLS, espintcp, SMC. No kernel lacks it, only protocols, so the error is EPERM.
+		call: "setsockopt", text: "refused: TCP_ULP", clauses: []clause{{is(1, unix.IPPROTO_TCP), is(2, tcpULP)}},
+	},
+	{
+		// UDP_ENCAP leads to IPsec and L2TP code for UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
 		// host (net.core.bpf_jit_limit). Neither are the timestamps of sent data, which wait in the socket until they are
 		// read, nor is what other options leave in a socket: IPv6 packet headers (64 KiB for each socket and for each of the
 		// host's 4,096 flow labels) and TCP keys (128 KiB). Programs with only a loopback interface do not need these
 		// options. The supervisor counts memberships of multicast groups.
-		call: "setsockopt",
-		text: "refused: TCP_ULP, TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, " +
+		call: "setsockopt", errno: unix.ENOPROTOOPT,
+		text: "refused: TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, " +
 			"SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF, IPV6_2292PKTOPTIONS, IPV6_RTHDR, IPV6_FLOWLABEL_MGR",
 		clauses: []clause{
 			{
@@ -125,7 +175,7 @@ var conditions = []condition{
 				is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF,
 					unix.SO_TIMESTAMPING, unix.SO_TIMESTAMPING_NEW),
 			},
-			{is(1, unix.IPPROTO_TCP), is(2, tcpULP, tcpMD5Sig, tcpMD5SigExt, tcpAOAddKey)},
+			{is(1, unix.IPPROTO_TCP), is(2, tcpMD5Sig, tcpMD5SigExt, tcpAOAddKey)},
 			{is(1, unix.IPPROTO_UDP), is(2, unix.UDP_ENCAP)},
 			{is(1, unix.IPPROTO_IPV6), is(2, ipv6OldOptions, unix.IPV6_RTHDR, ipv6FlowLabels)},
 		},
@@ -134,22 +184,11 @@ var conditions = []condition{
 		// The descriptor of a listener keeps filters, most of whose memory is charged to no cgroup and whose compiled code comes
 		// from a single pool of the host (net.core.bpf_jit_limit), when the process that loaded them is gone. The supervisor counts
 		// the filters of processes.
-		call: "seccomp", text: "refused: SECCOMP_FILTER_FLAG_NEW_LISTENER",
+		call: "seccomp", text: "refused: SECCOMP_FILTER_FLAG_NEW_LISTENER", errno: unix.EINVAL,
 		clauses: []clause{{is(0, unix.SECCOMP_SET_MODE_FILTER), has(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)}},
 	},
 	{call: "clone", text: "refused: any CLONE_NEW* flag", clauses: []clause{{has(0, newNamespace)}}},
-	{
-		call: "socket", profile: defaultProfile, only: true,
-		text:    "only: AF_UNIX; AF_INET and AF_INET6, stream or datagram, protocol 0, TCP or UDP; NETLINK_ROUTE",
-		clauses: []clause{unixSocket, inetSocket, routeSocket},
-	},
-	{
-		// Without NETLINK_ROUTE, listing interfaces fails; resolving names and connecting still work.
-		call: "socket", profile: strictProfile, only: true,
-		text:    "only: AF_UNIX; AF_INET and AF_INET6, stream or datagram, protocol 0, TCP or UDP",
-		clauses: []clause{unixSocket, inetSocket},
-	},
-	{call: "socketpair", text: "only: AF_UNIX", only: true, clauses: []clause{unixSocket}},
+	{call: "unshare", text: "refused: any CLONE_NEW* flag", clauses: []clause{{has(0, newNamespace)}}},
 	{
 		call: "personality", profile: defaultProfile, only: true,
 		text:    "only: Linux, Linux32, each with UNAME26, ADDR_NO_RANDOMIZE, and queries",
@@ -160,20 +199,22 @@ var conditions = []condition{
 		text:    "only: queries",
 		clauses: []clause{{is(0, queryPersonality)}},
 	},
-}
+})
 
-func conditionOf(profile, call string) (condition, bool) {
+// conditionsOf returns the argument rules of a call in a profile, in the order in which they apply.
+func conditionsOf(profile, call string) []condition {
 	list := conditions
 	if isEgress(profile) {
 		list = egressConditions
 	}
 	if profile == EgressStore {
-		list = append(list[:len(list):len(list)], storeConditions...)
+		list = slices.Concat(list, storeConditions)
 	}
+	var of []condition
 	for _, c := range list {
 		if c.call == call && (c.profile == "" || c.profile == basedOn(profile)) {
-			return c, true
+			of = append(of, c)
 		}
 	}
-	return condition{}, false
+	return of
 }

@@ -31,7 +31,6 @@ var childModes = map[string]func(args []string) error{
 	"exec":     childExec,     // become the program in args
 	"load":     childLoad,     // load the program on stdin, print how long that took
 	"network":  childNetwork,  // connect to itself over loopback
-	"x32":      childX32,      // make a call of the x32 ABI
 }
 
 func TestMain(m *testing.M) {
@@ -223,11 +222,4 @@ func say(to net.Addr, text string) (string, error) {
 	}
 	got, err := io.ReadAll(conn)
 	return string(got), err
-}
-
-// childX32 calls getpid of the x32 ABI. It returns only if the filter is missing, from a kernel without that ABI too.
-func childX32([]string) error {
-	_, _, errno := unix.RawSyscall(x32Bit|39, 0, 0, 0)
-	_, err := fmt.Println("back with errno", int(errno))
-	return err
 }

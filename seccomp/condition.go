@@ -1,14 +1,25 @@
 package seccomp
 
-// A condition lists the arguments with which an allowed call is refused. All comparisons use the low 32 bits: the
-// kernel declares each of these arguments as int, unsigned int or umode_t, or truncates it itself (clone), so it
-// ignores the upper half.
+import "golang.org/x/sys/unix"
+
+// A condition lists the arguments with which an allowed call is refused. Of several conditions of a call, the first
+// that refuses it decides. All comparisons use the low 32 bits: the kernel declares each of these arguments as int,
+// unsigned int or umode_t, or truncates it itself (clone, unshare), so it ignores the upper half.
 type condition struct {
 	call    string
-	profile string // the profile that it applies to; empty: all
-	text    string // as shown in the table
-	only    bool   // refuse unless a clause holds, instead of if one holds
+	profile string     // the profile that it applies to; empty: all
+	text    string     // as shown in the table
+	only    bool       // refuse unless a clause holds, instead of if one holds
+	errno   unix.Errno // of the refused calls; 0: EPERM
 	clauses []clause
+}
+
+// action returns the action for the calls that the condition refuses.
+func (c condition) action() uint32 {
+	if c.errno == 0 {
+		return actionEPERM
+	}
+	return unix.SECCOMP_RET_ERRNO | uint32(c.errno)
 }
 
 // A clause holds if all its operands hold.

@@ -90,7 +90,7 @@ const notForEgress = "corral-egress does not need it"
 var egressConditions = []condition{
 	{
 		call: "socket", only: true, text: "only: AF_INET and AF_INET6, stream or datagram, protocol 0, TCP or UDP",
-		clauses: []clause{inetSocket},
+		clauses: []clause{streamOrDatagram},
 	},
 	{
 		// Threads only: a process could go on when this one is ended, and is not needed.

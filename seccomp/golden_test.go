@@ -29,10 +29,20 @@ const (
 	wantKill   = 0x80000000
 	wantEPERM  = 0x00050001
 	wantENOSYS = 0x00050026
+
+	wantENOMEM          = 0x0005000c
+	wantEINVAL          = 0x00050016
+	wantENOTTY          = 0x00050019
+	wantENOPROTOOPT     = 0x0005005c
+	wantEPROTONOSUPPORT = 0x0005005d
+	wantESOCKTNOSUPPORT = 0x0005005e
+	wantEAFNOSUPPORT    = 0x00050061
 )
 
 var actionNames = map[uint32]string{
-	wantAllow: "allow", wantKill: "kill", wantEPERM: "EPERM", wantENOSYS: "ENOSYS",
+	wantAllow: "allow", wantKill: "kill", wantEPERM: "EPERM", wantENOSYS: "ENOSYS", wantENOMEM: "ENOMEM", wantEINVAL: "EINVAL",
+	wantENOTTY: "ENOTTY", wantENOPROTOOPT: "ENOPROTOOPT", wantEPROTONOSUPPORT: "EPROTONOSUPPORT", wantESOCKTNOSUPPORT: "ESOCKTNOSUPPORT",
+	wantEAFNOSUPPORT: "EAFNOSUPPORT",
 }
 
 // kernelTable reads the kernel's names and numbers of an architecture.
@@ -81,8 +91,6 @@ func (o oracle) action(d seccompData) uint32 {
 	switch {
 	case d.arch != audits[o.arch]:
 		return wantKill
-	case o.arch == "amd64" && d.nr >= 0x40000000:
-		return wantKill
 	case d.nr > 450:
 		return wantENOSYS
 	}
@@ -93,63 +101,67 @@ func (o oracle) action(d seccompData) uint32 {
 	case Absent:
 		return wantENOSYS
 	case ByArgument:
-		if refusedArguments(o.profile, name, d.args) {
-			return wantEPERM
-		}
-		return wantAllow
+		return judge(o.profile, name, d.args)
 	}
 	return wantEPERM
 }
 
-// refusedArguments judges a call as the kernel does: arguments are C ints, so their upper halves do not count.
-func refusedArguments(profile, name string, args [6]uint64) bool {
+// judge returns the action for a call. It reads arguments as the kernel does: they are C ints, so their upper halves do not count.
+func judge(profile, name string, args [6]uint64) uint32 {
+	refused := func(refused bool, action uint32) uint32 {
+		if refused {
+			return action
+		}
+		return wantAllow
+	}
 	var a [6]uint32
 	for i := range args {
 		a[i] = uint32(args[i])
 	}
 	if isEgress(profile) {
-		return refusedEgress(name, a)
+		return refused(refusedEgress(name, a), wantEPERM)
 	}
 	switch name {
 	case "open":
-		return makes(a[1]) && a[2]&0o6000 != 0
+		return refused(makes(a[1]) && a[2]&0o6000 != 0, wantEPERM)
 	case "openat":
-		return makes(a[2]) && a[3]&0o6000 != 0
+		return refused(makes(a[2]) && a[3]&0o6000 != 0, wantEPERM)
 	case "creat", "chmod", "fchmod":
-		return a[1]&0o6000 != 0
+		return refused(a[1]&0o6000 != 0, wantEPERM)
 	case "fchmodat":
-		return a[2]&0o6000 != 0
+		return refused(a[2]&0o6000 != 0, wantEPERM)
 	case "mknod":
-		return !harmlessNode(a[1])
+		return refused(!harmlessNode(a[1]), wantEPERM)
 	case "mknodat":
-		return !harmlessNode(a[2])
+		return refused(!harmlessNode(a[2]), wantEPERM)
 	case "renameat2":
-		return a[4]&4 != 0
+		return refused(a[4]&4 != 0, wantEINVAL)
 	case "fcntl":
-		return 36 <= a[1] && a[1] <= 38
+		return refused(36 <= a[1] && a[1] <= 38, wantEINVAL)
 	case "ioctl":
-		return !harmlessIoctl(a[1])
+		return judgeIoctl(a[1])
 	case "prctl":
-		return a[0] == 62
+		return refused(a[0] == 62, wantEINVAL)
 	case "setsockopt":
-		return slices.Contains(refusedOptions[a[1]], a[2])
+		if a[1] == 6 && a[2] == 31 {
+			return wantEPERM
+		}
+		return refused(slices.Contains(refusedOptions[a[1]], a[2]), wantENOPROTOOPT)
 	case "mmap":
-		return a[3]&0x40000 != 0
+		return refused(a[3]&0x40000 != 0, wantENOMEM)
 	case "memfd_create":
-		return a[1]&4 != 0
+		return refused(a[1]&4 != 0, wantEINVAL)
 	case "seccomp":
-		return a[0] == 1 && a[1]&8 != 0
-	case "clone":
-		return a[0]&0x7e020080 != 0
-	case "socket":
-		return !harmlessSocket(profile, a[0], a[1]&15, a[2])
-	case "socketpair":
-		return a[0] != 1
+		return refused(a[0] == 1 && a[1]&8 != 0, wantEINVAL)
+	case "clone", "unshare":
+		return refused(a[0]&0x7e020080 != 0, wantEPERM)
+	case "socket", "socketpair":
+		return judgeSocket(profile, a[0], a[1]&15, a[2])
 	case "personality":
 		if profile != "default" {
-			return a[0] != 0xffffffff
+			return refused(a[0] != 0xffffffff, wantEPERM)
 		}
-		return !slices.Contains([]uint32{0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff}, a[0])
+		return refused(!slices.Contains([]uint32{0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff}, a[0]), wantEPERM)
 	}
 	panic("no oracle for the arguments of " + name)
 }
@@ -157,24 +169,28 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 // refusedOptions are the options of sockets that are refused, by level.
 var refusedOptions = map[uint32][]uint32{
 	1:  {26, 37, 50, 51, 52, 65},
-	6:  {14, 31, 32, 38},
+	6:  {14, 32, 38},
 	17: {100},
 	41: {6, 32, 57},
 }
 
-func harmlessIoctl(request uint32) bool {
-	if request >= 0x5400 && request < 0x5500 {
-		return !slices.Contains([]uint32{0x5412, 0x541c, 0x541d, 0x5423}, request)
+func judgeIoctl(request uint32) uint32 {
+	switch {
+	case slices.Contains([]uint32{0x5412, 0x541c, 0x541d, 0x5423}, request):
+		return wantEPERM
+	case request >= 0x5400 && request < 0x5500, request&0xc000ffff == 0xc000ff0b:
+		return wantAllow
 	}
 	switch request {
 	case 0x802c542a, 0x402c542b, 0x402c542c, 0x402c542d, // terminal attributes
 		0x80045430, 0x40045431, 0x80045439, 0x80045438, 0x80045440, 0x80045432, 0x40045436, // pseudo-terminals
 		0x8901, 0x8902, 0x8903, 0x8904, 0x8905, // recipients of a socket's signals
 		0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933, 0x8942, // interfaces
-		2, 0x80086601, 0x40086602, 0x80087601, 0xc020660b, 0x801c581f, 0x401c5820, 0x40049409, 0x4020940d: // files
-		return true
+		2, 0x80086601, 0x40086602, 0x80087601, 0xc020660b, 0x801c581f, 0x401c5820, 0x40049409, 0x4020940d, // files
+		0x80045200, 0xc0686611, 0xb701, 0xb702, 0xb703, 0xb704: // entropy, memory, namespaces
+		return wantAllow
 	}
-	return false
+	return wantENOTTY
 }
 
 func makes(flags uint32) bool { return flags&0x40 != 0 || flags&0x400000 != 0 }
@@ -187,14 +203,23 @@ func harmlessNode(mode uint32) bool {
 	return false
 }
 
-func harmlessSocket(profile string, family, kind, protocol uint32) bool {
-	switch family {
-	case 1:
-		return true
-	case 2, 10:
-		return (kind == 1 || kind == 2) && (protocol == 0 || protocol == 6 || protocol == 17)
-	case 16:
-		return profile == "default" && (kind == 2 || kind == 3) && protocol == 0
+func judgeSocket(profile string, family, kind, protocol uint32) uint32 {
+	switch {
+	case family == 1:
+		return wantAllow
+	case family == 16 && profile == "default":
+		if protocol != 0 {
+			return wantEPROTONOSUPPORT
+		}
+		return wantAllow
+	case family != 2 && family != 10:
+		return wantEAFNOSUPPORT
+	case kind == 3 || kind == 10:
+		return wantEPERM
+	case kind != 1 && kind != 2:
+		return wantESOCKTNOSUPPORT
+	case protocol != 0 && protocol != 6 && protocol != 17:
+		return wantEPROTONOSUPPORT
 	}
-	return false
+	return wantAllow
 }

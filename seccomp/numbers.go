@@ -7,7 +7,7 @@ import "strconv"
 // Higher numbers are ENOSYS, as on that kernel: on EPERM, C libraries would fail where ENOSYS makes them fall back.
 const lastCall = 450
 
-// x32Bit marks a call of the x32 ABI in an amd64 process (__X32_SYSCALL_BIT).
+// x32Bit marks a call of the x32 ABI in an amd64 process (__X32_SYSCALL_BIT). Such numbers are above lastCall: most kernels lack the ABI.
 const x32Bit = 0x40000000
 
 // newer names the calls that libseccomp 2.5.4 does not know, for reports. Source: scripts/syscall.tbl of Linux 6.11

@@ -37,11 +37,7 @@ func intervals(p *assembler, profile string, a arch) []interval {
 			list = append(list, interval{nr, to})
 		}
 	}
-	list = append(list, interval{lastCall + 1, p.ret(actionENOSYS)})
-	if a.x32 {
-		list = append(list, interval{x32Bit, p.ret(actionKill)})
-	}
-	return list
+	return append(list, interval{lastCall + 1, p.ret(actionENOSYS)})
 }
 
 // answer returns the instruction that implements a rule's verdict. The zero Rule, of a number without a rule, is
@@ -53,16 +49,18 @@ func answer(p *assembler, profile string, r Rule) label {
 	case Absent:
 		return p.ret(actionENOSYS)
 	case ByArgument:
-		if c, ok := conditionOf(profile, r.Name); ok {
-			return check(p, c)
+		next := p.ret(actionAllow)
+		for _, c := range slices.Backward(conditionsOf(profile, r.Name)) {
+			next = check(p, c, next)
 		}
+		return next
 	}
 	return p.ret(actionEPERM)
 }
 
-// check writes an argument rule, unless the same code exists already.
-func check(p *assembler, c condition) label {
-	hit, miss := p.ret(actionEPERM), p.ret(actionAllow)
+// check writes an argument rule, unless the same code exists already. Calls that it does not refuse continue at next.
+func check(p *assembler, c condition, next label) label {
+	hit, miss := p.ret(c.action()), next
 	if c.only {
 		hit, miss = miss, hit
 	}

@@ -6,11 +6,11 @@ type Verdict string
 const (
 	// Allow lets the call through to the kernel.
 	Allow Verdict = "allow"
-	// ByArgument lets the call through, except with the arguments of the rule's Condition, which are EPERM.
+	// ByArgument lets the call through, except with the arguments of the rule's Condition.
 	ByArgument Verdict = "by argument"
-	// Refuse returns EPERM, which programs treat as a policy.
+	// Refuse returns EPERM: the call needs privileges, or the kernel gives the same answer to users without any.
 	Refuse Verdict = "EPERM"
-	// Absent returns ENOSYS, on which programs fall back to an older call.
+	// Absent returns ENOSYS, as of a kernel that lacks the call. Programs fall back to another one.
 	Absent Verdict = "ENOSYS"
 )
 
@@ -20,7 +20,7 @@ type Rule struct {
 	Name      string  // as in the kernel's table, e.g. "openat"
 	Verdict   Verdict // of this profile
 	Reason    string  // one line
-	Condition string  // the refused arguments; empty unless ByArgument
+	Condition string  // the refused arguments and their errors; empty unless ByArgument
 }
 
 // A family is a row of the tables: calls with the same verdict and reason.

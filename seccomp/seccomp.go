@@ -10,9 +10,9 @@
 // creates a namespace. refused.go contains that difference, with a reason for each family; allowed.go marks what
 // strict takes away in addition.
 //
-// The program is a search for the call's number (program.go, tree.go). A call of a foreign architecture or of x32
-// kills the process; a number above the table is ENOSYS; a listed call is allowed, continues with a check of its
-// arguments or is ENOSYS, so that a C library falls back; everything else is EPERM.
+// The program is a search for the call's number (program.go, tree.go). A call of a foreign architecture kills the
+// process; a number above the table, such as those of x32, is ENOSYS; a listed call is allowed, continues with a check of
+// its arguments or is ENOSYS, so that a C library falls back; everything else is EPERM.
 //
 // Every job loads the program before it starts, so it is optimized for loading: the kernel checks and translates each
 // instruction, and tries every call number on the program. The search minimizes the sum of both costs, and equal
