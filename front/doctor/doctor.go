@@ -15,9 +15,11 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"corral/isolate/client"
+	"corral/job"
 )
 
 // A Subject is a supervisor to examine and the directory to do it in.
@@ -104,13 +106,7 @@ func (x *examination) check(ctx context.Context, row *check) Check {
 		}
 		e.outcome = *x.run(ctx, row.probe)
 		if e.err != nil {
-			// The first row's job does nothing but run: if it is refused, every job is.
-			x.broken = x.broken || row.probe == simple
-			c.Status = Fail
-			if row.probe.layer != 0 && !x.broken {
-				c.Status = Degraded // sessions are refused, so no job runs with less protection
-			}
-			c.Detail, c.Remedy = explain(e.err, row.remedy)
+			x.refused(row, &c, e.err)
 			return c
 		}
 	}
@@ -121,6 +117,27 @@ func (x *examination) check(ctx context.Context, row *check) Check {
 		}
 	}
 	return c
+}
+
+// refused says what it means for a check that its job was refused.
+func (x *examination) refused(row *check, c *Check, err error) {
+	c.Status = Fail
+	switch {
+	case row.probe == simple: // its job does nothing but run: if it is refused, every job is
+		x.broken = true
+		if isOtherRepo(err) {
+			c.Status = Unknown // it says nothing about the jobs that run
+		}
+	case row.probe.layer != 0 && !x.broken:
+		c.Status = Degraded // sessions are refused, so no job runs with less protection
+	}
+	c.Detail, c.Remedy = explain(err, row.remedy)
+}
+
+// isOtherRepo reports whether a supervisor refused a job only because it does not serve the directory.
+func isOtherRepo(err error) bool {
+	var refusal *job.Refusal
+	return errors.As(err, &refusal) && refusal.Step == "repo" && refusal.Errno == 0
 }
 
 // promptly is the maximum time that ending a job may take on a slow machine.

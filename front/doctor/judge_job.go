@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"corral/internal/lazyregexp"
 )
 
 func judgeSimple(e *evidence) (Status, string) {
@@ -175,17 +177,49 @@ func judgeNothing(e *evidence) (Status, string) {
 	return OK, "tried"
 }
 
+// Variables that corral itself sets, for jobs whose rules are about requests (docs/reference/configuration.md, "Requests and
+// secrets"). They are written down here again because doctor believes nothing that the supervisor's code says; TestVariables compares.
+const secretVariable = "CORRAL_SECRET"
+
+var (
+	trusted = []string{
+		"SSL_CERT_FILE=/var/door/ca-certificates.crt",
+		"REQUESTS_CA_BUNDLE=/var/door/ca-certificates.crt",
+		"NODE_EXTRA_CA_CERTS=/var/door/authority.pem",
+		"DENO_CERT=/var/door/authority.pem",
+		"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/var/door/ca-certificates.crt",
+	}
+	// isPlaceholder matches a text that stands for secrets: it is valid for one job, and no secret itself.
+	isPlaceholder = lazyregexp.New(`^corral-[A-Z2-7]{26,}$`)
+)
+
+// judgeEnvironment requires that a job has the variables of its request, in their order, and besides them only corral's own. Values
+// count, too: a file of authorities or a token of the caller's is a leak, whatever its name.
 func judgeEnvironment(e *evidence) (Status, string) {
 	got := strings.Split(strings.TrimSuffix(e.stdout, "\n"), "\n")
-	if !slices.Equal(got, e.env) {
+	placeholder := ""
+	for _, v := range got {
+		if value, ok := strings.CutPrefix(v, secretVariable+"="); ok && isPlaceholder().MatchString(value) {
+			placeholder = value
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(got), func(v string) bool {
+		_, value, _ := strings.Cut(v, "=")
+		return slices.Contains(trusted, v) || placeholder != "" && value == placeholder
+	})
+	if !slices.Equal(others, e.env) {
 		var names []string
-		for _, v := range got {
+		for _, v := range others {
 			name, _, _ := strings.Cut(v, "=")
 			names = append(names, name)
 		}
 		return Fail, "the job has " + clip(strings.Join(names, ", "))
 	}
-	return OK, fmt.Sprintf("only the %d variables of its request", len(got))
+	detail := fmt.Sprintf("only the %d variables of its request", len(e.env))
+	if n := len(got) - len(others); n > 0 {
+		detail += fmt.Sprintf(" and %d of corral's own, for rules about requests", n)
+	}
+	return OK, detail
 }
 
 func judgeSensitive(e *evidence) (Status, string) {

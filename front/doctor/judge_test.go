@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/config"
+	"corral/isolate/sessions"
+	"corral/isolate/trust"
 	"corral/job"
 )
 
@@ -203,6 +206,23 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
+const placeholder = "corral-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// environment returns the outcome of a probe whose job has more variables than its request.
+func environment(more ...string) evidence {
+	return evidence{outcome: outcome{env: []string{"A=1"}, stdout: "A=1\n" + strings.Join(more, "\n") + "\n"}}
+}
+
+// TestVariables compares the variables that doctor expects with those that a jail with an authority has, and the form of a placeholder.
+func TestVariables(t *testing.T) {
+	if got := new(trust.Files).Env(); !slices.Equal(got, trusted) {
+		t.Errorf("jobs have %q, doctor expects %q", got, trusted)
+	}
+	if config.SecretVariable != secretVariable || !isPlaceholder().MatchString(sessions.NewPlaceholder()) {
+		t.Errorf("doctor expects %s=%v", secretVariable, isPlaceholder())
+	}
+}
+
 func TestAccess(t *testing.T) {
 	try(t, judgeNothing, []judged{
 		{"nothing", evidence{}, OK, ""},
@@ -213,6 +233,13 @@ func TestAccess(t *testing.T) {
 		{"given", evidence{outcome: outcome{env: []string{"A=1", "B=2"}, stdout: "A=1\nB=2\n"}}, OK, "2"},
 		{"more", evidence{outcome: outcome{env: []string{"A=1"}, stdout: "A=1\nTOKEN=secret\n"}}, Fail, "A, TOKEN"},
 		{"none", evidence{outcome: outcome{env: []string{"A=1"}}}, Fail, ""},
+		{"corral's", environment(slices.Concat([]string{secretVariable + "=" + placeholder, "ACME_TOKEN=" + placeholder}, trusted)...), OK, "7 of corral"},
+		{"an authority of the caller", environment("SSL_CERT_FILE=/home/ada/ca.pem"), Fail, "SSL_CERT_FILE"},
+		{"a secret", environment(secretVariable + "=hunter2hunter2hunter2hunter2hunter"), Fail, secretVariable},
+		{"a secret beside the placeholder", environment(secretVariable+"="+placeholder, "ACME_TOKEN=hunter2"), Fail, "ACME_TOKEN"},
+		{"a placeholder without corral's", environment("ACME_TOKEN=" + placeholder), Fail, "ACME_TOKEN"},
+		{"changed", evidence{outcome: outcome{env: []string{"A=1"}, stdout: "A=2\n"}}, Fail, "A"},
+		{"twice", environment("A=1"), Fail, "A, A"},
 	})
 	try(t, judgeSensitive, []judged{
 		{"reported", evidence{outcome: outcome{result: job.Result{Sensitive: []string{".git/hooks/x"}}}}, OK, ".git/hooks/x"},

@@ -28,6 +28,7 @@ const (
 	Protected   = "protected"
 	Partly      = "degraded"
 	Unprotected = "unprotected"
+	Unexamined  = "unexamined" // nothing failed, and no job could be tried
 )
 
 // A Check is the outcome of one check.
@@ -52,12 +53,12 @@ type Host struct {
 
 // A Report is the outcome of an examination.
 type Report struct {
-	Verdict string  `json:"verdict"` // Protected, Partly or Unprotected
+	Verdict string  `json:"verdict"` // Protected, Partly, Unprotected or Unexamined
 	Checks  []Check `json:"checks"`
 	Host    Host    `json:"host"`
 }
 
-// ExitCode returns 0 for protected, 1 for degraded, and 2 if jobs cannot be isolated.
+// ExitCode returns 0 for protected, 1 for degraded, and 2 if jobs cannot be isolated, or nothing is known of it.
 func (r Report) ExitCode() int {
 	switch r.Verdict {
 	case Protected:
@@ -71,6 +72,8 @@ func (r Report) ExitCode() int {
 func verdict(list []Check) string {
 	has := func(s Status) bool { return slices.ContainsFunc(list, func(c Check) bool { return c.Status == s }) }
 	switch {
+	case !has(Fail) && list[0].Status == Unknown:
+		return Unexamined
 	case has(Fail) || has(Unknown):
 		return Unprotected
 	case has(Degraded):
@@ -135,6 +138,9 @@ func (r Report) summary() string {
 		return fmt.Sprintf("protected: all %d checks are ok", len(r.Checks))
 	case Partly:
 		return fmt.Sprintf("degraded: jobs are isolated; %d of %d checks found something to fix", counts[Degraded], len(r.Checks))
+	case Unexamined:
+		return fmt.Sprintf("not examined: %d of %d checks could not be made, because this supervisor serves only the directories of its "+
+			"configuration\nhint: sudo corral doctor starts a supervisor of its own, with the same configuration", counts[Unknown], len(r.Checks))
 	}
 	return fmt.Sprintf("unprotected: %d of %d checks failed, %d could not be made; do not run untrusted programs here",
 		counts[Fail], len(r.Checks), counts[Unknown])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,8 @@ func TestVerdict(t *testing.T) {
 		{[]Status{OK, Degraded}, Partly, 1},
 		{[]Status{Degraded, Fail}, Unprotected, 2},
 		{[]Status{OK, Unknown}, Unprotected, 2},
+		{[]Status{Unknown, OK, Unknown}, Unexamined, 2},
+		{[]Status{Unknown, Fail}, Unprotected, 2},
 	} {
 		var list []Check
 		for _, s := range tt.list {
@@ -184,6 +187,54 @@ func TestReal(t *testing.T) {
 	if after, _ := filepath.Glob("/var/tmp/corral-doctor-*"); len(after) > len(before) {
 		t.Errorf("left: %q", after)
 	}
+}
+
+// TestOfSupervisor examines a running supervisor, as root, which may connect to each, and as a user.
+func TestOfSupervisor(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	own := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Config: rules(t)})
+	if err := os.Chmod(own.Socket, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listed := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: []string{"--repo", t.TempDir()}})
+	for _, tt := range []struct {
+		name, socket, verdict string
+	}{{"own directories", own.Socket, Partly}, {"listed directories", listed.Socket, Unexamined}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, code := examine(t, "--supervisor", tt.socket)
+			if r.Verdict == Protected {
+				r.Verdict = Partly // the machine decides
+			}
+			if r.Verdict != tt.verdict || code == 2 && tt.verdict == Partly {
+				t.Errorf("exit code %d, %s, want %s: %+v", code, r.Verdict, tt.verdict, r.Checks[0])
+			}
+			for _, c := range r.Checks {
+				if c.Status == Fail {
+					t.Errorf("%+v", c)
+				}
+			}
+		})
+	}
+	if left, _ := filepath.Glob("/var/tmp/corral-doctor-*"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// rules returns a configuration whose rules are about requests and have a secret.
+func rules(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("abcdefghijklmnop\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`
+network:
+  allow:
+    - {preset: npm, registry: npm}
+    - {host: api.example.org, methods: [GET], secret: acme}
+secrets:
+  acme: {file: %s, env: [ACME_TOKEN]}
+`, file)
 }
 
 // TestBroken: if the named supervisor is not there, the verdict is unprotected.

@@ -7,6 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"corral/isolate/client/embed"
 )
@@ -25,6 +29,56 @@ func Drop() error {
 		return err
 	}
 	return who.Become()
+}
+
+// Connect runs dial, which connects to a supervisor, and then is Drop. To the supervisor, the connection is one of the user that this
+// process becomes (SO_PEERCRED has the effective ids, unix(7)), although that user alone might not reach the socket: root may connect to
+// any. Other users connect with their own rights.
+func Connect(dial func() error) error {
+	if os.Geteuid() != 0 {
+		return dial()
+	}
+	who, err := embed.Choose(Nobody())
+	if err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := effective(who)
+		if err == nil {
+			err = dial()
+		}
+		if back := effective(embed.Identity{}); back != nil {
+			done <- errors.Join(err, back)
+			return // still locked: the thread ends with this goroutine
+		}
+		runtime.UnlockOSThread()
+		done <- err
+	}()
+	return errors.Join(<-done, who.Become())
+}
+
+// effective sets the effective user and group of the calling thread alone. It keeps root's rights on files (setfsuid(2)), and root as
+// its real user.
+func effective(who embed.Identity) error {
+	const same = ^uintptr(0)
+	ids := []struct {
+		call uintptr
+		id   int
+	}{{unix.SYS_SETRESGID, who.GID}, {unix.SYS_SETRESUID, who.UID}}
+	if who.UID == 0 {
+		slices.Reverse(ids) // only root may change the group
+	}
+	for _, set := range ids {
+		if _, _, errno := unix.RawSyscall(set.call, same, uintptr(set.id), same); errno != 0 {
+			return fmt.Errorf("the ids of a connection to the supervisor: %w", errno)
+		}
+	}
+	if got, err := unix.SetfsuidRetUid(0); err != nil || got != who.UID {
+		return fmt.Errorf("setfsuid: the thread has user %d, not %d: %w", got, who.UID, err)
+	}
+	return nil
 }
 
 // AsCaller runs open with the rights of the user who called sudo, so that a file or directory that the command line names is

@@ -32,8 +32,9 @@ Usage: corral doctor [--runtimes] [--json] [--supervisor SOCKET] [--state DIR]
   --supervisor SOCKET   examine the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
   --state DIR           the state directory of that supervisor (default ` + doctor.DefaultState + `)
 
-Exit code: 0 protected; 1 degraded: jobs are isolated, but something should be fixed; 2 jobs cannot be isolated. With
---runtimes: 0 if all installed languages run; 1 if one does not; 2 if none does.
+Exit code: 0 protected; 1 degraded: jobs are isolated, but something should be fixed; 2 jobs cannot be isolated, or that
+is not known, because the supervisor serves doctor no directory. With --runtimes: 0 if all installed languages run; 1 if
+one does not; 2 if none does.
 `
 
 // Command is the cli.Command.
@@ -57,23 +58,20 @@ func Command(args []string) (int, error) {
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.
 	if err := privilege.Drop(); err != nil {
-		finish()
-		return cli.Failure, err
+		return cli.Failure, errors.Join(err, finish())
 	}
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if *runtimes {
 		report, err := examineRuntimes(ctx, subject, settings, unopened)
-		finish()
-		if err = errors.Join(err, subject.Place.Remove()); err != nil {
+		if err = errors.Join(err, finish()); err != nil {
 			return cli.Failure, err
 		}
 		return report.ExitCode(), writeRuntimes(report, *asJSON)
 	}
 	subject.State = *state
 	report := doctor.Examine(ctx, subject)
-	finish()
-	if err := errors.Join(subject.Place.Remove(), write(report, *asJSON)); err != nil {
+	if err := errors.Join(finish(), write(report, *asJSON)); err != nil {
 		return cli.Failure, err
 	}
 	return report.ExitCode(), nil
@@ -117,17 +115,18 @@ func write(r doctor.Report, asJSON bool) error {
 }
 
 // subjectOf connects to a supervisor or starts one, and makes a directory for its jobs. The returned function ends the
-// connection and the supervisor.
-func subjectOf(socket string) (doctor.Subject, func()) {
+// connection and the supervisor, and removes the directory.
+func subjectOf(socket string) (doctor.Subject, func() error) {
 	if os.Geteuid() == 0 && socket == "" {
 		return embedded()
 	}
-	if err := privilege.Drop(); err != nil { // a supervisor that is not our own identifies its client by user
-		return doctor.Subject{Err: err}, func() {}
-	}
-	c, err := supervisor.Dial(socket)
+	var c *client.Client
+	err := privilege.Connect(func() (err error) {
+		c, err = supervisor.Dial(socket)
+		return err
+	})
 	if err != nil {
-		return doctor.Subject{Err: err}, func() {}
+		return doctor.Subject{Err: err}, nothing
 	}
 	// Kernels before 6.3 cannot map ids on a tmpfs, which /tmp may be.
 	parents := []string{"/var/tmp", os.TempDir()}
@@ -137,24 +136,32 @@ func subjectOf(socket string) (doctor.Subject, func()) {
 	place, err := doctor.MakePlace(parents...)
 	if err != nil {
 		_ = c.Close()
-		return doctor.Subject{Err: err}, func() {}
+		return doctor.Subject{Err: err}, nothing
 	}
-	return doctor.Subject{Supervisor: c, Place: place}, func() { _ = c.Close() }
+	return doctor.Subject{Supervisor: c, Place: place}, func() error {
+		_ = c.Close()
+		return place.Remove()
+	}
 }
+
+func nothing() error { return nil }
 
 // embedded starts a supervisor for a directory that root makes and gives to the user that this process becomes. It lies
 // below a sticky directory, where its owner can remove it.
-func embedded() (doctor.Subject, func()) {
+func embedded() (doctor.Subject, func() error) {
 	place, err := doctor.MakePlace("/var/tmp", "/tmp")
 	if err != nil {
-		return doctor.Subject{Err: err}, func() {}
+		return doctor.Subject{Err: err}, nothing
 	}
 	c, finish, err := supervisor.Embed(embed.Options{
 		Repos:   []string{place.Repo()},
 		Prepare: func(who embed.Identity) error { return place.Give(who.UID, who.GID) },
 	})
 	if err != nil {
-		return doctor.Subject{Err: errors.Join(err, place.Remove())}, func() {}
+		return doctor.Subject{Err: errors.Join(err, place.Remove())}, nothing
 	}
-	return doctor.Subject{Supervisor: c, Place: place}, finish
+	return doctor.Subject{Supervisor: c, Place: place}, func() error {
+		finish()
+		return place.Remove()
+	}
 }
