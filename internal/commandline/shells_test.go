@@ -66,7 +66,7 @@ var completions = []struct {
 	{"corral policy test fi", []string{"file.txt"}},
 	{"corral completion ", []string{"bash", "fish", "zsh"}},
 	{"corral help ser", []string{"serve"}},
-	{"corral repo add --workspace ", []string{"direct", "readonly"}},
+	{"corral repo add --workspace ", []string{"direct", "overlay", "readonly"}},
 }
 
 func TestBash(t *testing.T) {

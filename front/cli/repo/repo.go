@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -25,17 +26,18 @@ const Help = `corral repo manages the repositories in the configuration: yours, 
 
 Usage:
   corral repo list [--config FILE]        list those that front-ends serve, from all files that they read
-  corral repo add DIR [--id ID] [--workspace direct|readonly] [--profile NAME] [--config FILE]
+  corral repo add DIR [--id ID] [--workspace direct|overlay|readonly] [--profile NAME] [--users NAME,...] [--config FILE]
                                           add a directory; clients call it ID (default: its base name)
   corral repo remove ID [--config FILE]   remove it again; nothing in the directory changes
 
 A repository that is added gets a file of its own, repos.d/ID.yaml beside the configuration file, with the keys of an entry
-of repos. Removing it removes that file, or its lines in the configuration file if it is listed there. If your files have
+of repos. Its jobs write as the directory's owner would, so only the owner may run some there, and with --users these users
+and numbers of users, too. Removing it removes that file, or its lines in the configuration file if it is listed there. If your files have
 repositories, those of the operator's file are not served by your front-ends: the last list applies.
 `
 
 // options is the command line of corral repo.
-type options struct{ id, workspace, profile, file string }
+type options struct{ id, workspace, profile, users, file string }
 
 // Command is the cli.Command.
 func Command(args []string) (int, error) {
@@ -44,13 +46,14 @@ func Command(args []string) (int, error) {
 	f.StringVar(&o.id, "id", "", "")
 	f.StringVar(&o.workspace, "workspace", "", "")
 	f.StringVar(&o.profile, "profile", "", "")
+	f.StringVar(&o.users, "users", "", "")
 	f.StringVar(&o.file, "config", "", "")
 	words, ended, code, err := cli.ParseMixed(f, args, Help)
 	if ended {
 		return code, err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
-	adds := o.id + o.workspace + o.profile
+	adds := o.id + o.workspace + o.profile + o.users
 	switch {
 	case verb == "list" && len(words) == 1 && adds == "":
 		return o.list()
@@ -107,6 +110,9 @@ func (o *options) repository(name string) (config.Repo, error) {
 		return r, err
 	}
 	r.ID, r.Profile = cmp.Or(o.id, r.ID), o.profile
+	if r.Users, err = o.allowed(*r.Owner); err != nil {
+		return r, err
+	}
 	if o.workspace != "" {
 		w, err := job.ParseWorkspace(o.workspace)
 		if err != nil {
@@ -115,6 +121,21 @@ func (o *options) repository(name string) (config.Repo, error) {
 		r.Workspace = &w
 	}
 	return r, nil
+}
+
+// allowed returns the users who may have jobs in a directory: its owner, and those of --users.
+func (o *options) allowed(owner uint32) ([]uint32, error) {
+	list := []uint32{owner}
+	for _, name := range strings.FieldsFunc(o.users, func(r rune) bool { return r == ',' }) {
+		uid, err := config.User(strings.TrimSpace(name))
+		if err != nil {
+			return nil, fmt.Errorf("--users %s: %w\nhint: must be names or numbers of users, separated by commas", text.Quote(o.users), err)
+		}
+		if !slices.Contains(list, uid) {
+			list = append(list, uid)
+		}
+	}
+	return list, nil
 }
 
 func (o *options) remove(id string) (int, error) {
