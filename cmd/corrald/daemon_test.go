@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,7 +25,11 @@ type server struct {
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: args})
-	checkMode(t, s.Socket)
+	gid := ""
+	if group, err := user.LookupGroup(socketGroup); err == nil {
+		gid = group.Gid
+	}
+	checkMode(t, s.Socket, gid)
 	d := &server{s, filepath.Join(s.Dir, "corral")}
 	if err := errors.Join(os.Chmod(s.Socket, 0o666), sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral"), d.exe)); err != nil {
 		t.Fatal(err)

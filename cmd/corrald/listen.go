@@ -12,16 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen creates the socket, owned by root and, if it exists, group corral. A file at path is replaced only if it is a
-// socket without a listener.
-func listen(path string) (*net.UnixListener, error) {
+// socketGroup is the group whose members may connect, if it exists.
+const socketGroup = "corral"
+
+// listen creates the socket, owned by this process and, if it exists, the group called members. A file at path is replaced only if
+// it is a socket without a listener.
+func listen(path, members string) (*net.UnixListener, error) {
 	address := &net.UnixAddr{Name: path, Net: "unixpacket"}
 	if err := makeWay(address); err != nil {
 		return nil, err
 	}
 	// bind(2) sets the mode through the umask: a chmod by name would follow a link that replaced the socket.
 	mask := 0o177
-	group, noGroup := user.LookupGroup("corral")
+	group, noGroup := user.LookupGroup(members)
 	if noGroup == nil {
 		mask = 0o117
 	}
@@ -33,7 +36,7 @@ func listen(path string) (*net.UnixListener, error) {
 	}
 	gid, err := strconv.Atoi(group.Gid)
 	if err == nil {
-		err = os.Lchown(path, 0, gid)
+		err = os.Lchown(path, -1, gid)
 	}
 	if err != nil {
 		l.Close()

@@ -202,7 +202,7 @@ func daemon(o *options) error {
 	if err != nil {
 		return err
 	}
-	l, err := socketOf(o.socket)
+	l, err := socketOf(o.socket, socketGroup)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}

@@ -22,11 +22,12 @@ import (
 // firstPassed is the first descriptor that systemd passes (SD_LISTEN_FDS_START of sd_listen_fds(3)).
 const firstPassed = 3
 
-// socketOf returns the socket to serve: the one that systemd passed (sd_listen_fds(3)), else a new one at path. It removes
-// the variables of socket activation from the environment, so that no child mistakes them for its own.
+// socketOf returns the socket to serve: the one that systemd passed (sd_listen_fds(3)), else a new one at path for root and the
+// group called members. It removes the variables of socket activation from the environment, so that no child mistakes them for
+// its own.
 //
 // The protocol is three variables. A library for it would link crypto/tls into a program that is root.
-func socketOf(path string) (*net.UnixListener, error) {
+func socketOf(path, members string) (*net.UnixListener, error) {
 	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, v := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(v); err != nil {
@@ -34,7 +35,7 @@ func socketOf(path string) (*net.UnixListener, error) {
 		}
 	}
 	if pid != strconv.Itoa(os.Getpid()) { // set for another process, or not at all
-		return listen(path)
+		return listen(path, members)
 	}
 	if count != "1" {
 		return nil, fmt.Errorf("systemd passed %q sockets, and corrald serves one\nhint: leave one ListenSequentialPacket= in corrald.socket", count)

@@ -205,7 +205,7 @@ func TestSocketOf(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			path := filepath.Join(t.TempDir(), "socket")
-			l, err := socketOf(path)
+			l, err := socketOf(path, noMembers)
 			if tt.want != "" {
 				if l != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "hint: ") {
 					t.Errorf("%v, %v, want %q", l, err, tt.want)
