@@ -65,6 +65,46 @@ func TestCommands(t *testing.T) {
 	t.Logf("blocks: %d are followed in the guest, %d have another test, %d are not run", count[example.Run], count[example.Tested], count[example.NotRun])
 }
 
+// TestAgentTools: commands that add corral to an agent host give the agent the tools that replace its shell.
+func TestAgentTools(t *testing.T) {
+	pages := append(commandPages(t), "front/server/mcp.go")
+	adds := regexp.MustCompile(`(?:claude|codex) mcp add corral -- .*`)
+	n := 0
+	for _, page := range pages {
+		for _, line := range adds.FindAllString(read(t, "../"+page), -1) {
+			n++
+			if !strings.Contains(line, "corral mcp --tools agent ") {
+				t.Errorf("%s: without --tools agent: %s", page, line)
+			}
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d commands are found", n)
+	}
+}
+
+// TestGroups: a group that a page makes is none of those that the package makes, so groupadd(8) does not fail.
+func TestGroups(t *testing.T) {
+	made := map[string]bool{}
+	for line := range strings.Lines(read(t, "../scripts/package/files/sysusers.conf")) {
+		if f := strings.Fields(line); len(f) > 1 && (f[0] == "g" || f[0] == "u") {
+			made[f[1]] = true
+		}
+	}
+	groups := regexp.MustCompile(`groupadd (?:--?\S+ )*(\S+)`)
+	n := 0
+	for _, page := range commandPages(t) {
+		for _, m := range groups.FindAllStringSubmatch(read(t, "../"+page), -1) {
+			if n++; made[m[1]] {
+				t.Errorf("%s: %s: the package has made it", page, m[0])
+			}
+		}
+	}
+	if n == 0 || !made["corral"] {
+		t.Errorf("%d groups of pages and %v of the package are found", n, made)
+	}
+}
+
 // testNames returns the names of all tests of the module.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()

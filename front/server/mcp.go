@@ -41,7 +41,7 @@ first call of a tool. When its input ends, calls in progress have 30 seconds. SI
 
 Examples:
   corral mcp --repo ~/src/app
-  claude mcp add corral -- corral mcp --repo ~/src/app
+  claude mcp add corral -- corral mcp --tools agent --repo ~/src/app
   sudo corral mcp --repo /srv/app          without a supervisor that runs as a service
 `
 
