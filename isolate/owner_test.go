@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,14 @@ func TestFileOwners(t *testing.T) {
 	put(t, f.Repo+"/own", "own", 0o600, owner)
 	put(t, f.Repo+"/private", "secret", 0o600, 0)
 	put(t, f.Repo+"/public", "public", 0o644, 1002)
+	shared := f.Repo + "/shared" // with another group, which new files in it get
+	if err := errors.Join(os.Mkdir(shared, 0o775), os.Chown(shared, owner, 1002), os.Chmod(shared, 0o775|os.ModeSetgid)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, shared+"/theirs", "old", 0o664, owner)
+	if err := os.Chown(shared+"/theirs", owner, 1002); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct{ script, want string }{
 		{"cat own", "own"},
 		{"echo more >>own && cat own", "ownmore"},
@@ -31,6 +40,8 @@ func TestFileOwners(t *testing.T) {
 		{"(echo x >public) 2>&1 | grep -o 'Permission denied'", "Permission denied"},
 		{"chmod 600 public 2>&1 | grep -o 'Value too large'", "Value too large"}, // EOVERFLOW: its owner has no id in the jail
 		{"touch made && mkdir dir && ln -s made link && ln made hard && mkfifo fifo && echo done", "done"},
+		{"cd shared && echo new >>theirs && touch made && mkdir dir && mv made moved && stat -c %g moved", "65534"},
+		{"chgrp 1002 own 2>&1 | grep -o 'not permitted'", "not permitted"},
 		{"umask", "0022"},
 	} {
 		if got := strings.TrimSpace(f.Sh(tt.script)); got != tt.want {
@@ -43,6 +54,12 @@ func TestFileOwners(t *testing.T) {
 		var st unix.Stat_t
 		if err := unix.Lstat(filepath.Join(f.Repo, name), &st); err != nil || st.Uid != owner || st.Gid != owner || st.Mode != mode {
 			t.Errorf("%s outside: owner %d:%d, mode %o, %v", name, st.Uid, st.Gid, st.Mode, err)
+		}
+	}
+	for _, name := range []string{"theirs", "moved", "dir"} {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(shared, name), &st); err != nil || st.Uid != owner || st.Gid != 1002 {
+			t.Errorf("%s outside: owner %d:%d, %v, want the group of its directory", name, st.Uid, st.Gid, err)
 		}
 	}
 }
@@ -119,8 +136,8 @@ func TestHostUser(t *testing.T) {
 		if err != nil || n < host.DefaultUIDBase || n >= host.DefaultUIDBase+host.DefaultUIDSize {
 			t.Errorf("user %s", id)
 		}
-		if ids != strings.TrimSpace(strings.Repeat(id+" ", 8)) {
-			t.Errorf("ids %q: more than one, or a group", ids)
+		if ids != strings.TrimSpace(strings.Repeat(id+" ", 9)) {
+			t.Errorf("ids %q: more than one, or another group", ids)
 		}
 		if seen[id] {
 			t.Errorf("user %s has two jobs", id)

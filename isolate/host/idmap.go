@@ -3,7 +3,9 @@ package host
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -148,7 +150,7 @@ func (m *UsernsMaker) IDMap(uid, gid, to uint32, count int) (*os.File, error) {
 	return m.Make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
 }
 
-// A Owner says to which host ids the user of a job in a directory maps.
+// An Owner says to which host ids the user of a job in a directory maps.
 type Owner struct {
 	UID   uint32 // the directory's owner
 	GID   uint32 // a group of the peer's (Peer.groupFor)
@@ -157,14 +159,29 @@ type Owner struct {
 
 // RepoMap creates the id map of a directory for jobs of host user to. The directory's owner maps to that user. The
 // job's group is the peer's group there; if that differs from the directory's own, files of the directory's group
-// appear with group other, which no job is in: files with an unmapped group could not be written at all, not even by
-// their owner.
+// appear with group other, which no job is in, and which an overlay can give to copies of these files. All other groups map to
+// themselves. Files with an unmapped group could not be written at all, not even by their owner.
 func (m *UsernsMaker) RepoMap(r Owner, to, other uint32) (*os.File, error) {
 	gids := fmt.Sprintf("%d %d 1\n", r.GID, to)
+	used := []uint32{r.GID, to}
 	if r.Group != r.GID {
 		gids += fmt.Sprintf("%d %d 1\n", r.Group, other)
+		used = append(used, r.Group, other)
 	}
-	return m.Make(0, fmt.Sprintf("%d %d 1\n", r.UID, to), gids)
+	return m.Make(0, fmt.Sprintf("%d %d 1\n", r.UID, to), gids+identity(used))
+}
+
+// identity returns the lines of an id map that map all ids but those in used to themselves.
+func identity(used []uint32) (lines string) {
+	slices.Sort(used)
+	next := uint32(0)
+	for _, id := range append(used, math.MaxUint32) {
+		if id > next {
+			lines += fmt.Sprintf("%d %d %d\n", next, next, id-next)
+		}
+		next = id + 1
+	}
+	return lines
 }
 
 // JailMap creates the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs'

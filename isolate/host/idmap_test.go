@@ -87,6 +87,14 @@ func TestUsernsMaker(t *testing.T) {
 	if got := maps(t, ns); got != "1000 1048576 3;1001 1048576 3" || ownerOf(t, ns) != 0 {
 		t.Errorf("maps %q of user %d", got, ownerOf(t, ns))
 	}
+	repo, err := m.RepoMap(Owner{UID: 1000, GID: 100, Group: 100}, top+1, top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer repo.Close()
+	if got, want := maps(t, repo), "1000 1048577 1;100 1048577 1,0 0 100,101 101 1048476,1048578 1048578 4293918717"; got != want {
+		t.Errorf("maps of a repository %q, want %q", got, want)
+	}
 	eventually(t, func() string { return holders(t, m) })
 }
 
