@@ -98,10 +98,10 @@ const (
 	// etcHosts contains the jail's name, so that programs that look up their own host name (the JVM, Erlang, MPI) get
 	// an answer without a network.
 	etcHosts = "127.0.0.1\tlocalhost " + Hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-	// etcNsswitch has only the classic sources: no systemd, sss or ldap. Hosts are looked up in files alone: a name that is
-	// not there does not exist, which is an answer for good. If the resolver found no name server instead, programs would
-	// try again later.
-	etcNsswitch = etcSources + "hosts: files\n"
+	// etcNsswitch has only the classic sources: no systemd, sss or ldap. A name of a host that files lack does not exist, which is
+	// an answer for good: C libraries do not go on to dns, where they would find no name server, and programs would try again
+	// later. A Go program with a resolver of its own dials it only if dns is a source.
+	etcNsswitch = etcSources + "hosts: files [NOTFOUND=return] dns\n"
 	etcSources  = "passwd: files\ngroup: files\nshadow: files\nnetworks: files\nprotocols: files\nservices: files\n"
 	// doorNsswitch and doorResolv are for jobs that may reach hosts: corral-egress is their name server.
 	doorNsswitch = etcSources + "hosts: files dns\n"
