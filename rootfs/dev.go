@@ -42,6 +42,7 @@ var DevLinks = []DevLink{
 // DevDirs are the mount points of a job's /dev, by absolute path: pts for its own devpts, shm for that of [Private].
 var DevDirs = []Dir{
 	{"/dev/pts", 0o755, "mount point of a devpts with newinstance: terminals"},
+	{"/dev/mqueue", 0o755, "mount point of the job's message queues, mq_overview(7)"},
 	{"/dev/shm", fs.ModeSticky | 0o777, "mount point of the private tmpfs"},
 }
 

@@ -8,6 +8,7 @@ import "slices"
 var Steps = []string{
 	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "socket-settings", "door", "proc-masks", "proc-sys",
 	"devpts",
+	"mqueue",
 	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
 	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
@@ -16,7 +17,7 @@ var Steps = []string{
 
 // Number of Steps in each of the first three phases.
 const (
-	SlotSteps  = 18
+	SlotSteps  = 19
 	AheadSteps = 7
 	PlaceSteps = 6
 )

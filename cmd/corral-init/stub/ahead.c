@@ -36,7 +36,7 @@ static int session(struct job *j)
 static int identity(struct job *j)
 {
 	u32 id = j->prepare.uid;
-	long r = SYS2(__NR_setgroups, 0, 0);
+	long r = SYS2(__NR_setgroups, 1, &id); /* getgroups(2) lists the own group, as after a login */
 	if (r >= 0)
 		r = SYS3(__NR_setresgid, id, id, id);
 	if (r >= 0)
@@ -128,7 +128,7 @@ static int rules(struct job *j)
 		u64 access;
 	} list[] = {
 		{ "/", j->prepare.roots ? write : read }, { "/dev", device }, { "/proc", rules.fs & (read | LL_WRITE | LL_TRUNCATE) },
-		{ "/tmp", write }, { "/var/tmp", write }, { "/home", write }, { "/dev/shm", write },
+		{ "/tmp", write }, { "/var/tmp", write }, { "/home", write }, { "/dev/shm", write }, { "/dev/mqueue", write },
 	};
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
 		int r = allow(set, list[i].path, list[i].access);
@@ -145,7 +145,7 @@ static int system_calls(struct job *j)
 
 const struct step ahead_steps[] = {
 	{ "session", "no terminal of the host can become the controlling terminal, and no other process shares the standard input", session },
-	{ "identity", "the job is an unprivileged user on the host, in no group; while it waits, no process of the same user can inspect it", identity },
+	{ "identity", "the job is an unprivileged user on the host, in no group of it; while it waits, no process of the same user can inspect it", identity },
 	{ "keyring", "all jobs of the jail would share the jail's session keyring; the job's own is charged to its user's quota", session_keyring },
 	{ "capabilities", "all five capability sets are empty", capabilities },
 	{ "no-new-privs", "no set-uid file or file capability restores privileges; before Landlock, which requires it", no_new_privileges },

@@ -44,7 +44,7 @@ static const struct {
 } private_dirs[] = {
 	{ "/tmp", "1777" },
 	{ "/var/tmp", "1777" },
-	{ "/home", "0711" },
+	{ "/home", "0755" },
 	{ "/dev/shm", "1777" },
 };
 

@@ -26,6 +26,39 @@ static int up(int fd)
 	return (int)SYS3(__NR_ioctl, fd, SET, &lo);
 }
 
+/* multicast sends packets for groups to the loopback interface: without a route, programs that join a group without naming an interface
+ * fail (ENODEV). Nothing else needs it: a failure is ignored. */
+static void multicast(void)
+{
+	enum {
+		NETLINK = 16, RAW = 3, ROUTE = 0, NEWROUTE = 24, REQUEST = 1, CREATE = 0x400, INET6 = 10, MAIN = 254, LOCAL = 255, KERNEL = 2,
+		LINK = 253, UNICAST = 1, MULTICAST = 5, OUT = 4, DESTINATION = 1, LOOPBACK = 1,
+	};
+	struct {
+		u32 size; /* struct nlmsghdr */
+		u16 type, flags;
+		u32 sequence, port;
+		u8 family, bits, source_bits, tos, table, protocol, scope, kind; /* struct rtmsg */
+		u32 more;
+		u16 out_length, out; /* struct rtattr */
+		u32 index;
+		u16 length, destination; /* struct rtattr */
+		u8 address[16];
+	} m[] = {
+		{ 44, NEWROUTE, REQUEST | CREATE, .family = INET, .bits = 4, .table = MAIN, .protocol = KERNEL, .scope = LINK, .kind = UNICAST,
+		  .out_length = 8, .out = OUT, .index = LOOPBACK, .length = 8, .destination = DESTINATION, .address = { 224 } },
+		{ 56, NEWROUTE, REQUEST | CREATE, .family = INET6, .bits = 8, .table = LOCAL, .protocol = KERNEL, .kind = MULTICAST,
+		  .out_length = 8, .out = OUT, .index = LOOPBACK, .length = 20, .destination = DESTINATION, .address = { 0xff } },
+	};
+	_Static_assert(sizeof *m == 56, "messages of rtnetlink(7)");
+	int fd = (int)SYS3(__NR_socket, NETLINK, RAW | CLOEXEC, ROUTE);
+	if (fd < 0)
+		return;
+	for (unsigned i = 0; i < sizeof m / sizeof *m; i++)
+		SYS3(__NR_write, fd, m + i, m[i].size);
+	SYS1(__NR_close, fd);
+}
+
 int loopback(struct job *j)
 {
 	(void)j;
@@ -34,6 +67,7 @@ int loopback(struct job *j)
 		return fd;
 	int r = up(fd);
 	SYS1(__NR_close, fd);
+	multicast();
 	return r;
 }
 

@@ -115,7 +115,15 @@ static int terminals(struct job *j)
 {
 	(void)j;
 	/* The host allows about 3,000 for all such mounts together (kernel.pty.max minus kernel.pty.reserve). */
-	return mount_at("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=8");
+	return mount_at("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64");
+}
+
+/* message_queues mounts the queues of the job's IPC namespace. mq_open(3) finds them without, but Landlock allows only what a rule names. */
+static int message_queues(struct job *j)
+{
+	(void)j;
+	int r = mount_at("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
+	return r == -ENODEV ? 0 : r; /* this kernel has none (CONFIG_POSIX_MQUEUE) */
 }
 
 /* share mounts a directory of the session's layer in place of one that is otherwise private to each job. The mount point
@@ -303,6 +311,7 @@ const struct step slot_steps[] = {
 	{ "proc-masks", "hides files that reveal the host, its devices and kernel addresses", masks },
 	{ "proc-sys", "kernel settings are read-only as a whole: mode bits are not enough (kernel.pid_max is the namespace owner's)", kernel_settings },
 	{ "devpts", "the job's own terminals", terminals },
+	{ "mqueue", "the job's own message queues; before landlock-rules, which allows them", message_queues },
 	{ "private-directories", "temporary files that no other job sees, bounded in bytes and inodes", private_directories },
 	{ "home", "the job's own home directory, removed with the job", home },
 	{ "accounts", "the job's own user has a name, users of other jobs do not", accounts },
