@@ -3,6 +3,7 @@ package docs
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,11 +74,15 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// TestLinks: what a page links is there, and so is the heading.
+// TestLinks: what a page links is there, and so is the heading, also in a package, which has all pages.
 func TestLinks(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("../scripts/package/pages", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	var files []string
-	for _, pattern := range []string{"../*.md", "*.md", "*/*.md"} {
-		more, err := filepath.Glob(pattern)
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		more, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +101,7 @@ func TestLinks(t *testing.T) {
 				target = filepath.Join(filepath.Dir(file), path)
 			}
 			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s links %s: %v", file, m[1], err)
+				t.Errorf("%s links %s, which is not there, or not in packages: %v", file, m[1], err)
 			} else if heading != "" && !headings(read(t, target))[heading] {
 				t.Errorf("%s links %s, which has no such heading: %q", file, m[1], slices.Sorted(maps.Keys(headings(read(t, target)))))
 			}
