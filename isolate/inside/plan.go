@@ -270,7 +270,6 @@ const (
 	ProbeReceive                      // receive a message, with descriptors, from the socket sent along: see Received
 	ProbeHold                         // keep the descriptor sent along open; there is no answer
 	ProbeClose                        // close all descriptors held
-	ProbeWalk                         // measure how long the kernel takes to pass the names it keeps for the directory sent along
 )
 
 // A Probe is a request to the stub named probe. It answers each kind but ProbeHold with a Probed, and ProbeOpen with the
@@ -293,7 +292,7 @@ func (p Probe) Append() []byte {
 	return append(append(b, p.Path[:min(len(p.Path), pathSize-1)]...), 0)
 }
 
-// Probed describes a file, from statx(2), and its file system, from fstatfs(2). The answer to ProbeWalk has only Walk.
+// Probed describes a file, from statx(2), and its file system, from fstatfs(2).
 type Probed struct {
 	Mode, UID, GID uint32
 	Dev, Ino       uint64
@@ -301,7 +300,6 @@ type Probed struct {
 	FSFlags        uint64 // ST_RDONLY and others, see statvfs(3)
 	FreeBytes      int64
 	FreeFiles      int64
-	Walk           time.Duration // from lseek(2) to position 4096: the shortest of 8; at most 1 s
 }
 
 // Received decodes the answer to ProbeReceive and returns the message, which may be empty. Errors: EBADFD if a descriptor
@@ -334,7 +332,6 @@ func ReadProbed(b []byte) (Probed, error) {
 	return Probed{
 		Mode: u32(4), UID: u32(8), GID: u32(12), Dev: unix.Mkdev(u32(16), u32(20)), Ino: u64(24),
 		FSType: int64(u64(32)), FSFlags: u64(40), FreeBytes: int64(u64(48)), FreeFiles: int64(u64(56)),
-		Walk: time.Duration(u32(68)),
 	}, nil
 }
 

@@ -128,7 +128,7 @@ func TestProbe(t *testing.T) {
 	copy(found, []byte{0, 0, 0, 0})
 	want := Probed{
 		Mode: 0x07060504, UID: 0x0b0a0908, GID: 0x0f0e0d0c, Dev: unix.Mkdev(0x13121110, 0x17161514), Ino: 0x1f1e1d1c1b1a1918,
-		FSType: 0x2726252423222120, FSFlags: 0x2f2e2d2c2b2a2928, FreeBytes: 0x3736353433323130, FreeFiles: 0x3f3e3d3c3b3a3938, Walk: 0x47464544,
+		FSType: 0x2726252423222120, FSFlags: 0x2f2e2d2c2b2a2928, FreeBytes: 0x3736353433323130, FreeFiles: 0x3f3e3d3c3b3a3938,
 	}
 	if got, err := ReadProbed(found); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)

@@ -87,7 +87,7 @@ func TestConstants(t *testing.T) {
 		"REPORT_GONE": int(Gone), "REPORT_DOOR": int(Door),
 		"DOOR_NONE": int(NoDoor), "DOOR_THERE": int(DoorThere), "DOOR_OPEN": int(OpenDoor),
 		"PROBE_START": int(ProbeStart), "PROBE_LOOK": int(ProbeLook), "PROBE_OPEN": int(ProbeOpen), "PROBE_RECEIVE": int(ProbeReceive),
-		"PROBE_HOLD": int(ProbeHold), "PROBE_CLOSE": int(ProbeClose), "PROBE_WALK": int(ProbeWalk),
+		"PROBE_HOLD": int(ProbeHold), "PROBE_CLOSE": int(ProbeClose),
 	}
 	seen := 0
 	for _, m := range regexp.MustCompile(`enum \{ (.*) \};`).FindAllStringSubmatch(source(t, "plan.h"), -1) {

@@ -1,7 +1,7 @@
 // Package meter ends jobs that use more of what no cgroup bounds than they may: disk space and files of a repository,
-// record locks, and kernel memory of sockets and system call filters.
+// and record locks.
 //
-// All are found by polling, first cheaply for the whole host or file system, then by reading what the kernel reports of the
-// job in /proc: for disk space and locks the descriptor tables of its processes, while the job is frozen. What cannot be
-// read, or not in time, counts as too much.
+// Both are found by polling, first cheaply for the whole host or file system, then by reading what the kernel reports of the
+// job in /proc, the descriptor tables of its processes among it, while the job is frozen. What cannot be read, or not in
+// time, counts as too much.
 package meter

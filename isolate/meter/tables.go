@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -98,27 +97,6 @@ func (w *tableWalk) read(dir string, task int) error {
 	return w.visit(dir, names)
 }
 
-// eachTask calls visit with the path of a file in /proc/PID/task/TID, for each task of the processes. It fails if there are more than
-// maxTasks tasks, and with the first error of visit.
-func eachTask(pids []int, maxTasks int64, name string, visit func(path string) error) error {
-	left := int(maxTasks) + attachedTasks
-	for _, pid := range pids {
-		paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/%s", pid, name))
-		if err != nil {
-			return err
-		}
-		if left -= len(paths); left < 0 {
-			return errTooManyTasks
-		}
-		for _, path := range paths {
-			if err := visit(path); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // find returns the index in visited for a task with a new table, or -1 if it cannot be compared. A table that cannot be compared counts
 // as new, so on a kernel without kcmp(2) every task's does. Comparing the contents in /proc instead would miss read locks, which look
 // the same in two tables of one process.
@@ -168,12 +146,7 @@ func taskEnded(task int) bool { return unix.Kill(task, 0) == unix.ESRCH }
 // compareTables compares the descriptor tables of two tasks in the order of kcmp(2), which is fixed until the host restarts.
 func compareTables(a, b int) (int, error) {
 	const kcmpFiles = 2
-	return kcmp(a, b, kcmpFiles, 0, 0)
-}
-
-// kcmp returns whether what kind and the indexes name is in task a less than (-1), the same as (0) or greater than (1) in task b.
-func kcmp(a, b, kind, indexA, indexB int) (int, error) {
-	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), uintptr(kind), uintptr(indexA), uintptr(indexB), 0)
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
 	switch {
 	case errno != 0:
 		return 0, errno

@@ -33,10 +33,7 @@ func (b payer) max() int {
 
 // acquire counts a probe of the payer. At the maximum it waits, for at most p.Patience, until another probe ends, unless
 // all of them are stuck: then it refuses at once.
-func (p *Prober) acquire(by payer) error { return p.acquireIn(by, p.Patience) }
-
-// acquireIn is acquire with a timeout.
-func (p *Prober) acquireIn(by payer, patience time.Duration) error {
+func (p *Prober) acquire(by payer) error {
 	var over <-chan time.Time
 	for {
 		p.mu.Lock()
@@ -58,7 +55,7 @@ func (p *Prober) acquireIn(by payer, patience time.Duration) error {
 			return tooManyProbes(stuck)
 		}
 		if over == nil {
-			timer := time.NewTimer(patience)
+			timer := time.NewTimer(p.Patience)
 			defer timer.Stop()
 			over = timer.C
 		}

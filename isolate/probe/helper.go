@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -30,14 +29,13 @@ type helper struct {
 // A request is a question to a helper.
 type request struct {
 	inside.Probe
-	fds      []int            // at most one, sent along
-	ends     func(error) bool // reports whether the helper exits after an answer with this error; nil: after none
-	patience time.Duration    // timeout; 0 is that of the prober
+	fds  []int            // at most one, sent along
+	ends func(error) bool // reports whether the helper exits after an answer with this error; nil: after none
 }
 
-// exchange sends a request and waits for the answer, and not beyond the supervisor's end.
+// exchange sends a request and waits for the answer, for p.Patience at most, and not beyond the supervisor's end.
 func (p *Prober) exchange(h *helper, r request) ([]byte, []*os.File, error) {
-	h.conn.SetDeadline(time.Now().Add(cmp.Or(r.patience, p.Patience)))
+	h.conn.SetDeadline(time.Now().Add(p.Patience))
 	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	return h.exchange(r)

@@ -125,13 +125,13 @@ struct holder {
 };
 _Static_assert(sizeof(struct holder) == 4, "holder");
 
-enum { PROBE_START = 1, PROBE_LOOK, PROBE_OPEN, PROBE_RECEIVE, PROBE_HOLD, PROBE_CLOSE, PROBE_WALK };
+enum { PROBE_START = 1, PROBE_LOOK, PROBE_OPEN, PROBE_RECEIVE, PROBE_HOLD, PROBE_CLOSE };
 
 /* struct probe is a request to the stub named probe. START comes first: the process becomes user uid. LOOK examines the
  * descriptor sent along. OPEN opens path, relative to the directory sent along as a descriptor or, without one, to the
  * root. RECEIVE comes with a socket, from which the stub receives a message. HOLD comes with a descriptor, which the stub
- * keeps open; it has no answer. CLOSE closes all descriptors held. WALK comes with an open directory, and measures how long
- * the kernel takes to pass the names that it keeps for it. Only the actual length of path is sent, with its NUL.
+ * keeps open; it has no answer. CLOSE closes all descriptors held. Only the actual length of path
+ * is sent, with its NUL.
  *
  * The answer is a struct probed, with the opened or received descriptors, followed by the received message. If closing is
  * set, the stub closes its own copies after the answer, which may take as long as the file system likes, and then sends
@@ -159,7 +159,7 @@ struct probed {
 	u64 free_bytes;
 	u64 free_files;
 	u32 closing;
-	u32 walk_ns; /* of WALK; at most 1 s */
+	u32 unused;
 };
 _Static_assert(sizeof(struct probed) == 72, "probed");
 

@@ -30,7 +30,7 @@ static long confine(u32 id)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		PERMIT(recvmsg), PERMIT(sendmsg), PERMIT(openat2), PERMIT(statx), PERMIT(fstatfs), PERMIT(fcntl), PERMIT(close),
-		PERMIT(close_range), PERMIT(lseek), PERMIT(clock_gettime), PERMIT(exit_group),
+		PERMIT(close_range), PERMIT(exit_group),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog program = { .len = sizeof rules / sizeof *rules, .filter = (struct sock_filter *)rules };
@@ -134,30 +134,6 @@ static void take(int socket)
 	closed(fds, count, (int)answer.head.closing);
 }
 
-/* walk measures how long the kernel takes to pass names of an open directory. Overlayfs keeps the names of a directory that is
- * in more than one layer in a list, and lseek(2) follows that from its start to the new position. The position is shared with
- * other processes, which must be frozen: it is set back. The shortest of several walks counts, because an interrupt makes one
- * longer. The walks end at FAR, so that their time is bounded. Position 0 is left alone: at it, some read the directory again. */
-static long walk(int fd, struct probed *p)
-{
-	enum { ROUNDS = 8, NEAR = 1, FAR = 4096, SECOND = 1000000000, SET = 0, CUR = 1 };
-	long at = SYS3(__NR_lseek, fd, 0, CUR), r = at;
-	u64 shortest = SECOND;
-	for (int i = 0; i < ROUNDS && r >= 0; i++) {
-		r = SYS3(__NR_lseek, fd, NEAR, SET);
-		u64 begin = now();
-		if (r >= 0)
-			r = SYS3(__NR_lseek, fd, FAR, SET);
-		u64 took = now() - begin;
-		if (took < shortest)
-			shortest = took;
-	}
-	p->walk_ns = (u32)shortest;
-	if (at >= 0)
-		SYS3(__NR_lseek, fd, at, SET);
-	return r < 0 ? r : 0;
-}
-
 /* serve answers one request: it examines the descriptor sent along, or opens a path below that or the root. The result is
  * opened with O_PATH only. */
 static void serve(struct probe *q, int fd)
@@ -170,7 +146,7 @@ static void serve(struct probe *q, int fd)
 		p.error = opened < 0 ? opened : (s32)look(opened, &p);
 		p.closing = opened >= 0 && closing(opened) != NOTHING;
 	} else {
-		p.error = q->kind == PROBE_LOOK ? (s32)look(fd, &p) : q->kind == PROBE_WALK ? (s32)walk(fd, &p) : -EINVAL;
+		p.error = q->kind == PROBE_LOOK ? (s32)look(fd, &p) : -EINVAL;
 	}
 	if (fd >= 0)
 		SYS1(__NR_close, fd); /* not the last copy: the supervisor keeps its own until it has the answer */

@@ -45,14 +45,6 @@ _Noreturn void leave(int code)
 		SYS1(__NR_exit_group, code);
 }
 
-u64 now(void)
-{
-	enum { MONOTONIC = 1 };
-	u64 t[2] = { 0, 0 }; /* struct timespec of the kernel: seconds, nanoseconds */
-	SYS2(__NR_clock_gettime, MONOTONIC, t);
-	return t[0] * 1000000000u + t[1];
-}
-
 int run_steps(const struct step *table, int count, int base, struct job *j, int *failed)
 {
 	for (int i = 0; i < count; i++) {

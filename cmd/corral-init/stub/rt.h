@@ -63,9 +63,6 @@ int memcmp(const void *a, const void *b, size_t n);
 /* leave ends this process. */
 _Noreturn void leave(int code);
 
-/* now returns the time since the host started, in nanoseconds. */
-u64 now(void);
-
 static inline size_t length(const char *s)
 {
 	size_t n = 0;

@@ -154,6 +154,14 @@ static void serve_order(long first)
 		SYS2(__NR_kill, o.everyone ? -1 : first, o.signal);
 }
 
+/* now returns the time since the host started, in nanoseconds. */
+static u64 now(void)
+{
+	u64 t[2] = { 0, 0 }; /* struct timespec of the kernel: seconds, nanoseconds */
+	SYS2(__NR_clock_gettime, CLOCK_MONOTONIC, t);
+	return t[0] * 1000000000u + t[1];
+}
+
 /* watch waits for orders, the deadline and the end of the job. It does not wait for process 2 to become the job unless
  * the plan requests that: it would be a wake-up while the job starts, and a failure is noticed at the latest when process
  * 2 has ended. */
