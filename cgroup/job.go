@@ -23,7 +23,6 @@ type Job struct {
 	fd       int
 	meter    meter
 	self     atomic.Bool // [Job.Tasks] returned files
-	freezer  freezer
 
 	end     sync.Once
 	removed bool

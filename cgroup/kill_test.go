@@ -93,27 +93,6 @@ func TestKillFrozen(t *testing.T) {
 	})
 }
 
-// TestFreezeTwice: a job that two have frozen runs again when both are done, and not before.
-func TestFreezeTwice(t *testing.T) {
-	everywhere(t, func(t *testing.T, s setting) {
-		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
-		r := start(t, g, "idle")
-		r.line()
-		first, frozen := g.Freeze()
-		second, again := g.Freeze()
-		if !frozen || !again {
-			t.Skip("this host cannot freeze a group")
-		}
-		first()
-		if !group.Frozen(g.dirs[0].Path) {
-			t.Error("the job runs while one still keeps it frozen")
-		}
-		second()
-		until(t, "thawed group", func() bool { return !group.Frozen(g.dirs[0].Path) })
-		kill(t, g, r)
-	})
-}
-
 // The children that a process forks while it is attached end up in all groups.
 func TestAttachWhileForking(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {

@@ -71,7 +71,7 @@ func TestDocumentedLimits(t *testing.T) {
 		"| epoll watches | by the job's memory, some 200 bytes each, and by `fs.epoll.max_user_watches` of the host: each job is a user of its own. " +
 			"The kernel ends about a million in a second, and a job's result waits for that |",
 		"| inotify instances, watches | a quarter of `fs.inotify.max_user_instances` and `max_user_watches` of the host, which all jobs of a jail have together |",
-		fmt.Sprintf("| POSIX record locks | %s, looked at four times a second while the host has some %s more than before; more end the job, limit `memory` |",
+		fmt.Sprintf("| POSIX record locks | %s, looked at four times a second while the host has some %s more than before; more end the job, limit `locks` |",
 			thousands(meter.MaxLocks), thousands(meter.ManyLocks/10_000*10_000)),
 		fmt.Sprintf("| arguments and environment | %d MiB together for corral; the kernel's own limit is 2 MiB at a stack of 8 MiB |", wire.MaxPayload>>20),
 	})

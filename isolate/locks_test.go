@@ -36,7 +36,7 @@ func TestLocks(t *testing.T) {
 		t.Skip(err)
 	}
 	f := sharedFront(t)
-	few, err := f.Start(f.Spec("perl", "-e", takeLocks+`take(5000); print "taken\n"; <STDIN>`))
+	few, err := f.Start(f.Spec("perl", "-e", takeLocks+`take(20_000); print "taken\n"; <STDIN>`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestLocks(t *testing.T) {
 			spec := f.Spec("perl", "-e", takeLocks+script)
 			spec.Limits = job.Limits{Wall: sandboxtest.Slow(time.Minute)}
 			d := f.Run(spec)
-			if d.Limit != job.LimitMemory || d.Status != job.Failure {
+			if d.Limit != job.LimitLocks || d.Status != job.Failure {
 				t.Errorf("%+v %q %s", d.Result, d.Out, d.Err)
 			}
 			eventually(t, func() string {

@@ -52,7 +52,7 @@ var trials = []trial{
 	{"CPU time", inside.CPULimit, "timeout", "survived", compute},
 	{"disk space", inside.DiskWatch, "disk", "survived", lingering(job.Limits{Disk: 2 << 20},
 		`open(my $f, ">", "big"); syswrite($f, "x" x (1 << 20)) for 1..8; close $f; system("sync", "big");`)},
-	{"locks", inside.LockWatch, "memory", "survived", lingering(job.Limits{}, takeLocks+`take(400_000);`)},
+	{"locks", inside.LockWatch, "locks", "survived", lingering(job.Limits{}, takeLocks+`take(400_000);`)},
 	{"time", inside.Deadline + " " + inside.StubDeadline, "timeout", "survived", lingering(job.Limits{Wall: 300 * time.Millisecond}, ``)},
 	{
 		"the kill", strings.Join([]string{inside.Kill, inside.StubEnd, inside.StubDeadline}, " "), "timeout", "not ended",

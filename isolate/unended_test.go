@@ -24,6 +24,9 @@ var honest = []struct {
 		for (1..5) { socket(my $c, PF_INET, SOCK_STREAM, 0); setsockopt($c, SOL_SOCKET, SO_SNDBUF, 8 << 20);
 			connect($c, getsockname($s)) or die "connect: $!"; accept(my $a, $s); push @kept, $a;
 			for (1..57) { defined send($c, "x" x 65536, 64) or last } close $c }`},
+	{name: "descriptors of many processes", limits: job.Limits{Memory: 6 << 30, PIDs: 2000}, code: `
+		use Socket; for (1..20) { socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0) or die; push @kept, $a, $b }
+		pipe(my $r, my $w); for (1..1600) { fork // die "fork: $!" or do { close $w; sysread($r, my $x, 1); exit } } push @kept, $w;`},
 	{name: "one open directory", churn: openDirectories, code: fmt.Sprintf(`
 		open(my $f, ">", "dir/x") or die "dir/x: $!"; sysopen(my $d, "dir", 0) or die; push @kept, $d; my $b = "\0" x 24;
 		syscall(%d, fileno($d), $b, 24) > 0 or die "getdents64: $!";`, unix.SYS_GETDENTS64)},

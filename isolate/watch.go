@@ -23,9 +23,8 @@ func (s *Supervisor) runIn(
 	sl.CountLeft(func() cell.LeftSetter {
 		return s.jobs.leave(r.peer.Payer(), s.config.Log.With("job", r.id, "uid", r.peer.UID, "repo", r.repo))
 	})
-	stopDisk, stopMemory := s.watchUse(sl, r, q)
-	defer stopDisk()
-	defer stopMemory()
+	stopWatching := s.watchUse(sl, r, q)
+	defer stopWatching()
 	var err error
 	if r.sent, err = sl.Start(&cell.Job{
 		Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect, Env: r.variables,
@@ -39,15 +38,13 @@ func (s *Supervisor) runIn(
 	result, err := s.watch(ctx, sl, r, terminal)
 	door.close()
 	stopLayer()
-	stopDisk()
-	overMemory := stopMemory()
+	stopWatching()
 	if err != nil {
 		return result, err
 	}
 	result.Wall = int64(time.Since(r.sent))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.Account(&result)
-	result.OOM = result.OOM || overMemory
 	if q.Writes() && j.Scanned() {
 		j.Sensitive(since, &result)
 	}
@@ -55,17 +52,19 @@ func (s *Supervisor) runIn(
 }
 
 // watchUse starts to watch what the job in sl uses that no cgroup limits: disk space, and record locks. It ends a job that uses too
-// much. overMemory reports whether the job was ended for locks. Both functions may be called again.
-func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stopDisk func(), stopMemory func() (overMemory bool)) {
-	skip, end := s.config.skip, func() { r.requestEnd(wire.Vanished) }
-	stopDisk = func() {}
-	if q.Flags&wire.FlagNoRepo == 0 && !inside.Skips(skip, inside.DiskWatch) {
-		stopDisk = sync.OnceFunc(sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd))
+// much. stop may be called again.
+func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stop func()) {
+	stopDisk, stopLocks := func() {}, func() {}
+	if q.Flags&wire.FlagNoRepo == 0 && !inside.Skips(s.config.skip, inside.DiskWatch) {
+		stopDisk = sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd)
 	}
-	if inside.Skips(skip, inside.LockWatch) {
-		return stopDisk, func() bool { return false }
+	if !inside.Skips(s.config.skip, inside.LockWatch) {
+		stopLocks = s.locks.Watch(sl.Group(), func() { r.requestEnd(wire.OverLocks) })
 	}
-	return stopDisk, s.locks.Watch(sl.Group(), r.limits.PIDs, end)
+	return sync.OnceFunc(func() {
+		stopDisk()
+		stopLocks()
+	})
 }
 
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by

@@ -130,6 +130,7 @@ const (
 	LimitPIDs   = "pids"
 	LimitDisk   = "disk"
 	LimitFiles  = "files"
+	LimitLocks  = "locks"
 	LimitOutput = "output" // some of the job's output was not kept
 )
 

@@ -80,6 +80,8 @@ func reason(r job.Result, o *runOptions) string {
 		return "disk limit reached: the job was ended"
 	case r.Limit == job.LimitFiles:
 		return "inodes limit reached: the job was ended"
+	case r.Limit == job.LimitLocks:
+		return "limit of record locks (fcntl) reached: the job was ended"
 	case r.Limit == job.LimitPIDs:
 		return "pids limit reached" + amount(asked.PIDs > 0, asked.PIDs) + ": the job could not start more processes"
 	case r.Status == job.Cancelled:

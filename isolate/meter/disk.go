@@ -71,6 +71,8 @@ type diskWatch struct {
 	// looked is when the last of them was, and checks their number.
 	passed, looked time.Time
 	checks         int
+
+	over int // checks in a row that found more than the limit, see surelyOver
 }
 
 func (w *diskWatch) loop(stop <-chan struct{}) {
@@ -88,12 +90,8 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 		}
 		bytes, inodes := w.consumed()
 		if w.exceeded(bytes, inodes) != 0 && w.due() {
-			met, thaw := w.confirm()
-			if met != 0 {
+			if met := w.confirm(); met != 0 {
 				w.End(met)
-			}
-			thaw() // thawed in any case: the stub must see the end, whoever requests it
-			if met != 0 {
 				return
 			}
 		}
@@ -144,7 +142,7 @@ func (w *diskWatch) exceeded(bytes, inodes int64) wire.Outcome {
 const (
 	passedPatience = 200 * time.Millisecond
 	passedChecks   = 20
-	passedInterval = 5 * time.Millisecond // between checks, because the job is frozen during each
+	passedInterval = 5 * time.Millisecond // between checks
 	passedBytes    = 64 << 20
 	passedInodes   = 1 << 16
 )
@@ -170,36 +168,43 @@ func (w *diskWatch) allowMoreTime() (more bool) {
 	return (w.looked.Sub(w.passed) < passedPatience || w.checks < passedChecks) && !w.tooFar()
 }
 
-// confirm reports which limit the job itself has exceeded, or 0. The job is frozen until thaw is called. Bytes
-// written are taken from the kernel's accounting of its processes, which includes files that were deleted while open;
-// files created are counted in the tree. Space taken by other processes is excluded from then on.
-func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
-	thaw, _ = w.Group.Freeze()
-	late := time.AfterFunc(tablesPatience, w.fail)
+// surelyOver is how many checks in a row must find that the job's files are over the limit. The job runs meanwhile: a file that it moves,
+// names or removes while they are summed may count twice in one of them.
+const surelyOver = 3
+
+// confirm reports which limit the job itself has exceeded, or 0. Bytes written are taken from the kernel's accounting of its processes,
+// which includes files that were deleted while open; files created are counted in the tree. Space taken by other processes is
+// excluded from then on.
+func (w *diskWatch) confirm() (met wire.Outcome) {
 	written, err := w.written()
 	if met := w.exceeded(written, 0); err == nil && met != 0 {
-		late.Stop()
-		return met, thaw
+		return met
 	}
 	held, err := w.sumUnnamed()
-	late.Stop()
 	if err == nil && held.passed && w.allowMoreTime() {
-		return 0, thaw
+		return 0
 	}
 	if err != nil || held.passed { // what cannot be determined is charged to the job
-		return w.exceeded(w.consumed()), thaw
+		return w.exceeded(w.consumed())
 	}
 	w.passed = time.Time{}
 	bytes, inodes, err := w.Usage(w.since)
 	if err != nil {
-		return w.exceeded(w.consumed()), thaw
+		return w.exceeded(w.consumed())
 	}
 	bytes, inodes = bytes+held.bytes, inodes+held.inodes
 	if met := w.exceeded(bytes, inodes); met != 0 {
-		return met, thaw
+		if w.over++; w.over < surelyOver {
+			return 0
+		}
+		return met
+	}
+	if w.over > 0 { // a file may have been missed this time, instead
+		w.over = 0
+		return 0
 	}
 	w.baseBytes, w.baseInodes = w.bytes+bytes, w.inodes+inodes
-	return 0, thaw
+	return 0
 }
 
 // unnamedFiles is what a job's processes hold open in files without a name.
@@ -216,21 +221,19 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 		return h, err
 	}
 	seen := map[uint64]bool{}
-	err = walkTables(pids, w.Limits.PIDs, func(task string, names []string) error {
-		for _, name := range names {
-			ino, bytes, socket, err := w.withoutName(task + "/fd/" + name)
-			if err != nil {
-				return err
-			}
-			if socket && !h.passed {
-				queued, _, err := host.QueuedDescriptors(task + "/fdinfo/" + name)
-				h.passed = queued || err != nil && !goneMeanwhile(err)
-			}
-			if ino != 0 && !seen[ino] {
-				seen[ino] = true
-				h.bytes += bytes
-				h.inodes++
-			}
+	err = walkTables(pids, func(task, name string) error {
+		ino, bytes, socket, err := w.withoutName(task + "/fd/" + name)
+		if err != nil {
+			return err
+		}
+		if socket && !h.passed {
+			queued, _, err := host.QueuedDescriptors(task + "/fdinfo/" + name)
+			h.passed = queued || err != nil && !goneMeanwhile(err)
+		}
+		if ino != 0 && !seen[ino] {
+			seen[ino] = true
+			h.bytes += bytes
+			h.inodes++
 		}
 		return nil
 	})
@@ -254,15 +257,23 @@ func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bo
 }
 
 // written sums the bytes that the job's processes caused to be written to block devices, less bytes truncated before
-// they were written (proc_pid_io(5)). The accounting of a process includes its reaped children.
+// they were written (proc_pid_io(5)). The accounting of a process includes its reaped children: one that ended meanwhile is left out,
+// because its parent may have been read after that.
 func (w *diskWatch) written() (int64, error) {
 	pids, err := w.Group.PIDs()
 	if err != nil {
 		return 0, err
 	}
+	by := map[int]int64{}
+	for _, pid := range pids {
+		by[pid] = writtenBy(pid)
+	}
+	if pids, err = w.Group.PIDs(); err != nil {
+		return 0, err
+	}
 	var sum int64
 	for _, pid := range pids {
-		sum += writtenBy(pid)
+		sum += by[pid]
 	}
 	return sum, nil
 }

@@ -2,6 +2,6 @@
 // and record locks.
 //
 // Both are found by polling, first cheaply for the whole host or file system, then by reading what the kernel reports of the
-// job in /proc, the descriptor tables of its processes among it, while the job is frozen. What cannot be read, or not in
-// time, counts as too much.
+// job in /proc, the descriptor tables of its processes among it. The job runs meanwhile: stopping it would interrupt its
+// system calls.
 package meter

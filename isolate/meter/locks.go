@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,41 +24,71 @@ const (
 	// ManyLocks is the growth in records, 50 MB, at which jobs are checked.
 	ManyLocks = 1 << 18
 
-	// MaxLocks is the maximum number of locks of a job: only a hostile or broken one has as many. 1,024 jobs have 2 GB
-	// of them.
-	MaxLocks = 10_000
+	// MaxLocks is the maximum number of locks of a job, 19 MB: only a hostile or broken one has as many.
+	MaxLocks = 100_000
 
-	// locksAtOnce is how many jobs are checked in parallel, so that none waits long for others that use up their tablesPatience.
+	// locksPatience is how long a look waits for jobs that cannot be read at once. kcmp(2) waits for a process that is in execve(2), which
+	// can wait for another one that waits for a user's file system.
+	locksPatience = 2 * time.Second
+
+	// locksAtOnce is how many jobs are read in parallel.
 	locksAtOnce = 64
+
+	// locksRest is how many times as long as a look the watch rests after it, so that jobs with very many descriptors do not keep the
+	// supervisor busy.
+	locksRest = 4
 )
 
 // lockRecords is where the kernel reports the number of lock records together with other objects of their size.
 // Reading it walks no list.
 const lockRecords = "/sys/kernel/slab/file_lock_cache/total_objects"
 
-// A LockWatch ends jobs that have more than MaxLocks locks.
+// A Group is the cgroup of a job: *cgroup.Job, or a fake in tests.
+type Group interface {
+	// PIDs returns the processes of the group.
+	PIDs() ([]int, error)
+}
+
+// A LockWatch ends jobs that have more than MaxLocks locks, as long as the host has many. A running job is not stopped to be read. A job
+// that cannot be read is not ended.
 type LockWatch struct {
-	poll[*lockHolder]
-	base int // guarded by mu: number of records when no job was over MaxLocks, or the lowest since
+	mu      sync.Mutex
+	watched map[*lockHolder]bool // guarded by mu
+	timer   *time.Timer          // guarded by mu: calls look while there are jobs
+	base    int                  // guarded by mu: number of records when each job was read and none was over MaxLocks, or the lowest since
 }
 
+// A lockHolder is a job.
 type lockHolder struct {
-	target
-	group    Group
-	maxTasks int64
+	group Group
+	end   func()
+	mu    sync.Mutex // held while the job is read
+	gone  bool       // guarded by mu: nothing of the job must be used any more
 }
 
-// Watch starts watching a job with at most maxTasks tasks; end kills the job. After stop returns, the group is not used any
-// more; over reports whether the job was ended.
-func (w *LockWatch) Watch(group Group, maxTasks int64, end func()) (stop func() (over bool)) {
-	h := &lockHolder{target: target{end: end}, group: group, maxTasks: maxTasks}
+// Watch starts watching a job; end kills it, and may be called several times. After stop returns, neither is used any more.
+func (w *LockWatch) Watch(group Group, end func()) (stop func()) {
+	h := &lockHolder{group: group, end: end}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.add(h, locksInterval, w.look)
-	return func() bool {
-		w.remove(h)
-		return h.release()
+	if len(w.watched) == 0 {
+		w.watched = map[*lockHolder]bool{}
+		w.timer = time.AfterFunc(locksInterval, w.look)
 	}
+	w.watched[h] = true
+	return func() { w.remove(h) }
+}
+
+func (w *LockWatch) remove(h *lockHolder) {
+	w.mu.Lock()
+	delete(w.watched, h)
+	if len(w.watched) == 0 {
+		w.timer.Stop()
+	}
+	w.mu.Unlock()
+	h.mu.Lock() // the end of the job lets a look at it return
+	defer h.mu.Unlock()
+	h.gone = true
 }
 
 // look ends the jobs that have too many locks, and schedules itself again.
@@ -70,16 +102,48 @@ func (w *LockWatch) look() {
 	w.base = min(w.base, n)
 	var all []*lockHolder
 	if err != nil || n > w.base+ManyLocks {
-		all = w.jobs()
+		for h := range w.watched {
+			all = append(all, h)
+		}
 	}
 	w.mu.Unlock()
-	blameless := allBlameless(all, locksAtOnce, (*lockHolder).check)
+	begin := time.Now()
+	few := len(all) > 0 && allHaveFew(all)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(all) > 0 && blameless {
+	if few {
 		w.base = n
 	}
-	w.again(next)
+	if len(w.watched) > 0 {
+		w.timer.Reset(max(next, locksRest*time.Since(begin)))
+	}
+}
+
+// allHaveFew checks each job, and reports whether each was read in full within locksPatience and has few locks.
+func allHaveFew(all []*lockHolder) bool {
+	var unsure atomic.Bool
+	var checks sync.WaitGroup
+	turns := make(chan struct{}, locksAtOnce)
+	for _, h := range all {
+		checks.Go(func() {
+			turns <- struct{}{}
+			if !h.check() {
+				unsure.Store(true)
+			}
+			<-turns
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		checks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return !unsure.Load()
+	case <-time.After(locksPatience):
+		return false
+	}
 }
 
 // countLockRecords returns the first number in lockRecords.
@@ -98,46 +162,43 @@ func countLockRecords() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(word))
 }
 
-// check ends the job if it has too many locks, or cannot be read. The job is frozen meanwhile: otherwise a different process could
-// hold the locks at each look. It reports whether all of the job was frozen and has few locks.
-func (h *lockHolder) check() (blameless bool) {
-	h.mu.Lock()
+// check ends the job if it has too many locks, and reports whether all of it was read and it has few.
+func (h *lockHolder) check() (few bool) {
+	if !h.mu.TryLock() {
+		return false // an earlier look still reads it, or it is ending
+	}
 	defer h.mu.Unlock()
 	if h.gone {
 		return true
 	}
-	thaw, frozen := h.group.Freeze()
-	defer thaw() // the stub must see the end, whoever requests it
-	late := time.AfterFunc(tablesPatience, h.end)
-	pids, err := h.group.PIDs()
-	few := err == nil && !tooManyLocks(pids, h.maxTasks)
-	if late.Stop() && few {
-		return frozen
+	locks, err := h.count()
+	if locks > MaxLocks {
+		locks, err = h.count() // locks that went from one process to another while they were counted may count twice
 	}
-	h.over = true
-	h.end()
-	return false
+	if locks > MaxLocks {
+		h.end()
+		return false
+	}
+	return err == nil
+}
+
+// count returns how many locks the job's processes have, no more than a few above MaxLocks. With an error, not all were counted.
+func (h *lockHolder) count() (locks int, err error) {
+	pids, err := h.group.PIDs()
+	if err != nil {
+		return 0, err
+	}
+	err = walkTables(pids, func(task, name string) error {
+		n, err := locksIn(task+"/fdinfo/"+name, MaxLocks-locks)
+		if locks += n; locks > MaxLocks {
+			return errTooManyLocks
+		}
+		return err
+	})
+	return locks, err
 }
 
 var errTooManyLocks = errors.New("more locks than a job may have")
-
-// tooManyLocks reports whether the processes have more than MaxLocks locks in all. A table that cannot be read counts as too many
-// locks, and so do more tasks or descriptors than walkTables reads.
-func tooManyLocks(pids []int, maxTasks int64) bool {
-	locks := 0
-	return walkTables(pids, maxTasks, func(task string, names []string) error {
-		for _, name := range names {
-			n, err := locksIn(task+"/fdinfo/"+name, MaxLocks-locks)
-			if err != nil {
-				return err
-			}
-			if locks += n; locks > MaxLocks {
-				return errTooManyLocks
-			}
-		}
-		return nil
-	}) != nil
-}
 
 // locksIn counts the locks of a descriptor (proc_pid_fdinfo(5)), and stops soon after limit. A descriptor that was closed has none.
 func locksIn(path string, limit int) (locks int, err error) {

@@ -2,12 +2,9 @@ package meter
 
 import (
 	"bufio"
-	"errors"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,8 +12,6 @@ import (
 
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
-	"corral/isolate/wire"
-	"corral/job"
 )
 
 // TestLocksOfThreads: locks count whatever thread of a process has the descriptor table that they belong to.
@@ -31,10 +26,10 @@ take(5000)
 for n in range(50): threading.Thread(target=time.sleep, args=(1000,)).start()
 hold()`,
 		"the first thread has ended": `
-def work(): leader_ended(); take(12000); hold()
+def work(): leader_ended(); take(120_000); hold()
 in_thread(work)`,
 		"a thread with its own table": `
-def work(): own_table(); take(12000); hold()
+def work(): own_table(); take(120_000); hold()
 threading.Thread(target=work).start()`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,74 +64,64 @@ def hold():
 				t.Fatalf("%q, %v", line, err)
 			}
 			var w LockWatch
-			stop := w.Watch(fakeGroup{pids: []int{cmd.Process.Pid}, frozen: true}, 1000, func() {})
+			ended := make(chan struct{})
+			stop := w.Watch(processes{cmd.Process.Pid}, sync.OnceFunc(func() { close(ended) }))
+			defer stop()
 			w.mu.Lock()
 			w.base = -2 * ManyLocks // as if the host had as many more since
-			holder := slices.Collect(maps.Keys(w.watched))[0]
 			w.mu.Unlock()
+			over := false
 			eventually(t, func() string {
 				w.mu.Lock()
-				base := w.base
-				w.mu.Unlock()
-				holder.mu.Lock()
-				defer holder.mu.Unlock()
-				if base < 0 && !holder.over {
-					return "no look found the job blameless, or ended it"
+				defer w.mu.Unlock()
+				select {
+				case <-ended:
+					over = true
+				default:
+				}
+				if !over && w.base < 0 {
+					return "no look found few locks, or ended the job"
 				}
 				return ""
 			})
-			if over, want := stop(), name != "few locks"; over != want {
+			if want := name != "few locks"; over != want {
 				t.Errorf("ended: %t, want %t", over, want)
 			}
 		})
 	}
 }
 
-// A fakeGroup is a cgroup whose processes are given. If stuck is set, nothing is known about them until it is closed.
-type fakeGroup struct {
-	pids   []int
-	frozen bool
-	stuck  <-chan struct{}
+// processes are a cgroup's.
+type processes []int
+
+func (p processes) PIDs() ([]int, error) { return p, nil }
+
+// A stuckGroup is the cgroup of a job that cannot be read until it has ended.
+type stuckGroup <-chan struct{}
+
+func (g stuckGroup) PIDs() ([]int, error) {
+	<-g
+	return nil, os.ErrProcessDone
 }
 
-func (g fakeGroup) Freeze() (func(), bool) { return func() {}, g.frozen }
-
-func (g fakeGroup) PIDs() ([]int, error) {
-	if g.stuck != nil {
-		<-g.stuck
-		return nil, errors.New("killed")
-	}
-	return g.pids, nil
-}
-
-// TestTablesStuck: a job that cannot be read in time is ended, which is what lets the read return, and delays the look at no other.
-func TestTablesStuck(t *testing.T) {
+// TestLocksStuck: a job that cannot be read in time is not ended, keeps others from being read for a moment at most, and is not read
+// by two looks at once.
+func TestLocksStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all []*lockHolder
-		for range 3 {
-			ended := make(chan struct{})
-			all = append(all, &lockHolder{group: fakeGroup{frozen: true, stuck: ended}, target: target{end: sync.OnceFunc(func() { close(ended) })}})
+		over := make(chan struct{})
+		ended := func() { t.Error("a job was ended") }
+		stuck := &lockHolder{group: stuckGroup(over), end: ended}
+		few := &lockHolder{group: processes{os.Getpid()}, end: ended}
+		for range 2 {
+			begin := time.Now()
+			if allHaveFew([]*lockHolder{stuck, few}) || time.Since(begin) > locksPatience {
+				t.Errorf("after %v", time.Since(begin))
+			}
 		}
-		begin := time.Now()
-		if allBlameless(all, locksAtOnce, (*lockHolder).check) || !all[0].over || time.Since(begin) != tablesPatience {
-			t.Errorf("after %v: ended %t", time.Since(begin), all[0].over)
-		}
-
-		var outcome wire.Outcome
-		ended := make(chan struct{})
-		w := &diskWatch{Disk: Disk{
-			Group: fakeGroup{frozen: true, stuck: ended}, Limits: job.Limits{Disk: 1, Inodes: job.Unlimited},
-			End: func(o wire.Outcome) {
-				if outcome == 0 {
-					outcome = o
-					close(ended)
-				}
-			},
-		}}
-		begin = time.Now()
-		w.confirm()
-		if outcome != wire.OverDisk || time.Since(begin) != tablesPatience {
-			t.Errorf("the disk watch, after %v: %v", time.Since(begin), outcome)
+		close(over)
+		synctest.Wait()
+		if !allHaveFew([]*lockHolder{few}) {
+			t.Error("the other job was not read")
 		}
 	})
 }
@@ -147,14 +132,17 @@ func TestLocksUnread(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	for _, frozen := range []bool{true, false} {
+	over := make(chan struct{})
+	close(over)
+	for _, group := range []Group{processes{os.Getpid()}, stuckGroup(over)} {
 		const low = -2 * ManyLocks
-		h := &lockHolder{group: fakeGroup{pids: []int{os.Getpid()}, frozen: frozen}, maxTasks: 1000, target: target{end: func() {}}}
-		w := &LockWatch{poll: poll[*lockHolder]{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour)}, base: low}
+		_, read := group.(processes)
+		h := &lockHolder{group: group, end: func() { t.Error("a job was ended") }}
+		w := &LockWatch{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour), base: low}
 		w.look()
 		w.timer.Stop()
-		if h.over || (w.base != low) != frozen {
-			t.Errorf("frozen %t: ended %t, from %d to %d with %d records", frozen, h.over, low, w.base, n)
+		if (w.base != low) != read {
+			t.Errorf("read %t: from %d to %d with %d records", read, low, w.base, n)
 		}
 	}
 }

@@ -7,71 +7,40 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// maxDescriptors bounds the descriptors of a job that are read. That many files take a tenth of a second, that many sockets a third.
-const maxDescriptors = 1 << 16
-
-// tablesPatience is how long reading a job's descriptor tables may take before the job is ended. kcmp(2) and /proc/PID/io wait for a
-// process that is in execve(2), which can wait for another one that waits for a user's file system. They return once it is killed.
-const tablesPatience = 2 * time.Second
-
-// attachedTasks is how many tasks can be in a job's cgroup beyond pids.max, which limits forks but not attaching.
-const attachedTasks = 16
-
-var (
-	errTooManyTasks       = errors.New("more tasks than the job's pids limit")
-	errTooManyDescriptors = errors.New("more descriptors than the maximum that is read")
-)
-
-// A Group is the cgroup of a job: *cgroup.Job, or a fake in tests.
-type Group interface {
-	// Freeze stops all processes until thaw is called; frozen is false if the host cannot.
-	Freeze() (thaw func(), frozen bool)
-	// PIDs returns the processes of the group.
-	PIDs() ([]int, error)
-}
 
 // A tableWalk visits the descriptor tables of a job's tasks. Threads of one process can have different tables (clone(2) without
 // CLONE_FILES, close_range(2) with CLOSE_RANGE_UNSHARE). /proc/PID/fd is the table of the first thread, and is empty if that thread
 // has ended while others run.
 type tableWalk struct {
-	visit       func(task string, names []string) error
-	tasks, left int   // tasks and descriptors that may still be read
-	visited     []int // one task of each table, in the order that kcmp(2) defines
-	compare     func(a, b int) (int, error)
-	ended       func(task int) bool
+	visit   func(task, name string) error
+	visited []int // one task of each table, in the order that kcmp(2) defines
+	compare func(a, b int) (int, error)
+	ended   func(task int) bool
 }
 
-// walkTables calls visit once for each descriptor table of the processes' tasks, with the directory of one of its tasks in /proc and
-// the names of its descriptors. It fails if there are more than maxTasks tasks or maxDescriptors descriptors, or if a task that has
-// not ended cannot be read.
-func walkTables(pids []int, maxTasks int64, visit func(task string, names []string) error) error {
-	w := tableWalk{visit: visit, tasks: int(maxTasks) + attachedTasks, left: maxDescriptors, compare: compareTables, ended: taskEnded}
+// walkTables calls visit for each descriptor in each descriptor table of the processes' tasks, with the directory of one of the tasks in
+// /proc and the descriptor's name. The processes may run: descriptors that are opened, closed or passed on meanwhile are visited or not.
+// It fails with the first error of visit, and if a task that has not ended cannot be read.
+func walkTables(pids []int, visit func(task, name string) error) error {
+	w := tableWalk{visit: visit, compare: compareTables, ended: taskEnded}
 	return w.walk(pids)
 }
 
 func (w *tableWalk) walk(pids []int) error {
 	for _, pid := range pids {
 		dir := fmt.Sprintf("/proc/%d/task", pid)
-		tasks, err := w.list(dir, pid, w.tasks)
-		if err != nil {
-			return err
-		}
-		if w.tasks -= len(tasks); w.tasks < 0 {
-			return errTooManyTasks
-		}
-		for _, name := range tasks {
+		err := w.list(dir, pid, func(name string) error {
 			task, err := strconv.Atoi(name)
 			if err != nil {
 				return err
 			}
-			if err := w.read(dir+"/"+name, task); err != nil {
-				return err
-			}
+			return w.read(dir+"/"+name, task)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -84,17 +53,10 @@ func (w *tableWalk) read(dir string, task int) error {
 	if !isNew {
 		return nil
 	}
-	names, err := w.list(dir+"/fd", task, w.left)
-	if err != nil {
-		return err
-	}
-	if w.left -= max(len(names), 1); w.left < 0 { // an empty table takes time, too
-		return errTooManyDescriptors
-	}
 	if at >= 0 {
 		w.visited = slices.Insert(w.visited, at, task)
 	}
-	return w.visit(dir, names)
+	return w.list(dir+"/fd", task, func(name string) error { return w.visit(dir, name) })
 }
 
 // find returns the index in visited for a task with a new table, or -1 if it cannot be compared. A table that cannot be compared counts
@@ -122,21 +84,35 @@ func (w *tableWalk) find(task int) (at int, isNew bool) {
 	return low, true
 }
 
-// list returns the names in a task's directory, at most one more than limit, and none if the task has ended.
-func (w *tableWalk) list(dir string, task, limit int) ([]string, error) {
+// list calls do for each name in a task's directory. A task that has ended has none.
+func (w *tableWalk) list(dir string, task int, do func(name string) error) error {
+	const atOnce = 1024 // a table can have millions
 	f, err := os.Open(dir)
-	if err == nil {
-		var names []string
-		names, err = f.Readdirnames(limit + 1)
-		f.Close()
-		if err == nil || errors.Is(err, io.EOF) {
-			return names, nil
+	if err != nil {
+		return w.unlessEnded(task, err)
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(atOnce)
+		for _, name := range names {
+			if err := do(name); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return w.unlessEnded(task, err)
 		}
 	}
+}
+
+func (w *tableWalk) unlessEnded(task int, err error) error {
 	if w.ended(task) {
-		return nil, nil
+		return nil
 	}
-	return nil, err
+	return err
 }
 
 // taskEnded reports whether no process or thread has this id. A missing directory in /proc does not prove that: the mount option

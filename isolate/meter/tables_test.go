@@ -14,13 +14,15 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// tablesOf returns the names of descriptors in each table of processes. That of a thread which is just ending is empty.
+// tablesOf returns the names of descriptors in each table of processes.
 func tablesOf(t *testing.T, pids ...int) (tables [][]string) {
 	t.Helper()
-	err := walkTables(pids, 1000, func(task string, names []string) error {
-		if len(names) > 0 {
-			tables = append(tables, names)
+	last := ""
+	err := walkTables(pids, func(task, name string) error {
+		if task != last {
+			tables, last = append(tables, nil), task
 		}
+		tables[len(tables)-1] = append(tables[len(tables)-1], name)
 		return nil
 	})
 	if err != nil {
@@ -77,35 +79,32 @@ func TestWalkTables(t *testing.T) {
 	}
 }
 
-// TestWalkTablesBounds: more tasks or descriptors than may be read are an error. Without kcmp(2) each task counts for itself.
-func TestWalkTablesBounds(t *testing.T) {
-	self := os.Getpid()
-	for name, c := range map[string]struct {
-		tasks, left int
-		want        error
-	}{
-		"few":         {1000, 1000, nil},
-		"tasks":       {1, 1000, errTooManyTasks},
-		"descriptors": {1000, 2, errTooManyDescriptors},
-	} {
-		visits := 0
-		w := tableWalk{
-			tasks: c.tasks, left: c.left, compare: compareTables, ended: taskEnded,
-			visit: func(string, []string) error { visits++; return nil },
-		}
-		if err := w.walk([]int{self}); !errors.Is(err, c.want) || (visits > 0) != (c.want == nil) {
-			t.Errorf("%s: %v, %d visits", name, err, visits)
-		}
-	}
-	visits := 0
+// TestWalkTablesUncompared: without kcmp(2) each task counts for itself.
+func TestWalkTablesUncompared(t *testing.T) {
+	tasks := map[string]bool{}
 	w := tableWalk{
-		tasks: 1000, left: maxDescriptors, ended: taskEnded,
+		ended:   taskEnded,
 		compare: func(int, int) (int, error) { return 0, unix.ENOSYS },
-		visit:   func(string, []string) error { visits++; return nil },
+		visit:   func(task, _ string) error { tasks[task] = true; return nil },
 	}
 	startThreads(t, 5)
-	if err := w.walk([]int{self}); err != nil || visits < 5 {
-		t.Errorf("%d visits of 5 threads and others: %v", visits, err)
+	if err := w.walk([]int{os.Getpid()}); err != nil || len(tasks) < 5 {
+		t.Errorf("%d visits of 5 threads and others: %v", len(tasks), err)
+	}
+}
+
+// TestWalkTablesLarge: a table is read to its end, however many descriptors it has.
+func TestWalkTablesLarge(t *testing.T) {
+	const many = 3000 // more than are listed at once
+	for range many {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+	}
+	if tables := tablesOf(t, os.Getpid()); len(tables) != 1 || len(tables[0]) < many {
+		t.Errorf("%d tables, want one of more than %d descriptors", len(tables), many)
 	}
 }
 
@@ -114,7 +113,7 @@ func TestWalkTablesOrder(t *testing.T) {
 	table := map[int]int{1: 5, 2: 3, 3: 5, 4: 9, 5: 3, 6: 1, 7: 9, 8: 1, 9: 5}
 	gone := map[int]bool{}
 	w := tableWalk{
-		left: maxDescriptors, ended: func(task int) bool { return gone[task] },
+		ended: func(task int) bool { return gone[task] },
 		compare: func(a, b int) (int, error) {
 			if gone[a] || gone[b] {
 				return 0, unix.ESRCH
@@ -123,13 +122,13 @@ func TestWalkTablesOrder(t *testing.T) {
 		},
 	}
 	var visited []string
-	w.visit = func(task string, _ []string) error { visited = append(visited, filepath.Base(task)); return nil }
+	w.visit = func(task, _ string) error { visited = append(visited, filepath.Base(task)); return nil }
 	dir := t.TempDir()
 	read := func(tasks ...int) []string {
 		visited = nil
 		for _, task := range tasks {
 			name := filepath.Join(dir, strconv.Itoa(task))
-			if err := errors.Join(os.MkdirAll(name+"/fd", 0o700), w.read(name, task)); err != nil {
+			if err := errors.Join(os.MkdirAll(name+"/fd/0", 0o700), w.read(name, task)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -154,8 +153,8 @@ func TestWalkTablesEnded(t *testing.T) {
 	pid := cmd.Process.Pid
 	defer func() { _ = cmd.Process.Kill() }() // it may have ended
 	sandboxtest.AsNobody(t, t.TempDir(), func() {
-		err := walkTables([]int{pid}, 1000, func(string, []string) error { return nil })
-		if !errors.Is(err, unix.EACCES) || !tooManyLocks([]int{pid}, 1000) {
+		err := walkTables([]int{pid}, func(string, string) error { return nil })
+		if !errors.Is(err, unix.EACCES) {
 			t.Errorf("a process that may not be read: %v", err)
 		}
 	})
@@ -166,11 +165,11 @@ func TestWalkTablesEnded(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	if tables := tablesOf(t, pid); len(slices.Concat(tables...)) != 0 || tooManyLocks([]int{pid}, 1000) {
+	if tables := tablesOf(t, pid); len(tables) != 0 {
 		t.Errorf("not reaped: %q", tables)
 	}
 	_ = cmd.Wait() // it was killed
-	if tables := tablesOf(t, pid); len(tables) != 0 || tooManyLocks([]int{pid}, 1000) {
+	if tables := tablesOf(t, pid); len(tables) != 0 {
 		t.Errorf("reaped: %q", tables)
 	}
 }
@@ -179,8 +178,8 @@ func TestWalkTablesEnded(t *testing.T) {
 func BenchmarkWalkTables(b *testing.B) {
 	look := func(b *testing.B) {
 		for b.Loop() {
-			if tooManyLocks([]int{os.Getpid()}, 1000) {
-				b.Fatal("cannot be read")
+			if _, err := (&lockHolder{group: processes{os.Getpid()}}).count(); err != nil {
+				b.Fatal(err)
 			}
 		}
 	}

@@ -159,13 +159,14 @@ const (
 	OverFiles                    // killed because it created too many files there
 	Vanished                     // ended without its reaper's report: killed by the memory limit, or from outside
 	Refused                      // not started; see Step, Errno, Message and Hint
+	OverLocks                    // killed because it had too many record locks
 	outcomeEnd
 )
 
 // outcomeNames are the outcomes in the diagnostic log.
 var outcomeNames = [outcomeEnd]string{
 	Exited: "exited", Deadline: "deadline", Killed: "killed", OverDisk: "over-disk", OverFiles: "over-files", Vanished: "vanished",
-	Refused: "refused",
+	Refused: "refused", OverLocks: "over-locks",
 }
 
 // String returns the outcome's name, or its number if it has none.

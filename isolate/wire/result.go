@@ -32,6 +32,8 @@ func (r *Result) JobResult() (job.Result, error) {
 		j.Limit = job.LimitDisk
 	case OverFiles:
 		j.Limit = job.LimitFiles
+	case OverLocks:
+		j.Limit = job.LimitLocks
 	case Vanished:
 		j.Status = job.Lost
 	}

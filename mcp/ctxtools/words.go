@@ -227,6 +227,8 @@ func limitWords(r *job.Record) string {
 		return "disk limit" + sizeSuffix(limits.Disk)
 	case job.LimitFiles:
 		return "files limit"
+	case job.LimitLocks:
+		return "limit of record locks"
 	case job.LimitPIDs, job.LimitOutput: // these do not end a job
 		return ""
 	}
