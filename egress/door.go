@@ -36,9 +36,6 @@ const (
 // logRate bounds the lines about a door in the log.
 var logRate = ratelimit.Rate{Burst: 50, PerSecond: 5}
 
-// resolver is where a job's DNS server is.
-var resolver = netip.MustParseAddrPort("127.0.0.1:53")
-
 // firstName is the synthetic address of the first name. The range is 198.18.0.0/15, and the first one is the job's own.
 var firstName = netip.MustParseAddr("198.18.0.2")
 
@@ -55,7 +52,7 @@ type door struct {
 	cancel      context.CancelFunc
 	udp         net.PacketConn
 	seeds       *sockets.Source
-	tcp         *net.TCPListener // nil: the job has taken the port
+	tcp         net.Listener
 	conns       *budget
 	files       *share // of Server.files
 	gate        gate
@@ -116,25 +113,21 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	s.work.Go(func() { names.ServeUDP(d.udp, d) })
-	if d.tcp != nil {
-		s.work.Go(func() { names.ServeTCP(d.tcp, d) })
-	}
+	s.work.Go(func() { names.ServeTCP(d.tcp, d) })
 	return d, nil
 }
 
-// listen makes the sockets of the DNS server.
+// listen takes over the sockets of the DNS server, and the seeds.
 func (d *door) listen(files []*os.File) (err error) {
 	if d.udp, err = net.FilePacketConn(files[0]); err != nil {
 		return fmt.Errorf("the door's UDP socket: %w", err)
 	}
-	if d.seeds, err = sockets.New(files[1], files[2]); err != nil {
+	if d.tcp, err = net.FileListener(files[1]); err != nil {
 		d.udp.Close()
-		return err
+		return fmt.Errorf("the door's TCP socket: %w", err)
 	}
-	// Clients try TCP only for an answer that does not fit into a datagram; there is none.
-	d.tcp, err = d.seeds.Listen(resolver)
-	if err != nil && !errors.Is(err, sockets.ErrBusy) {
-		d.seeds.Close()
+	if d.seeds, err = sockets.New(files[2], files[3]); err != nil {
+		d.tcp.Close()
 		d.udp.Close()
 		return err
 	}
@@ -220,9 +213,7 @@ func (d *door) close() {
 	d.rules.Store(&rules{set: new(network.Set)})
 	d.cancel()
 	d.udp.Close()
-	if d.tcp != nil {
-		d.tcp.Close()
-	}
+	d.tcp.Close()
 	d.seeds.Close()
 	for _, h := range d.hosts {
 		for port := range h.sites {

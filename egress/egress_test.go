@@ -321,7 +321,6 @@ func TestTaken(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.echo(alpha, 7)
 	job := nettest.Job(t)
-	dns := job.Listen(netip.MustParseAddrPort("127.0.0.1:53"))
 	all := job.Listen(netip.MustParseAddrPort("0.0.0.0:7"))
 	d := &jobDoor{w: w, space: job, files: w.sockets(job)}
 	if why := d.reopen(tcp("7"), ""); why != "" {
@@ -333,7 +332,6 @@ func TestTaken(t *testing.T) {
 	if s := d.report(); len(s.Denials) != 1 || !strings.Contains(s.Denials[0].Why, "port 7") {
 		t.Errorf("%+v", s)
 	}
-	dns.Close()
 	all.Close()
 	own := job.Listen(netip.AddrPortFrom(firstName.Next(), 7)) // the address of the second name
 	defer own.Close()
@@ -380,7 +378,7 @@ func TestReopen(t *testing.T) {
 	d := w.open(tcp("7"), "")
 	says(t, d.dial("alpha.example.org"), "hello")
 	d.summary(control.KindClose)
-	listening := int(d.files[1].Fd())
+	listening := int(d.files[2].Fd())
 	if err := unix.Bind(listening, &unix.SockaddrInet4{Addr: [4]byte{198, 18, 0, 1}}); err == nil {
 		_ = unix.Listen(listening, 1)
 	}
@@ -523,7 +521,7 @@ func TestMessages(t *testing.T) {
 	}
 	w := newWorld(t, plenty)
 	job := nettest.Job(t)
-	for _, files := range [][]*os.File{nil, w.sockets(job)[:2], {job.TCP(), job.TCP(), job.TCP()}, slices.Repeat([]*os.File{job.TCP()}, 2)} {
+	for _, files := range [][]*os.File{nil, w.sockets(job)[:2], slices.Repeat([]*os.File{job.TCP()}, 4), slices.Repeat([]*os.File{job.TCP()}, 3)} {
 		w.send(open(t, 5), files...)
 		if why := w.reply(control.KindOpened, 5); why == "" {
 			t.Errorf("a door with %d descriptors was opened", len(files))

@@ -183,9 +183,12 @@ type jobDoor struct {
 	files  []*os.File
 }
 
+// resolver is where a job's DNS server is.
+var resolver = netip.MustParseAddrPort("127.0.0.1:53")
+
 // sockets returns what comes with an Open.
 func (w *world) sockets(job *nettest.Space) []*os.File {
-	return []*os.File{job.UDP(resolver), job.TCP(), job.TCP()}
+	return []*os.File{job.UDP(resolver), job.Listener(resolver), job.TCP(), job.TCP()}
 }
 
 // open opens a door for a new job.

@@ -26,8 +26,8 @@ const (
 	// MinPlaceholder is how long a placeholder is at least, so that nobody guesses it and no other text has it.
 	MinPlaceholder = 24
 	// OpenDescriptors is the number of descriptors that come with an Open: a UDP socket that is bound to port 53 of the
-	// job's loopback address, and two unbound TCP sockets of the job's network namespace.
-	OpenDescriptors = 3
+	// job's loopback address, a TCP socket that listens there, and two unbound TCP sockets of the job's network namespace.
+	OpenDescriptors = 4
 	// MaxDenials is the maximum number of entries of Summary.Denials.
 	MaxDenials = 16
 )

@@ -102,7 +102,12 @@ func (j *Jail) makeSharedDoor(u *host.Cleanup) error {
 	if err != nil {
 		return err
 	}
-	j.door = &sharedDoor{sockets: sl.door}
+	listener, err := host.Cookie(sl.door[inside.DoorListener])
+	if err != nil {
+		sl.destroy()
+		return err
+	}
+	j.door = &sharedDoor{listener: listener, sockets: sl.door}
 	u.Push(func() { j.discard(j.door.close()) })
 	sl.door = nil
 	j.pool.keep(sl)

@@ -46,7 +46,8 @@ func (j *Jail) sharesNetwork() error {
 	}
 }
 
-// Ports returns the ports at which Connect reaches a process, and whether there may be more: see host.Listeners.
+// Ports returns the ports at which Connect reaches a process of a job, and whether there may be more: see host.Listeners. The
+// door's name server is not one.
 func (j *Jail) Ports() (ports []uint16, more bool, err error) {
 	if err := j.sharesNetwork(); err != nil {
 		return nil, false, err
@@ -56,7 +57,11 @@ func (j *Jail) Ports() (ports []uint16, more bool, err error) {
 		return nil, false, err
 	}
 	defer socket.Close()
-	return host.Listeners(socket)
+	var own uint64
+	if j.door != nil {
+		own = j.door.listener
+	}
+	return host.Listeners(socket, own)
 }
 
 // nobodyListens are the errors of connect(2) at a loopback address without a server: the interface is not up before the

@@ -22,6 +22,8 @@ type Door interface {
 
 // A sharedDoor is the door of a session whose jobs share a network namespace. Its first job opens it.
 type sharedDoor struct {
+	listener uint64 // host.Cookie of the name server's listener
+
 	mu      sync.Mutex
 	sockets []*os.File // guarded by mu
 	open    Door       // guarded by mu: nil before

@@ -35,14 +35,16 @@ func TestSocketsOfDoor(t *testing.T) {
 	if err != nil || len(d) != inside.DoorSockets {
 		t.Fatalf("%d sockets, %v", len(d), err)
 	}
-	if at, err := unix.Getsockname(fd(d[0])); err != nil || *at.(*unix.SockaddrInet4) != (unix.SockaddrInet4{Port: 53, Addr: [4]byte{127, 0, 0, 1}}) {
-		t.Errorf("the socket for names has address %+v, %v", at, err)
+	for _, socket := range []*os.File{d[0], d[inside.DoorListener]} {
+		if at, err := unix.Getsockname(fd(socket)); err != nil || *at.(*unix.SockaddrInet4) != (unix.SockaddrInet4{Port: 53, Addr: [4]byte{127, 0, 0, 1}}) {
+			t.Errorf("the socket for names has address %+v, %v", at, err)
+		}
 	}
 	listen := &unix.SockaddrInet4{Port: 443, Addr: [4]byte{198, 19, 7, 7}}
-	if err := unix.Bind(fd(d[1]), listen); err != nil {
+	if err := unix.Bind(fd(d[2]), listen); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Listen(fd(d[1]), 1); err != nil {
+	if err := unix.Listen(fd(d[2]), 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -57,7 +59,7 @@ func TestSocketsOfDoor(t *testing.T) {
 		{443, [4]byte{10, 0, 0, 1}, unix.ENETUNREACH},
 		{443, listen.Addr, nil},
 	} {
-		if err := unix.Connect(fd(d[2]), &unix.SockaddrInet4{Port: tt.port, Addr: tt.addr}); err != tt.want { //nolint:errorlint // a system call's own
+		if err := unix.Connect(fd(d[3]), &unix.SockaddrInet4{Port: tt.port, Addr: tt.addr}); err != tt.want { //nolint:errorlint // a system call's own
 			t.Errorf("connect to %v port %d: %v, want %v", tt.addr, tt.port, err, tt.want)
 		}
 	}
@@ -75,7 +77,7 @@ func TestLingeringSocketOfDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := &unix.SockaddrInet4{Port: 443, Addr: [4]byte{198, 19, 7, 7}}
-	from, to := fd(sl.door[1]), fd(sl.door[2])
+	from, to := fd(sl.door[2]), fd(sl.door[3])
 	if err := errors.Join(unix.Bind(to, at), unix.Listen(to, 1), unix.Connect(from, at)); err != nil {
 		t.Fatal(err)
 	}

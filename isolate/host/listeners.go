@@ -18,6 +18,8 @@ const MaxPorts = 64
 const (
 	// diagnoseSize is the size of struct inet_diag_req_v2, and listenerSize of struct inet_diag_msg, linux/inet_diag.h.
 	diagnoseSize, listenerSize = 56, 72
+	// cookieAt is where a struct inet_diag_msg has the socket's cookie: two words, the lower one first.
+	cookieAt = 44
 	// maxListing is how many bytes of the kernel's list are read: some 700 listeners of each family.
 	maxListing = 64 << 10
 	// listingPatience is the timeout of reading the list, which the kernel has at once.
@@ -26,14 +28,15 @@ const (
 
 // Listeners returns the TCP ports, in ascending order, at which a process listens in the network namespace of a socket of
 // NETLINK_INET_DIAG (sock_diag(7)), so that a connection to 127.0.0.1 or ::1 reaches it. more says that there may be others.
-func Listeners(socket *os.File) (ports []uint16, more bool, err error) {
+// The listener with the cookie except is left out, see Cookie; no socket has cookie 0.
+func Listeners(socket *os.File, except uint64) (ports []uint16, more bool, err error) {
 	fd := int(socket.Fd())
 	patience := unix.NsecToTimeval(int64(listingPatience))
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience); err != nil {
 		return nil, false, fmt.Errorf("setsockopt: %w", err)
 	}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		found, cut, err := listenersOf(fd, family)
+		found, cut, err := listenersOf(fd, family, except)
 		if err != nil {
 			return nil, false, fmt.Errorf("list listeners: %w", err)
 		}
@@ -51,8 +54,17 @@ func Listeners(socket *os.File) (ports []uint16, more bool, err error) {
 	return ports, more, nil
 }
 
+// Cookie returns the number by which the kernel tells a socket from all others of this machine since its start (SO_COOKIE).
+func Cookie(socket *os.File) (uint64, error) {
+	cookie, err := unix.GetsockoptUint64(int(socket.Fd()), unix.SOL_SOCKET, unix.SO_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("getsockopt: %w", err)
+	}
+	return cookie, nil
+}
+
 // listenersOf asks for the listeners of one family. cut says that there are more.
-func listenersOf(fd int, family byte) (ports []uint16, cut bool, err error) {
+func listenersOf(fd int, family byte, except uint64) (ports []uint16, cut bool, err error) {
 	const listening = 10 // TCP_LISTEN
 	b := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+diagnoseSize)
 	b = binary.NativeEndian.AppendUint16(b, unix.SOCK_DIAG_BY_FAMILY)
@@ -74,7 +86,7 @@ func listenersOf(fd int, family byte) (ports []uint16, cut bool, err error) {
 			return nil, false, err
 		}
 		read += n
-		more, done, err := readListeners(buffer[:n])
+		more, done, err := readListeners(buffer[:n], except)
 		ports = append(ports, more...)
 		if done || err != nil {
 			return ports, false, err
@@ -84,7 +96,7 @@ func listenersOf(fd int, family byte) (ports []uint16, cut bool, err error) {
 }
 
 // readListeners decodes messages of the kernel. done says that they end its list.
-func readListeners(b []byte) (ports []uint16, done bool, err error) {
+func readListeners(b []byte, except uint64) (ports []uint16, done bool, err error) {
 	for len(b) >= unix.SizeofNlMsghdr {
 		size := int(binary.NativeEndian.Uint32(b))
 		if size < unix.SizeofNlMsghdr || size > len(b) {
@@ -103,7 +115,7 @@ func readListeners(b []byte) (ports []uint16, done bool, err error) {
 			if len(body) < listenerSize {
 				return nil, false, errRoute
 			}
-			if reached(body) {
+			if reached(body) && binary.NativeEndian.Uint64(body[cookieAt:]) != except {
 				ports = append(ports, binary.BigEndian.Uint16(body[4:]))
 			}
 		}

@@ -351,10 +351,13 @@ const (
 	Door                         // only with OpenDoor, before Ready: comes with DoorSockets sockets of the slot's network namespace
 )
 
-// DoorSockets is the number of sockets in a door. The first one is for datagrams, and bound to 127.0.0.1:53: it receives
-// the job's queries for names. The others are for streams, and not bound: package egress/sockets makes further ones of
-// them.
-const DoorSockets = 3
+// DoorSockets is the number of sockets in a door. The first one is for datagrams, and bound to 127.0.0.1:53; the second one,
+// DoorListener, listens for streams there: they receive the job's queries for names. The others are for streams, and not
+// bound: package egress/sockets makes further ones of them.
+const DoorSockets = 4
+
+// DoorListener is the index of the listener among the sockets of a door.
+const DoorListener = 1
 
 // Report is a message from a stub.
 type Report struct {

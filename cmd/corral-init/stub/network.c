@@ -144,25 +144,31 @@ static int resolver(void)
 	return r < 0 ? r : mount_at("/var/door/nsswitch.conf", "/etc/nsswitch.conf", 0, MS_BIND, 0);
 }
 
-/* open_door passes the supervisor three sockets of this namespace: one that receives the job's queries for names, and two
- * without an address, from which corral-egress makes all others. Only they outlive this step, outside of the jail. */
+/* open_door passes the supervisor four sockets of this namespace: two that receive the job's queries for names, by UDP and
+ * by TCP, and two without an address, from which corral-egress makes all others. Only they outlive this step, outside of the
+ * jail. */
 static int open_door(void)
 {
+	enum { UDP, TCP, SOCKETS = 4, BACKLOG = 16 };
 	struct report out = { .version = PLAN_VERSION, .kind = REPORT_DOOR };
-	int fds[3], n = 0;
+	int fds[SOCKETS], n = 0;
 	long r = 0;
-	for (; n < 3; n++) {
-		r = SYS3(__NR_socket, INET, (n ? STREAM : DATAGRAM) | CLOEXEC, 0);
+	for (; n < SOCKETS; n++) {
+		r = SYS3(__NR_socket, INET, (n == UDP ? DATAGRAM : STREAM) | CLOEXEC, 0);
 		if (r < 0)
 			break;
 		fds[n] = (int)r;
 	}
 	if (r >= 0)
-		r = stand_in(fds[0]);
+		r = stand_in(fds[UDP]);
 	if (r >= 0)
 		r = settings();
 	if (r >= 0)
-		r = name_server(fds[0]);
+		r = name_server(fds[UDP]);
+	if (r >= 0)
+		r = name_server(fds[TCP]);
+	if (r >= 0)
+		r = SYS2(__NR_listen, fds[TCP], BACKLOG);
 	large_packets();
 	if (r >= 0)
 		r = pass(FD_CONTROL, &out, sizeof out, fds, n);

@@ -120,6 +120,16 @@ func (s *Space) TCP() *os.File {
 	return s.socket(unix.SOCK_STREAM, nil)
 }
 
+// Listener returns a TCP socket of the namespace that listens at addr.
+func (s *Space) Listener(addr netip.AddrPort) *os.File {
+	s.t.Helper()
+	f := s.socket(unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())})
+	if err := unix.Listen(int(f.Fd()), 128); err != nil {
+		s.t.Fatal(err)
+	}
+	return f
+}
+
 // UDP returns a UDP socket of the namespace that is bound to addr.
 func (s *Space) UDP(addr netip.AddrPort) *os.File {
 	s.t.Helper()
@@ -167,23 +177,12 @@ func (s *Space) Dial(addr netip.AddrPort) (*net.TCPConn, error) {
 // Listen listens in the namespace.
 func (s *Space) Listen(addr netip.AddrPort) net.Listener {
 	s.t.Helper()
-	var l net.Listener
-	s.Do(func() (err error) {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), "listener")
-		defer f.Close()
-		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
-			return fmt.Errorf("bind %s: %w", addr, err)
-		}
-		if err := unix.Listen(fd, 128); err != nil {
-			return err
-		}
-		l, err = net.FileListener(f)
-		return err
-	})
+	f := s.Listener(addr)
+	defer f.Close() // l has its own
+	l, err := net.FileListener(f)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	s.t.Cleanup(func() { l.Close() })
 	return l
 }

@@ -1,6 +1,8 @@
 package network
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -144,4 +146,41 @@ func TestReloadWithoutRepository(t *testing.T) {
 	if err != nil || d.Out != "unknown\nknown\nready\nunknown\nunknown\n" {
 		t.Errorf("%q, %v", d.Out, err)
 	}
+}
+
+// serving6 is a program that listens at a port of ::1.
+const serving6 = `use Socket qw(:DEFAULT inet_pton AF_INET6); $| = 1; socket(my $s, PF_INET6, SOCK_STREAM, 0);
+	bind($s, Socket::pack_sockaddr_in6(PORT, inet_pton(AF_INET6, "::1"))) && listen($s, 1) or die $!; print "ready\n"; <STDIN>`
+
+// TestPortsWithDoor: the door's name server, at port 53 of 127.0.0.1, is not a server of the session's jobs. A server of theirs is,
+// whatever its port.
+func TestPortsWithDoor(t *testing.T) {
+	w := newWorld(t)
+	ss := w.Session(job.SessionSpec{Share: true})
+	says := func(want ...uint16) {
+		t.Helper()
+		if got, more, err := w.C.Ports(t.Context(), ss.ID); err != nil || more || !slices.Equal(got, want) {
+			t.Errorf("%v, more %v, %v, want %v", got, more, err, want)
+		}
+	}
+	if d := w.In(ss, "exec 2>&1; CURL_CA_BUNDLE="+w.Repo+"/roots.pem "+fetch); d.Out != fetched {
+		t.Fatalf("%q", d.Out)
+	}
+	says()
+	overTCP := `use Socket; socket(my $s, PF_INET, SOCK_STREAM, 0); connect($s, sockaddr_in(53, INADDR_LOOPBACK)) or die $!;
+		syswrite $s, pack("n/a", pack("n6 (C/a)3 C n2", 7, 0x100, 1, 0, 0, 0, "web", "example", "org", 0, 1, 1));
+		sysread $s, my $answer, 512; printf "%d %d\n", unpack "x2 n x4 n", $answer`
+	if d := w.In(ss, "perl -e '"+overTCP+"'"); d.Out != "7 1\n" {
+		t.Errorf("a name over TCP: %+v", d)
+	}
+	for _, port := range []uint16{53, 8000} {
+		spec := w.Spec("perl", "-e", strings.ReplaceAll(serving6, "PORT", strconv.Itoa(int(port))))
+		spec.Session, spec.Workspace = ss.ID, ss.Workspace
+		l := w.Launch(spec)
+		says(port)
+		if _, err := l.End(); err != nil {
+			t.Error(err)
+		}
+	}
+	says()
 }
