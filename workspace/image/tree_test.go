@@ -51,6 +51,15 @@ func TestLayers(t *testing.T) {
 		{"a file replaced", []headers{{text("f", "new")}}, with(files{"f": "new"})},
 		{"a file added", []headers{{text("d/c", "c")}}, with(files{"d/c": "c"})},
 		{"a directory's mode", []headers{{closed}}, with(files{"d": "/700"})},
+		{
+			"settings of dpkg", []headers{{dir("etc"), dir("etc/dpkg"), dir("etc/dpkg/dpkg.cfg.d")}},
+			with(files{"etc": "/755", "etc/dpkg": "/755", "etc/dpkg/dpkg.cfg.d": "/755", "etc/dpkg/dpkg.cfg.d/corral": "force-not-root\n"}),
+		},
+		{
+			"settings of dpkg that an earlier import wrote",
+			[]headers{{dir("etc"), dir("etc/dpkg"), dir("etc/dpkg/dpkg.cfg.d"), text("etc/dpkg/dpkg.cfg.d/corral", "# mine\n")}},
+			with(files{"etc": "/755", "etc/dpkg": "/755", "etc/dpkg/dpkg.cfg.d": "/755", "etc/dpkg/dpkg.cfg.d/corral": "# mine\n"}),
+		},
 		{"a whiteout", []headers{{text("d/.wh.a", "")}}, with(files{"d/a": ""})},
 		{"of a directory", []headers{{text(".wh.d", "")}}, with(files{"d": "", "d/a": "", "d/b": "", "d/sub": "", "d/sub/x": ""})},
 		{"of a link", []headers{{text(".wh.l", "")}}, with(files{"l": ""})},

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"corral/workspace/image/unpack"
@@ -17,13 +18,25 @@ type writer struct {
 	tar    *tar.Writer
 	limits Limits
 	sum    Summary
+	dpkg   *int64 // time of the directory of dpkg's settings, if the system has one without a dpkgFile
 }
+
+// A job is one user without privileges, whom dpkg refuses to install anything, and who cannot give files to others, unless it
+// is told that it does not run as root (dpkg(1)).
+const (
+	dpkgSettings = "etc/dpkg/dpkg.cfg.d"
+	dpkgFile     = dpkgSettings + "/corral"
+	notRoot      = "force-not-root\n"
+)
 
 func newWriter(w io.Writer, limits Limits) *writer {
 	return &writer{tar: tar.NewWriter(w), limits: limits}
 }
 
 func (w *writer) header(h *tar.Header) error {
+	if h.Name == dpkgFile { // of an earlier import, for example
+		w.dpkg = nil
+	}
 	if w.sum.Entries++; w.sum.Entries > w.limits.Entries {
 		return tooMany(w.limits.Entries)
 	}
@@ -43,6 +56,9 @@ func (w *writer) drop(mode uint32) {
 func (w *writer) directory(name string, mode uint32, mtime int64) error {
 	w.drop(mode)
 	w.sum.Directories++
+	if name == dpkgSettings {
+		w.dpkg = &mtime
+	}
 	return w.header(&tar.Header{
 		Typeflag: tar.TypeDir, Name: name + "/", Mode: int64(mode & unpack.DirectoryMode), ModTime: time.Unix(mtime, 0),
 	})
@@ -82,6 +98,11 @@ func (w *writer) link(name, target string) error {
 func (w *writer) end() (Summary, error) {
 	if w.sum.Entries == 0 {
 		return w.sum, errEmpty
+	}
+	if w.dpkg != nil {
+		if err := w.file(dpkgFile, 0o644, *w.dpkg, int64(len(notRoot)), strings.NewReader(notRoot)); err != nil {
+			return w.sum, err
+		}
 	}
 	if err := w.tar.WriteHeader(unpack.End(w.sum.Entries)); err != nil {
 		return w.sum, err
