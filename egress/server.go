@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"corral/egress/control"
+	"corral/egress/dial"
 	"corral/egress/leaf"
 	"corral/egress/pull"
 	"corral/egress/splice"
@@ -31,7 +32,9 @@ type Dialer interface {
 // Config is what a Server needs.
 type Config struct {
 	Dialer Dialer
-	Log    *slog.Logger // gets a line for each connection
+	// Names is what Dialer asks for addresses; the supervisor says when it must read the host's files again.
+	Names *dial.System
+	Log   *slog.Logger // gets a line for each connection
 	// Roots are the authorities with which certificates of hosts are verified, where rules are about requests.
 	Roots *x509.CertPool
 	// Store keeps what jobs get of registries; nil: nothing is kept.
@@ -45,6 +48,7 @@ type Config struct {
 // A Server has the doors of one user.
 type Server struct {
 	dialer Dialer
+	names  *dial.System
 	log    *slog.Logger
 	roots  *x509.CertPool
 	files  *budget
@@ -67,7 +71,7 @@ const ownFiles = splice.Files + 64
 // New returns a Server without doors.
 func New(c Config) *Server {
 	return &Server{
-		dialer: c.Dialer, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
+		dialer: c.Dialer, names: c.Names, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
 		requests: make(chan struct{}, maxAllRequests), conns: c.Connections, cache: pull.New(c.Store), doors: map[uint64]*door{},
 	}
 }
@@ -119,6 +123,12 @@ func (s *Server) handle(l *line, message []byte, files []*os.File) error {
 			d.update(m.Access)
 		}
 		return nil
+	case control.KindNames:
+		m, err := control.ReadNames(message)
+		if err != nil {
+			return err
+		}
+		return s.readNames(m, files)
 	case control.KindReport:
 		m, err := control.ReadReport(message)
 		if err != nil {
@@ -133,6 +143,30 @@ func (s *Server) handle(l *line, message []byte, files []*os.File) error {
 		return l.send(s.report(m.Door, true))
 	}
 	return fmt.Errorf("%w: a message of kind %d", control.ErrMalformed, control.KindOf(message))
+}
+
+// readNames reads the host's files about names again. If they cannot be read, what they said before still applies.
+func (s *Server) readNames(m control.Names, files []*os.File) error {
+	var readers [2]io.Reader // a nil *os.File would be a reader
+	for n, has := range []bool{m.ResolvConf, m.Hosts} {
+		switch {
+		case !has:
+			continue
+		case len(files) == 0:
+			return fmt.Errorf("%w: a file is missing", control.ErrMalformed)
+		}
+		readers[n], files = files[0], files[1:]
+	}
+	err := s.names.Read(readers[0], readers[1], func(name string) (int, error) {
+		if index := m.Devices[name]; index > 0 {
+			return index, nil
+		}
+		return 0, fmt.Errorf("no network device %q", name)
+	})
+	if err != nil {
+		s.log.Error("the host's name servers and names have changed, and cannot be read", "error", err)
+	}
+	return nil
 }
 
 // maxRefusal bounds the reason for a door that is not opened, in bytes: it has words of the job.

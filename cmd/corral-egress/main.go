@@ -8,8 +8,8 @@
 // CORRAL_CONNECTIONS in the environment has the numbers of connections that one door and all doors may have at once.
 //
 // It reads the addresses of DNS servers, the host's table of names and the certificates of authorities when it starts, and gives
-// up all access to files before it reads a message. It ends when it has been without doors for a minute, so a changed
-// /etc/resolv.conf applies at the latest to the next job after that; whoever ends the process makes it apply at once.
+// up all access to files before it reads a message. When /etc/resolv.conf or /etc/hosts changes, the supervisor passes it
+// descriptors of the new files.
 package main
 
 import (
@@ -86,7 +86,7 @@ func run() error {
 	if err := confine(filterFD, directory, syscall.AllThreadsSyscall6); err != nil {
 		return err
 	}
-	c := egress.Config{Dialer: dial.New(resolver), Log: logger, Roots: roots, Connections: conns, Files: files}
+	c := egress.Config{Dialer: dial.New(resolver), Names: resolver, Log: logger, Roots: roots, Connections: conns, Files: files}
 	if directory >= 0 { // what is in it is read only now: others than this process may have written it
 		if c.Store, err = store.Open(os.NewFile(uintptr(directory), "store"), size); err != nil {
 			logger.Error("packages are not kept", "error", err) // they are requested again by each job

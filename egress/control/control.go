@@ -28,6 +28,8 @@ const (
 	// OpenDescriptors is the number of descriptors that come with an Open: a UDP socket that is bound to port 53 of the
 	// job's loopback address, a TCP socket that listens there, and two unbound TCP sockets of the job's network namespace.
 	OpenDescriptors = 4
+	// MaxDevices is the maximum number of entries of Names.Devices. Each takes some 30 bytes.
+	MaxDevices = 512
 	// MaxDenials is the maximum number of entries of Summary.Denials.
 	MaxDenials = 16
 )
@@ -35,12 +37,13 @@ const (
 // A Kind is the first byte of a message.
 type Kind byte
 
-// The kinds of messages: to corral-egress from KindOpen to KindClose, to the supervisor KindOpened and KindReported.
+// The kinds of messages: to corral-egress from KindOpen to KindNames, to the supervisor KindOpened and KindReported.
 const (
 	KindOpen Kind = iota + 1
 	KindUpdate
 	KindReport
 	KindClose
+	KindNames
 	KindOpened
 	KindReported
 )
@@ -102,6 +105,16 @@ type Report struct {
 // Close ends a door with all of its connections. The reply is a Reported, with what the door was used for.
 type Close struct {
 	Door uint64 `json:"door"`
+}
+
+// Names says that the host's files about names have changed. The files come with it: first a resolv.conf(5), if ResolvConf is set,
+// then a hosts(5), if Hosts is set. One that does not come does not exist. There is no reply.
+type Names struct {
+	ResolvConf bool `json:"resolvConf,omitempty"`
+	Hosts      bool `json:"hosts,omitempty"`
+	// Devices are the host's network devices by name, at most MaxDevices of them, with their indexes: an address of a name server
+	// can name one, and corral-egress may not ask the kernel for it.
+	Devices map[string]int `json:"devices,omitempty"`
 }
 
 // A Reply is a message of corral-egress about a door. Its Text is for clients of the supervisor, which passes it on as it is.
@@ -171,6 +184,12 @@ func AppendClose(to []byte, m Close) ([]byte, error) { return appendJSON(to, Kin
 
 // ReadClose decodes a Close.
 func ReadClose(message []byte) (Close, error) { return readJSON[Close](KindClose, message) }
+
+// AppendNames appends the message.
+func AppendNames(to []byte, m Names) ([]byte, error) { return appendJSON(to, KindNames, m) }
+
+// ReadNames decodes a Names.
+func ReadNames(message []byte) (Names, error) { return readJSON[Names](KindNames, message) }
 
 func appendJSON(to []byte, kind Kind, m any) ([]byte, error) {
 	body, err := json.Marshal(m)

@@ -22,6 +22,7 @@ var codecs = map[string]func(message []byte) ([]byte, error){
 	"update": again(ReadUpdate, AppendUpdate),
 	"report": again(ReadReport, AppendReport),
 	"close":  again(ReadClose, AppendClose),
+	"names":  again(ReadNames, AppendNames),
 	"reply": again(ReadReply, func(to []byte, r Reply) ([]byte, error) {
 		return AppendReply(to, r), nil
 	}),
@@ -41,11 +42,12 @@ func again[T any](read func([]byte) (T, error), write func([]byte, T) ([]byte, e
 func examples(t testing.TB) map[string][]byte {
 	t.Helper()
 	list := map[string][]byte{"reply": AppendReply(nil, Reply{KindOpened, 1 << 40, "no"})}
-	var err [4]error
+	var err [5]error
 	list["open"], err[0] = AppendOpen(nil, openExample)
 	list["update"], err[1] = AppendUpdate(nil, Update{7, accessExample})
 	list["report"], err[2] = AppendReport(nil, Report{7})
 	list["close"], err[3] = AppendClose(nil, Close{7})
+	list["names"], err[4] = AppendNames(nil, Names{ResolvConf: true, Hosts: true, Devices: map[string]int{"lo": 1, "eth0": 2}})
 	if e := errors.Join(err[:]...); e != nil {
 		t.Fatal(e)
 	}
@@ -88,7 +90,7 @@ func TestMalformed(t *testing.T) {
 	if _, err := ReadOpen(long); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a long message: %v", err)
 	}
-	for _, reply := range []string{"", "\x05", "\x05\x00\x00\x00\x00\x00\x00\x00", "\x04\x00\x00\x00\x00\x00\x00\x00\x00", "\x07\x00\x00\x00\x00\x00\x00\x00\x00", "\x06\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("x", MaxText+1)} {
+	for _, reply := range []string{"", "\x06", "\x06\x00\x00\x00\x00\x00\x00\x00", "\x05\x00\x00\x00\x00\x00\x00\x00\x00", "\x08\x00\x00\x00\x00\x00\x00\x00\x00", "\x07\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("x", MaxText+1)} {
 		if r, err := ReadReply([]byte(reply)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%.20q: %v, %v", reply, r.Kind, err)
 		}

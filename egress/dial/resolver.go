@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,38 +22,62 @@ const (
 	maxFile = 1 << 20
 )
 
-// A System is the Resolver of the host's files. They are read once, so that the program can give up all access to files: what
-// changes in them later is not seen.
-type System struct {
+// A System is the Resolver of the host's files, as they were when they were read last.
+type System struct{ files atomic.Pointer[files] }
+
+// files are what the host's files say.
+type files struct {
 	servers []netip.AddrPort
 	hosts   map[string][]netip.Addr
-	port    uint16
+	device  func(name string) (index int, err error)
 }
 
-// ReadSystem reads a resolv.conf(5), for the addresses of servers, and a hosts(5). A file that does not exist is empty. Without
-// a server in it, the server is that of this host, as for the C library.
+// port is that of a server.
+const port = 53
+
+// ReadSystem reads a resolv.conf(5), for the addresses of servers, and a hosts(5). A file that does not exist is empty.
 func ReadSystem(resolvConf, hosts string) (*System, error) {
-	s := &System{hosts: map[string][]netip.Addr{}, port: 53}
-	err := errors.Join(eachLine(resolvConf, s.addServer), eachLine(hosts, s.addHost))
-	if err != nil {
-		return nil, err
+	var readers [2]io.Reader
+	for n, path := range []string{resolvConf, hosts} {
+		file, err := os.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		readers[n] = file
 	}
-	if len(s.servers) == 0 {
-		s.servers = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), s.port)}
+	s := new(System)
+	return s, s.Read(readers[0], readers[1], func(name string) (int, error) {
+		device, err := net.InterfaceByName(name)
+		if err != nil {
+			return 0, err
+		}
+		return device.Index, nil
+	})
+}
+
+// Read replaces what the files say. A reader that is nil is an empty file. Without a server in it, the server is that of this
+// host, as for the C library. device returns the index of a network device. After an error, nothing is replaced.
+func (s *System) Read(resolvConf, hosts io.Reader, device func(name string) (index int, err error)) error {
+	f := &files{hosts: map[string][]netip.Addr{}, device: device}
+	if err := errors.Join(eachLine(resolvConf, f.addServer), eachLine(hosts, f.addHost)); err != nil {
+		return err
 	}
-	return s, nil
+	if len(f.servers) == 0 {
+		f.servers = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)}
+	}
+	s.files.Store(f)
+	return nil
 }
 
 // eachLine calls f with the words of each line that has two or more, without comments.
-func eachLine(path string, f func(words []string)) error {
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
+func eachLine(file io.Reader, f func(words []string)) error {
+	if file == nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, maxFile))
 	if err != nil {
 		return err
@@ -67,8 +92,8 @@ func eachLine(path string, f func(words []string)) error {
 	return nil
 }
 
-func (s *System) addServer(words []string) {
-	if words[0] != "nameserver" || len(s.servers) == maxServers {
+func (f *files) addServer(words []string) {
+	if words[0] != "nameserver" || len(f.servers) == maxServers {
 		return
 	}
 	addr, err := netip.ParseAddr(words[1])
@@ -77,35 +102,36 @@ func (s *System) addServer(words []string) {
 	}
 	if addr.Zone() != "" {
 		// Package net finds the index of a device by netlink, which the program may not use later.
-		if device, err := net.InterfaceByName(addr.Zone()); err == nil {
-			addr = addr.WithZone(strconv.Itoa(device.Index))
+		if index, err := f.device(addr.Zone()); err == nil {
+			addr = addr.WithZone(strconv.Itoa(index))
 		}
 	}
-	s.servers = append(s.servers, netip.AddrPortFrom(addr, s.port))
+	f.servers = append(f.servers, netip.AddrPortFrom(addr, port))
 }
 
-func (s *System) addHost(words []string) {
+func (f *files) addHost(words []string) {
 	addr, err := netip.ParseAddr(words[0])
 	if err != nil {
 		return
 	}
 	for _, name := range words[1:] {
 		name = strings.ToLower(strings.TrimSuffix(name, "."))
-		s.hosts[name] = append(s.hosts[name], addr)
+		f.hosts[name] = append(f.hosts[name], addr)
 	}
 }
 
 // LookupNetIP implements Resolver.
 func (s *System) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	if found := s.hosts[strings.TrimSuffix(host, ".")]; len(found) > 0 {
+	f := s.files.Load()
+	if found := f.hosts[strings.TrimSuffix(host, ".")]; len(found) > 0 {
 		return found, nil
 	}
 	if err := ctx.Err(); err != nil { // package net may answer all the same
 		return nil, err
 	}
 	var failed error
-	for n, server := range s.servers {
-		found, err := ask(ctx, server, network, host, n+1 < len(s.servers))
+	for n, server := range f.servers {
+		found, err := ask(ctx, server, network, host, n+1 < len(f.servers))
 		missing := (*net.DNSError)(nil)
 		if err == nil || errors.As(err, &missing) && missing.IsNotFound || ctx.Err() != nil {
 			return found, err

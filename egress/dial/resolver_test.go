@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"corral/egress/names"
 )
@@ -58,7 +60,7 @@ func TestReadSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, server := range s.servers {
+	for _, server := range s.files.Load().servers {
 		got = append(got, server.String())
 	}
 	if want := []string{"192.0.2.53:53", "[2001:db8::53]:53", "[::1%1]:53"}; !slices.Equal(got, want) {
@@ -68,15 +70,42 @@ func TestReadSystem(t *testing.T) {
 	if want := addrs("192.0.2.7", "2001:db8::7"); err != nil || !slices.Equal(found, want) {
 		t.Errorf("%v, %v, want %v", found, err, want)
 	}
-	if len(s.hosts) != 2 {
-		t.Errorf("names %v", s.hosts)
+	if len(s.files.Load().hosts) != 2 {
+		t.Errorf("names %v", s.files.Load().hosts)
 	}
 	missing := filepath.Join(t.TempDir(), "no")
-	if s, err = ReadSystem(missing, missing); err != nil || len(s.servers) != 1 || s.servers[0].String() != "127.0.0.1:53" {
+	if s, err = ReadSystem(missing, missing); err != nil || len(s.files.Load().servers) != 1 || s.files.Load().servers[0].String() != "127.0.0.1:53" {
 		t.Errorf("without files: %v, %v", s, err)
 	}
 	if _, err := ReadSystem(t.TempDir(), missing); err == nil {
 		t.Error("a directory was read")
+	}
+}
+
+// TestReadAgain: what is read later replaces what was read before, unless it cannot be read.
+func TestReadAgain(t *testing.T) {
+	s, err := ReadSystem(write(t, "nameserver 192.0.2.53\n"), write(t, "192.0.2.7 old.example.org\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := func(name string) (int, error) {
+		if name == "wlan0" {
+			return 7, nil
+		}
+		return 0, errors.New("no such device")
+	}
+	if err := s.Read(strings.NewReader("nameserver fe80::1%wlan0\nnameserver fe80::2%gone\n"), strings.NewReader("192.0.2.8 new.example.org\n"), device); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Read(iotest.ErrReader(io.ErrUnexpectedEOF), nil, device); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%v", err)
+	}
+	f := s.files.Load()
+	if len(f.servers) != 2 || f.servers[0].String() != "[fe80::1%7]:53" || f.servers[1].String() != "[fe80::2%gone]:53" {
+		t.Errorf("servers %v", f.servers)
+	}
+	if len(f.hosts) != 1 || len(f.hosts["new.example.org"]) != 1 {
+		t.Errorf("names %v", f.hosts)
 	}
 }
 
@@ -89,13 +118,14 @@ func TestServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Close() // a port at which nobody answers
-	s := &System{servers: []netip.AddrPort{dead.LocalAddr().(*net.UDPAddr).AddrPort(), at.AddrPort()}}
+	s := new(System)
+	s.files.Store(&files{servers: []netip.AddrPort{dead.LocalAddr().(*net.UDPAddr).AddrPort(), at.AddrPort()}})
 	found, err := s.LookupNetIP(t.Context(), "ip", "example.org.")
 	if err != nil || len(found) != 1 || found[0].Unmap() != netip.MustParseAddr("192.0.2.1") {
 		t.Errorf("%v, %v", found, err)
 	}
 	second, other := serve(t, "127.0.0.1:0")
-	s.servers = []netip.AddrPort{at.AddrPort(), second.AddrPort()}
+	s.files.Store(&files{servers: []netip.AddrPort{at.AddrPort(), second.AddrPort()}})
 	_, err = s.LookupNetIP(t.Context(), "ip", "example.net.")
 	if missing := (*net.DNSError)(nil); !errors.As(err, &missing) || !missing.IsNotFound {
 		t.Errorf("a name that does not exist: %v", err)

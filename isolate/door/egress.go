@@ -96,6 +96,7 @@ func (e *egress) isEnding() bool {
 
 // serve runs one process to its end.
 func (e *egress) serve() error {
+	names := lookAtNames() // before the process reads them
 	p, err := e.doors.start(e.payer, e.uid, e.lines)
 	if err != nil {
 		e.abandon(control.KindOpened, fmt.Errorf("network access: %w", err))
@@ -104,6 +105,7 @@ func (e *egress) serve() error {
 	defer e.tell()
 	defer p.end(e.doors)
 	e.begin(p)
+	defer e.followNames(names)()
 	for err == nil && !e.isEnding() { // stop may have come before begin
 		var message []byte
 		if message, _, err = p.conn.Receive(); err == nil {

@@ -1,12 +1,19 @@
 package network
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/admit"
 	"corral/job"
@@ -183,4 +190,41 @@ func TestPortsWithDoor(t *testing.T) {
 		}
 	}
 	says()
+}
+
+// TestNamesChange: a session's jobs get names from the name servers and the table of names that the host has at present.
+func TestNamesChange(t *testing.T) {
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	write := func(path, content string) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path, []byte(content), 0o644), os.Chmod(path, 0o644)); err != nil { //nolint:gosec // everybody reads it
+			t.Fatal(err)
+		}
+	}
+	write(hosts, "127.0.0.1 localhost\n")
+	w := newWorld(t, func(c *isolate.Config) {
+		c.Network = []byte(`{"allow":[{"host":"web.example.org","protocol":"http"},{"host":"late.example.org","protocol":"http"}],"private":["192.0.2.1/32"]}`)
+	})
+	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		write("/etc/resolv.conf", "nameserver 127.0.0.1\n")
+		if err := unix.Unmount("/etc/hosts", 0); err != nil {
+			t.Error(err)
+		}
+	})
+	write("/etc/resolv.conf", "nameserver 192.0.2.250\n") // nobody answers there
+	ss := w.Session(job.SessionSpec{Share: true})
+	reaches := func(host string) bool {
+		d := w.In(ss, "curl -sS -m 4 -o /dev/null -w '%{http_code}' http://"+host+"/")
+		return d.Out == "200"
+	}
+	if reaches("web.example.org") || reaches("late.example.org") {
+		t.Fatal("a name is known before the files have it")
+	}
+	write(hosts, "192.0.2.1 late.example.org\n")
+	sandboxtest.Eventually(t, 10*time.Second, "the new name is not reached", func() bool { return reaches("late.example.org") })
+	write("/etc/resolv.conf", "nameserver 127.0.0.1\n")
+	sandboxtest.Eventually(t, 10*time.Second, "the new name server is not asked", func() bool { return reaches("web.example.org") })
 }
