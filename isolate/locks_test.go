@@ -71,6 +71,24 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// TestLocksNotCharged: this kernel charges record locks to no cgroup. On one that does, the memory limit bounds them, and no watch is needed.
+func TestLocksNotCharged(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	const locks, lockBytes = 60_000, 192
+	f := sharedFront(t)
+	peak := func(script string) int64 {
+		d := f.Run(f.Spec("perl", "-e", takeLocks+script))
+		if d.Status != job.Success {
+			t.Fatalf("%+v %s", d.Result, d.Err)
+		}
+		return d.Usage.PeakMemory
+	}
+	files := peak(fmt.Sprintf(`for (1..%d / 200) { open(my $f, "+>", "/tmp/$_") or die; push @kept, $f }`, locks))
+	if locked := peak(fmt.Sprintf("take(%d)", locks)); locked-files > locks*lockBytes/2 {
+		t.Errorf("%d locks take %d bytes of the job's memory, the same files without any %d", locks, locked, files)
+	}
+}
+
 // hostLocks returns the number of lock records of the host.
 func hostLocks() (int, error) {
 	b, err := os.ReadFile("/sys/kernel/slab/file_lock_cache/total_objects")
