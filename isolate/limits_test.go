@@ -256,6 +256,28 @@ func TestBackgroundProcessesKilled(t *testing.T) {
 	}
 }
 
+// TestLimitsOfHost: more than the supervisor itself may have is refused before the job starts, in a session as well.
+func TestLimitsOfHost(t *testing.T) {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
+		t.Fatal(err)
+	}
+	if own.Max >= 1<<20 {
+		t.Skip("the hard limit of this process is not below the maximum of a request")
+	}
+	f := newFront(t)
+	for _, ss := range []job.Session{{}, f.Session(job.SessionSpec{Workspace: job.Overlay})} {
+		spec := f.Spec("/bin/true")
+		spec.Session, spec.Workspace, spec.Limits.OpenFiles = ss.ID, ss.Workspace, int64(own.Max)
+		if d := f.Run(spec); d.Status != job.Success {
+			t.Errorf("the maximum: %+v", d.Result)
+		}
+		spec.Limits.OpenFiles++
+		_, err := f.Try(spec)
+		refusedAt(t, "one more", err, "limits", 0)
+	}
+}
+
 // TestMinimumLimits: a program starts with the minimum of each limit.
 func TestMinimumLimits(t *testing.T) {
 	f := sharedFront(t)

@@ -3,6 +3,7 @@ package admit
 import (
 	"fmt"
 
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -56,8 +57,16 @@ func (r *Entry) clamp(q *Request, limits job.Limits, profile string) (job.Limits
 
 // Clamp applies the configuration entries of a repository and, for a worktree, those of its git directory.
 // For the git directory only ceilings and profile apply: if the operator forbids writing to it, it is mounted
-// read-only instead, see addCommon.
+// read-only instead, see addCommon. Limits that this host cannot give a job are refused.
 func (s *Served) Clamp(repo *Repo, q *Request, limits job.Limits) (job.Limits, string, error) {
+	limits, profile, err := s.clamp(repo, q, limits)
+	if err == nil {
+		err = host.CheckRlimits(limits)
+	}
+	return limits, profile, err
+}
+
+func (s *Served) clamp(repo *Repo, q *Request, limits job.Limits) (job.Limits, string, error) {
 	if repo.ReadOnly && q.Writes() && !q.Narrow() {
 		return limits, "", &job.Refusal{
 			Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: it was passed from a read-only mount", repo.Path),

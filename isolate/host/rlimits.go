@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/inside"
@@ -30,4 +32,30 @@ func Rlimits(l job.Limits, others int) []inside.Rlimit {
 		list = append(list, both(unix.RLIMIT_FSIZE, l.FileSize))
 	}
 	return list
+}
+
+// CheckRlimits returns a *job.Refusal if l has more than the hard limits of this process, which its children have, too: a job cannot raise
+// them.
+func CheckRlimits(l job.Limits) error {
+	resources := map[*int64]int{&l.OpenFiles: unix.RLIMIT_NOFILE, &l.PIDs: unix.RLIMIT_NPROC, &l.FileSize: unix.RLIMIT_FSIZE}
+	for _, f := range l.Fields() {
+		resource, ok := resources[f.Value]
+		if !ok || *f.Value == job.Unlimited {
+			continue
+		}
+		var own unix.Rlimit
+		if err := unix.Getrlimit(resource, &own); err != nil {
+			return fmt.Errorf("getrlimit: %w", err)
+		}
+		if uint64(*f.Value) <= own.Max {
+			continue
+		}
+		return &job.Refusal{
+			Step: "limits",
+			Message: fmt.Sprintf("%s: %s is more than the supervisor itself may have on this host, which is %s",
+				f.Name, f.Format(*f.Value), f.Format(int64(own.Max))),
+			Hint: fmt.Sprintf("ask for less with --%s, or raise the hard limit of the supervisor (ulimit -H, Limit… of corrald.service)", f.Option),
+		}
+	}
+	return nil
 }
