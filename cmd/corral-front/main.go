@@ -1,8 +1,8 @@
 // Corral-front has the commands of corral that are not needed for every job: servers, and commands for operators. People
 // type corral, which executes this program.
 //
-// It has no privileges: started as root, it becomes another user before it parses anything (see package embed). corrald
-// does what needs privileges.
+// It has no privileges. Started through sudo, it gives root up first, except for what needs it (embed.Needs); started as root, it
+// becomes another user before it parses anything. corrald does what needs privileges.
 package main
 
 import (
@@ -72,7 +72,10 @@ func helpers() map[string]cli.Command {
 func main() {
 	// Descriptors that the caller left open must not reach a supervisor started here, or any other child.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	code, err := dispatch(os.Args[1:])
+	code, err := cli.Failure, embed.Lower()
+	if err == nil {
+		code, err = dispatch(os.Args[1:])
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
 	}

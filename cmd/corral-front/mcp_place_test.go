@@ -14,7 +14,10 @@ import (
 )
 
 // TestMain hides the machine's own corral, because front-ends read the operator's configuration first.
-func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
+func TestMain(m *testing.M) {
+	sandboxtest.ServeFiles()
+	os.Exit(sandboxtest.WithoutInstallation(m))
+}
 
 var serial atomic.Uint32
 

@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"os"
 
+	"corral/front/cli"
 	"corral/front/cli/top"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 )
 
 func main() {
-	code, err := top.Command(os.Args[1:])
+	code, err := cli.Failure, embed.Lower()
+	if err == nil {
+		code, err = top.Command(os.Args[1:])
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
 	}

@@ -16,7 +16,7 @@ import (
 // caller is root and names neither a supervisor nor a session, connect starts a supervisor for the repository and drops
 // root before it returns.
 func connect(o *runOptions) (*client.Client, func(), error) {
-	if os.Geteuid() == 0 && o.supervisor == "" && o.spec.Session == "" {
+	if embed.Root() && o.supervisor == "" && o.spec.Session == "" {
 		return embedded(o)
 	}
 	if o.account != "" {
@@ -34,10 +34,10 @@ func connect(o *runOptions) (*client.Client, func(), error) {
 
 // dial connects to a running supervisor; "" is the installed one's socket.
 func dial(socket string) (*client.Client, error) {
-	c, err := client.Dial(socket)
+	c, err := embed.Dial(socket)
 	hint := ""
 	switch {
-	case err == nil && os.Geteuid() == 0: // the supervisor sees root; directories belong to the user who called sudo
+	case err == nil && embed.Root(): // the supervisor sees root; directories belong to the user who called sudo
 		whose, err := embed.Account("")
 		if err != nil {
 			return nil, errors.Join(err, c.Close())

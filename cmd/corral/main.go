@@ -22,6 +22,10 @@ import (
 func main() {
 	// Descriptors that the caller left open must not leak into a supervisor or corral-front started from here.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	if err := embed.Lower(); err != nil {
+		printError(err)
+		os.Exit(exitFailure)
+	}
 	os.Exit(dispatch(os.Args[1:]))
 }
 
@@ -102,8 +106,8 @@ var commands = []string{
 // PR_SET_TIMERSLACK).
 const frontSlack = 500_000
 
-// execFront replaces this process with corral-front, with the same arguments. corral-front drops root itself before it
-// reads any input.
+// execFront replaces this process with corral-front, with the same arguments. corral-front gives up root as this process did
+// (embed.Lower), before it reads any input.
 func execFront(args []string) error {
 	if !slices.Contains(commands, args[0]) {
 		return unknownCommand(args[0], nearest.Of(args[0], commands))

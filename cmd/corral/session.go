@@ -67,7 +67,7 @@ func dialService(socket string) (*client.Client, error) {
 	c, err := dial(socket)
 	if err != nil && socket == "" {
 		message, _, _ := strings.Cut(err.Error(), "\nhint: ")
-		if os.Geteuid() == 0 {
+		if embed.Root() {
 			return nil, fmt.Errorf("%s\nhint: a session outlives this command: start corrald as a service", message)
 		}
 	}
@@ -82,7 +82,7 @@ func dialKept(socket string) (*client.Client, func(), error) {
 	switch {
 	case err == nil:
 		return c, func() { c.Close() }, nil
-	case socket != "" || os.Geteuid() != 0 || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED):
+	case socket != "" || !embed.Root() || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED):
 		return nil, nil, err
 	}
 	return startSupervisor(embed.Options{})

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/job"
 )
 
@@ -34,7 +35,15 @@ type stream struct {
 }
 
 // open creates the job's standard streams and starts to copy them. The caller passes the returned files to the job.
-func (s *streams) open(stdin bool) (job.Stdio, error) {
+func (s *streams) open(stdin bool) (stdio job.Stdio, err error) {
+	err = embed.Piping.Do(func() error {
+		stdio, err = s.make(stdin)
+		return err
+	})
+	return stdio, err
+}
+
+func (s *streams) make(stdin bool) (job.Stdio, error) {
 	var stdio job.Stdio
 	for _, e := range []struct {
 		job    **os.File

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"corral/front"
@@ -41,7 +40,7 @@ func (s *serving) backend() (*front.Backend, error) {
 
 // connect returns a connection to the supervisor, and the configuration. Root is dropped when it returns.
 func (s *serving) connect() (*supervisor.Connection, config.Config, error) {
-	if os.Geteuid() == 0 && s.supervisor == "" {
+	if embed.Root() && s.supervisor == "" {
 		return s.embedded()
 	}
 	c, files, err := settings.Load(s.sources()) // drops root

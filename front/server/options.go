@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 
@@ -88,7 +87,7 @@ func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *s
 // open resolves the directories that the command line names. Root opens them with the rights of the account.
 func (s *serving) open(dirs []string) error {
 	s.whose = settings.Self()
-	if os.Geteuid() == 0 {
+	if embed.Root() {
 		var err error
 		if s.whose, err = embed.Account(s.account); err != nil {
 			return err

@@ -5,12 +5,19 @@ import (
 
 	"corral/front/privilege"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 )
 
 // Sources returns the files that a front-end reads, see config.FrontSources. The one that the command line names is opened with
 // the rights of the user who called sudo.
 func Sources(named string) []config.Source {
-	return config.FrontSources(os.Getenv, named, privilege.AsCaller)
+	list := config.FrontSources(os.Getenv, named, func(open func() error) error { return embed.Hint(open()) })
+	for i := range list {
+		if list[i].Path == config.DefaultPath {
+			list[i].As = embed.Configuring.Do
+		}
+	}
+	return list
 }
 
 // Load reads the configuration from the files in from, and returns the paths of those that exist. Root opens them, drops

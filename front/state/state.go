@@ -80,7 +80,7 @@ func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 	switch {
 	case named != "":
 		paths = []string{named}
-	case os.Geteuid() == 0:
+	case embed.Root():
 		dir, err := rootsUser(users, handle)
 		if err != nil {
 			return nil, errors.Join(err, privilege.Drop())
@@ -101,9 +101,9 @@ func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 			return err
 		}
 		if named != "" { // otherwise the output of every user could be read through sudo
-			err = privilege.AsCaller(open)
+			err = embed.Hint(open())
 		} else {
-			err = open()
+			err = embed.Reading.Do(open)
 		}
 		switch {
 		case errors.Is(err, os.ErrNotExist) && named == "":
@@ -153,7 +153,7 @@ func rootsUser(users, handle string) (string, error) {
 // access.
 func become(owner int) error {
 	switch {
-	case os.Geteuid() != 0:
+	case !embed.Root():
 		return nil
 	case owner < 0:
 		return privilege.Drop()
@@ -165,4 +165,13 @@ func become(owner int) error {
 		who = embed.Identity{UID: owner, GID: privilege.Nobody().GID}
 	}
 	return who.Become()
+}
+
+// AsOperator runs open with root's rights if dir is the supervisor's state directory, or another that is root's alone; otherwise with
+// those of the user who called sudo.
+func AsOperator(dir string, open func() error) error {
+	if filepath.Clean(dir) == Supervisor {
+		return embed.Reading.Do(open)
+	}
+	return embed.Reading.At(dir, open)
 }

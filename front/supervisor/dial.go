@@ -8,13 +8,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/privilege"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 )
 
 // Dial connects to the supervisor that listens on socket, "" for the default socket. Its errors have a hint.
 func Dial(socket string) (*client.Client, error) {
-	c, err := client.Dial(socket)
+	c, err := embed.Dial(socket)
+	if err != nil {
+		return nil, Hint(err, socket)
+	}
+	return c, nil
+}
+
+// DialAsUser is Dial for a process of root that is about to become another user: to the supervisor, the connection is one of that user,
+// who might not reach the socket.
+func DialAsUser(socket string) (*client.Client, error) {
+	who, err := embed.Choose(privilege.Nobody())
+	if err != nil {
+		return nil, err
+	}
+	c, err := embed.DialAs(who, socket)
 	if err != nil {
 		return nil, Hint(err, socket)
 	}

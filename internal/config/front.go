@@ -22,7 +22,7 @@ type Source struct {
 // names unless named is "". A front-end of root's reads no user's file: what root starts is governed by root. getenv is os.Getenv.
 // as is the As of the file that the command line names.
 func FrontSources(getenv func(string) string, named string, as func(open func() error) error) []Source {
-	sources := frontSources(getenv, named, os.Geteuid() == 0)
+	sources := frontSources(getenv, named, os.Getuid() == 0)
 	for i := range sources {
 		if sources[i].Path == named && named != DefaultPath {
 			sources[i].As = as

@@ -89,41 +89,72 @@ func firstLink(path string) string {
 // shows in the group's bits). A directory above path may also have the sticky bit, like /tmp: other users cannot rename or
 // remove root's files in it. The error names the first component for which this does not hold.
 func RootOnly(path string, dir *os.File) error {
-	at, err := open(unix.AT_FDCWD, "/")
+	at, st, err := openRoots(path)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: "/", Err: err}
+		return err
 	}
-	defer func() { unix.Close(at) }()
-	var st, want unix.Stat_t
-	if err := unix.Fstat(at, &st); err != nil {
-		return fmt.Errorf("fstat: %w", err)
-	}
-	here := "/"
-	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		if name == "" {
-			continue
-		}
-		if err := rootOnly(here, &st, true); err != nil {
-			return err
-		}
-		next, err := open(at, name)
-		if err == nil {
-			unix.Close(at)
-			at, here = next, filepath.Join(here, name)
-			err = unix.Fstat(at, &st)
-		}
-		if err != nil {
-			return &os.PathError{Op: "open", Path: filepath.Join(here, name), Err: err}
-		}
-	}
+	defer unix.Close(at)
 	// Only after all directories above it are known to be root's: a user's file system might never answer.
+	var want unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &want); err != nil {
 		return fmt.Errorf("fstat: %w", err)
 	}
 	if st.Dev != want.Dev || st.Ino != want.Ino {
 		return fmt.Errorf("%q was replaced by another directory meanwhile", path)
 	}
-	return rootOnly(here, &st, false)
+	return rootOnly(path, &st, false)
+}
+
+// OpenRoots is Open for a directory that RootOnly accepts. It looks into no directory before it knows that it is root's.
+func OpenRoots(path string) (*os.File, error) {
+	at, st, err := openRoots(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := rootOnly(path, &st, false); err != nil {
+		unix.Close(at)
+		return nil, err
+	}
+	return os.NewFile(uintptr(at), path), nil
+}
+
+// openRoots opens a directory below others that are root's alone, and returns its descriptor and status.
+func openRoots(path string) (at int, st unix.Stat_t, err error) {
+	if at, err = open(unix.AT_FDCWD, "/"); err != nil {
+		return -1, st, &os.PathError{Op: "open", Path: "/", Err: err}
+	}
+	if err = unix.Fstat(at, &st); err != nil {
+		err = fmt.Errorf("fstat: %w", err)
+	}
+	here := "/"
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if err == nil && name != "" {
+			at, here, err = openNext(at, here, name, &st)
+		}
+	}
+	if err != nil {
+		unix.Close(at)
+		return -1, st, err
+	}
+	return at, st, nil
+}
+
+// openNext opens the directory name in the one at path here, which is open as at with status *st, if that is root's alone. It returns
+// the new descriptor and path, and sets *st; after an error it returns at.
+func openNext(at int, here, name string, st *unix.Stat_t) (next int, path string, err error) {
+	if err := rootOnly(here, st, true); err != nil {
+		return at, here, err
+	}
+	path = filepath.Join(here, name)
+	next, err = open(at, name)
+	if err == nil {
+		unix.Close(at)
+		at, err = next, unix.Fstat(next, st)
+	}
+	if err != nil {
+		return at, here, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return at, path, nil
 }
 
 func rootOnly(path string, st *unix.Stat_t, sticky bool) error {

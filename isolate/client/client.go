@@ -54,11 +54,21 @@ func Dial(socket string) (*Client, error) {
 	if socket == "" {
 		socket = DefaultSocket
 	}
-	conn, err := wire.Dial(socket)
+	return DialAt(socket, socket)
+}
+
+// DialAt connects to the socket at path, which errors call name.
+func DialAt(path, name string) (*Client, error) {
+	conn, err := wire.Dial(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", job.ErrUnavailable, socket, reason(err))
+		return nil, Unavailable(name, err)
 	}
 	return New(conn), nil
+}
+
+// Unavailable returns the error of Dial for a socket that cannot be connected to because of err.
+func Unavailable(socket string, err error) error {
+	return fmt.Errorf("%w at %s: %w", job.ErrUnavailable, socket, reason(err))
 }
 
 // reason returns the errno in err, without the address, which the caller adds; or err if there is none.

@@ -61,7 +61,7 @@ func (c *Client) common(repo string) (path string, dir *os.File, flag uint32) {
 	if c.ByPath {
 		return c.Commons[repo], nil, 0
 	}
-	if os.Geteuid() == 0 {
+	if os.Getuid() == 0 { // root, or a user who called sudo: see package embed
 		return "", nil, 0
 	}
 	path, dir, err := Common(repo)

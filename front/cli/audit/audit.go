@@ -101,8 +101,12 @@ func Command(args []string) (int, error) {
 }
 
 // open opens the log in a state directory as root, and drops root: another user parses it.
-func open(state string) (*reader.Reader, error) {
-	r, err := reader.Open(filepath.Join(state, "audit"))
+func open(dir string) (*reader.Reader, error) {
+	var r *reader.Reader
+	err := state.AsOperator(dir, func() (err error) {
+		r, err = reader.Open(filepath.Join(dir, "audit"))
+		return err
+	})
 	if dropped := privilege.Drop(); dropped != nil {
 		return nil, dropped
 	}
@@ -110,7 +114,7 @@ func open(state string) (*reader.Reader, error) {
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", state)
+		return nil, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", dir)
 	}
 	return r, err
 }

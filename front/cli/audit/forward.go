@@ -16,6 +16,7 @@ import (
 	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/flock"
+	"corral/isolate/client/embed"
 	"corral/store/audit/reader"
 )
 
@@ -45,8 +46,17 @@ const (
 const answerSize = 1 + 8 + 8
 
 // forward forwards the audit log until it is told to end.
-func (o *options) forward() (int, error) {
-	if os.Geteuid() != 0 {
+func (o *options) forward() (code int, err error) {
+	code = cli.Failure
+	err = state.AsOperator(o.state, func() error {
+		code, err = o.forwardAsRoot()
+		return err
+	})
+	return code, err
+}
+
+func (o *options) forwardAsRoot() (int, error) {
+	if !embed.Root() {
 		return cli.Failure, errors.New("only root can read the audit log: run it with sudo, or as a service: systemctl enable --now corral-audit-forward")
 	}
 	dir, err := os.OpenRoot(filepath.Join(o.state, "audit"))

@@ -54,11 +54,21 @@ func worker(args []string) (int, error) {
 }
 
 // configured returns what the supervisor's configuration says about the receiver.
-func configured(path string) (forward.Options, error) {
+func configured(path string) (o forward.Options, err error) {
 	source := config.Source{Path: path, Options: config.LoadOptions{Trusted: true}}
 	if path == "" {
 		source.Path, source.Optional = config.DefaultPath, true
 	}
+	if source.Optional {
+		err = embed.Configuring.Do(func() (err error) { o, err = optionsOf(source); return err })
+	} else {
+		err = embed.Configuring.At(path, func() (err error) { o, err = optionsOf(source); return err })
+	}
+	return o, err
+}
+
+// optionsOf reads a configuration file and the files that it names.
+func optionsOf(source config.Source) (forward.Options, error) {
 	c, err := config.LoadFront(source)
 	if err != nil {
 		return forward.Options{}, err

@@ -114,14 +114,17 @@ type keeper struct {
 
 // open connects to the supervisor, drops root, reads the job and opens the store for its output.
 func open(socket string) (*keeper, error) {
-	k := &keeper{uid: uint32(os.Geteuid())}
+	k := &keeper{uid: uint32(os.Getuid())}
 	var err error
 	if k.client, err = supervisor.Dial(socket); err != nil {
 		return nil, errors.Join(err, privilege.Drop())
 	}
 	dir, err := k.state()
 	if err == nil && k.uid == 0 {
-		k.pipes, err = newRelays()
+		err = embed.Piping.Do(func() (err error) {
+			k.pipes, err = newRelays()
+			return err
+		})
 	}
 	if err := errors.Join(err, privilege.Drop()); err != nil {
 		return nil, errors.Join(err, k.client.Close())

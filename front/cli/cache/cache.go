@@ -59,14 +59,16 @@ func Command(args []string) (int, error) {
 	if ended, code, err := o.parse(args); ended {
 		return code, err
 	}
-	stores, err := openStores(filepath.Join(o.state, "cache"), volume.OpenPresent)
-	var removed []store
-	if err == nil {
-		stores, err = o.chosen(stores)
-	}
-	if err == nil && o.verb == "prune" {
-		removed, err = prune(stores, o, time.Now())
-	}
+	var stores, removed []store
+	err := state.AsOperator(o.state, func() (err error) {
+		if stores, err = openStores(filepath.Join(o.state, "cache"), volume.OpenPresent); err == nil {
+			stores, err = o.chosen(stores)
+		}
+		if err == nil && o.verb == "prune" {
+			removed, err = prune(stores, o, time.Now())
+		}
+		return err
+	})
 	if dropped := privilege.Drop(); dropped != nil {
 		return cli.Failure, dropped
 	}

@@ -15,14 +15,14 @@ import (
 // listens, and drops root. It puts two pipes into p, which belong to the user that the supervisor accepts descriptors
 // from.
 func (o *options) connect(p *pipes) (*client.Client, func(), error) {
-	c, err := client.Dial(o.supervisor)
+	c, err := embed.Dial(o.supervisor)
 	switch {
 	case err == nil: // before root is dropped: the supervisor identifies its client
-		if err := errors.Join(p.make(2), privilege.Drop()); err != nil {
+		if err := errors.Join(embed.Piping.Do(func() error { return p.make(2) }), privilege.Drop()); err != nil {
 			return nil, nil, errors.Join(err, c.Close())
 		}
 		return c, func() { _ = c.Close() }, nil
-	case o.supervisor != "" || os.Geteuid() != 0 || !sessionID().MatchString(o.handle):
+	case o.supervisor != "" || !embed.Root() || !sessionID().MatchString(o.handle):
 		return nil, nil, errors.Join(supervisor.Hint(err, o.supervisor), privilege.Drop())
 	}
 	c, finish, err := supervisor.Embed(embed.Options{Kept: o.handle})

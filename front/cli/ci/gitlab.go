@@ -72,7 +72,7 @@ func enter(o *options, words []string) (g *gitlab, err error) {
 		err = g.openRun(words[2])
 	}
 	home := os.Getenv("HOME")
-	if os.Geteuid() == 0 {
+	if embed.Root() {
 		home, err = become(o.account, err)
 	} else if err == nil && o.account != "" {
 		err = errors.New("--account is for a runner that is root\nhint: run the runner as that user, or leave out --account")

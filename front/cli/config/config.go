@@ -12,6 +12,7 @@ import (
 	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 )
 
 // Help is the help text of the command.
@@ -109,13 +110,7 @@ func create(path string) (int, error) {
 		}
 		return cli.Print(config.Example)
 	}
-	// Only the directory of the default path is created: another one that is missing is a mistake in the path.
-	if path == config.DefaultPath {
-		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return cli.Failure, err
-		}
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := newFile(path)
 	if dropped := privilege.Drop(); dropped != nil {
 		return cli.Failure, dropped
 	}
@@ -127,4 +122,24 @@ func create(path string) (int, error) {
 		return cli.Failure, err
 	}
 	return 0, nil
+}
+
+// newFile creates a configuration file.
+func newFile(path string) (f *os.File, err error) {
+	create := func() (err error) {
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		return err
+	}
+	if path != config.DefaultPath {
+		err = embed.Configuring.At(path, create)
+		return f, err
+	}
+	// Only the directory of the default path is created: another one that is missing is a mistake in the path.
+	err = embed.Configuring.Do(func() error {
+		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		return create()
+	})
+	return f, err
 }

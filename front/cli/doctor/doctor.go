@@ -14,6 +14,7 @@ import (
 	"corral/front/cli"
 	"corral/front/doctor"
 	"corral/front/privilege"
+	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/directory"
@@ -50,10 +51,10 @@ func Command(args []string) (int, error) {
 	if f.NArg() > 0 {
 		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
 	}
-	var settings *config.Front
+	var files *config.Front
 	var unopened error
 	if *runtimes {
-		settings, unopened = config.OpenFront(config.FrontSources(os.Getenv, "", nil)...) // before root is dropped
+		files, unopened = config.OpenFront(settings.Sources("")...) // before root is dropped
 	}
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.
@@ -63,7 +64,7 @@ func Command(args []string) (int, error) {
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if *runtimes {
-		report, err := examineRuntimes(ctx, subject, settings, unopened)
+		report, err := examineRuntimes(ctx, subject, files, unopened)
 		if err = errors.Join(err, finish()); err != nil {
 			return cli.Failure, err
 		}
@@ -79,12 +80,12 @@ func Command(args []string) (int, error) {
 
 // examineRuntimes examines the configured toolchains, and suggests those in the user's home directory that are not
 // configured.
-func examineRuntimes(ctx context.Context, s doctor.Subject, settings *config.Front, err error) (doctor.Runtimes, error) {
+func examineRuntimes(ctx context.Context, s doctor.Subject, files *config.Front, err error) (doctor.Runtimes, error) {
 	if err != nil {
 		return doctor.Runtimes{}, err
 	}
-	defer settings.Close() //nolint:errcheck // it was read
-	c, err := settings.Load()
+	defer files.Close() //nolint:errcheck // it was read
+	c, err := files.Load()
 	if err != nil {
 		return doctor.Runtimes{}, err
 	}
@@ -117,15 +118,11 @@ func write(r doctor.Report, asJSON bool) error {
 // subjectOf connects to a supervisor or starts one, and makes a directory for its jobs. The returned function ends the
 // connection and the supervisor, and removes the directory.
 func subjectOf(socket string) (doctor.Subject, func() error) {
-	if os.Geteuid() == 0 && socket == "" {
+	if embed.Root() && socket == "" {
 		return embedded()
 	}
-	var c *client.Client
-	err := privilege.Connect(func() (err error) {
-		c, err = supervisor.Dial(socket)
-		return err
-	})
-	if err != nil {
+	c, err := supervisor.DialAsUser(socket)
+	if err = errors.Join(err, privilege.Drop()); err != nil {
 		return doctor.Subject{Err: err}, nothing
 	}
 	// Kernels before 6.3 cannot map ids on a tmpfs, which /tmp may be.

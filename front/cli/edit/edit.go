@@ -10,6 +10,7 @@ import (
 
 	"corral/front/cli"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 )
 
 // Config changes the configuration whose file is at path. With "", it is the operator's for root, and the user's own
@@ -17,7 +18,7 @@ import (
 //
 // Root reads and writes the bytes of files, and no more: a helper process that has dropped root parses them.
 func Config(path string, edit config.Edit) (changed string, err error) {
-	root := os.Geteuid() == 0
+	root := embed.Root()
 	o := config.LoadOptions{Trusted: root, Links: !root}
 	switch own := config.UserPath(os.Getenv); {
 	case root && path == "":
@@ -28,16 +29,23 @@ func Config(path string, edit config.Edit) (changed string, err error) {
 		}
 		path, o.Own, o.User = own, true, true
 	}
-	err = config.Update(path, o, func(files config.Files) (change config.Change, err error) {
-		e := fileEdit{path, files, edit}
-		if root {
-			change, err = e.applyInHelper()
-		} else {
-			change, err = e.apply()
-		}
-		changed = change.Name
-		return change, err
-	})
+	update := func() error {
+		return config.Update(path, o, func(files config.Files) (change config.Change, err error) {
+			e := fileEdit{path, files, edit}
+			if root {
+				change, err = e.applyInHelper()
+			} else {
+				change, err = e.apply()
+			}
+			changed = change.Name
+			return change, err
+		})
+	}
+	if path == config.DefaultPath {
+		err = embed.Configuring.Do(update)
+	} else {
+		err = embed.Configuring.At(path, update)
+	}
 	if errors.Is(err, os.ErrPermission) && !root && path == config.DefaultPath {
 		err = fmt.Errorf("%w\nhint: it belongs to the operator: run with sudo", err)
 	}

@@ -88,7 +88,7 @@ func running(c *client.Client, id string) (*wire.Entry, error) {
 // become. The output is untrusted.
 func become(uid uint32) (owner uint32, err error) {
 	switch {
-	case os.Geteuid() != 0:
+	case !embed.Root():
 		return uid, nil
 	case uid == 0:
 		who, err := embed.Choose(privilege.Nobody())

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"corral/front/state"
 	"corral/internal/text"
 	"corral/internal/users"
+	"corral/isolate/client/embed"
 	"corral/store/authority"
 )
 
@@ -52,13 +52,17 @@ var errNone = errors.New("there is no authority yet: the first job of a user who
 
 // rotate replaces the authorities, and has the supervisor take them for the jails that it builds from then on.
 func (o *options) rotate(dir string) (int, error) {
-	if os.Geteuid() != 0 {
+	if !embed.Root() {
 		return cli.Failure, errors.New("authorities belong to root\nhint: sudo corral network authority rotate")
 	}
 	if o.state != "" && o.socket == "" {
 		o.file = o.state // another supervisor's: the service's need not read anything again
 	}
-	replaced, err := authority.Rotate(dir)
+	replaced := 0
+	err := state.AsOperator(cmp.Or(o.state, state.Supervisor), func() (err error) {
+		replaced, err = authority.Rotate(dir)
+		return err
+	})
 	if err == nil && replaced == 0 {
 		err = errNone
 	}

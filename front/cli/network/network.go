@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 
 	"corral/front/cli"
@@ -16,6 +15,7 @@ import (
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 	"corral/policy/network"
 )
 
@@ -176,7 +176,7 @@ func (o *options) edit(verb string, names []string) (e config.NetworkEdit, err e
 // reload makes the supervisor read its configuration again, if the changed file is its own. If none runs, it will read the file
 // when it starts.
 func (o *options) reload() (notes []string, err error) {
-	if o.socket == "" && o.file != "" || os.Geteuid() != 0 {
+	if o.socket == "" && o.file != "" || !embed.Root() {
 		return []string{"it applies when the supervisor reads its configuration again: corral reload"}, nil
 	}
 	c, err := supervisor.Dial(o.socket)

@@ -20,6 +20,7 @@ import (
 	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/mcp/agent"
 	"corral/mcp/execute"
@@ -123,11 +124,8 @@ func openRequest(name string) (input *os.File, err error) {
 		return os.Stdin, nil
 	}
 	// Opened before root is dropped: root without sudo may name a file that only root can read.
-	err = privilege.AsCaller(func() (err error) {
-		input, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
-		return err
-	})
-	return input, err
+	input, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
+	return input, embed.Hint(err)
 }
 
 // maxRequest bounds the arguments of a call, in bytes of JSON.

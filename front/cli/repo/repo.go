@@ -17,6 +17,7 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 	"corral/job"
 )
 
@@ -106,6 +107,12 @@ func (o *options) add(dir string) (int, error) {
 // repository returns the directory called name as the repository of the command line.
 func (o *options) repository(name string) (config.Repo, error) {
 	r, err := settings.Repository(settings.Self(), name)
+	if errors.Is(err, os.ErrPermission) { // the operator lists directories of others, too
+		err = embed.Configuring.Do(func() (err error) {
+			r, err = settings.Repository(settings.Self(), name)
+			return err
+		})
+	}
 	if err != nil {
 		return r, err
 	}
@@ -149,7 +156,7 @@ func (o *options) remove(id string) (int, error) {
 // served returns the repositories that front-ends of this user serve. It returns nil if they are unknown, and for root,
 // which edits the first file.
 func (o *options) served() []config.Repo {
-	if os.Geteuid() == 0 {
+	if embed.Root() {
 		return nil
 	}
 	c, err := config.LoadFront(settings.Sources("")...)

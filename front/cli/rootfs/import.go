@@ -18,6 +18,7 @@ import (
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/workspace/image"
 	"corral/workspace/image/unpack"
@@ -46,12 +47,14 @@ type pipe struct{ r, w *os.File }
 // connect creates the pipes. The supervisor requires that they belong to its client, which is root; the source is read
 // after root is dropped.
 func (i *importer) connect() (err error) {
-	for n := range i.pipes {
-		if i.pipes[n].r, i.pipes[n].w, err = os.Pipe(); err != nil {
-			return err
+	return embed.Piping.Do(func() (err error) {
+		for n := range i.pipes {
+			if i.pipes[n].r, i.pipes[n].w, err = os.Pipe(); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // disconnect closes the pipes that no job has taken over.

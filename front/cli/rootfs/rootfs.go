@@ -115,7 +115,7 @@ func (o *options) check(name string) error {
 	if err := job.CheckImageName(name); err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
+	if !embed.Root() {
 		return errors.New("only root can import and remove root file systems\nhint: run it with sudo")
 	}
 	return nil
@@ -124,7 +124,7 @@ func (o *options) check(name string) error {
 // connect runs before root is dropped: a service identifies its client. changes tells an embedded supervisor that root
 // file systems will be created or removed.
 func (o *options) connect(changes bool) (*supervisor.Connection, error) {
-	if os.Geteuid() == 0 && o.supervisor == "" {
+	if embed.Root() && o.supervisor == "" {
 		return supervisor.Start(embed.Options{Images: changes})
 	}
 	return supervisor.Connect(o.supervisor)

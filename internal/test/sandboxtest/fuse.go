@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +27,7 @@ const (
 )
 
 // A FileServer is a file system in user space (FUSE), served by a process of its own until Stall. It has a directory "dir"
-// and a file "file", which the kernel may not cache: each access is a request to the server.
+// and a file "file", also as "dir-NAME" and "file-NAME", which the kernel may not cache: each access is a request to the server.
 type FileServer struct {
 	Dir     string   // the mount point
 	Overlay *os.File // with StartFileServerInNamespace: an overlay above it, opened with O_PATH
@@ -162,6 +164,27 @@ func (s *FileServer) AwaitRequest(t testing.TB) int {
 			return int(word[1])
 		}
 	}
+}
+
+// RootRequests returns the requests that processes of root with one of these names have made since the last call: how root looked
+// at the file system, or changed it.
+func (s *FileServer) RootRequests(t testing.TB, programs ...string) (list []string) {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(s.Dir), "requests")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		program, _, _ := strings.Cut(line, ":")
+		if line = strings.TrimSpace(line); slices.Contains(programs, program) && !slices.Contains(list, line) {
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 // End ends the server: pending requests fail with an error.

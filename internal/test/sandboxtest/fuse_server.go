@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -204,6 +205,11 @@ func (s *fuseServer) handle(request []byte) error {
 		_, err := unix.Write(3, []byte{'w', byte(opcode)})
 		return err
 	}
+	if binary.NativeEndian.Uint32(request[24:]) == 0 {
+		if err := s.record(opcode, binary.NativeEndian.Uint32(request[32:]), request[40:]); err != nil {
+			return err
+		}
+	}
 	body, errno := s.answer(opcode, node, request[40:])
 	reply := binary.NativeEndian.AppendUint32(nil, uint32(16+len(body)))
 	reply = binary.NativeEndian.AppendUint32(reply, uint32(-int32(errno)))
@@ -212,6 +218,24 @@ func (s *fuseServer) handle(request []byte) error {
 		return fmt.Errorf("answer to %d: %w", opcode, err)
 	}
 	return nil
+}
+
+// record adds a request of a process of root to the file that RootRequests reads.
+func (s *fuseServer) record(opcode, thread uint32, body []byte) error {
+	program, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", thread))
+	if err != nil {
+		return nil // the process has ended
+	}
+	name := ""
+	if opcode == FuseLookup {
+		name = " of " + string(body[:max(len(body)-1, 0)])
+	}
+	f, err := os.OpenFile(filepath.Join(s.top, "requests"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s: request %d%s\n", strings.TrimSpace(string(program)), opcode, name)
+	return errors.Join(err, f.Close())
 }
 
 func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, unix.Errno) {
@@ -225,7 +249,8 @@ func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, un
 		return b, 0
 	case FuseLookup:
 		name := string(body[:max(len(body)-1, 0)])
-		found := map[string]uint64{"dir": fuseDir, "file": fuseFile}[name]
+		kind, _, _ := strings.Cut(name, "-")
+		found := map[string]uint64{"dir": fuseDir, "file": fuseFile}[kind]
 		if len(name) == 1 && name[0] >= 'a' {
 			found = fusePages + uint64(name[0]-'a')
 		}

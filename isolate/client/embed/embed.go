@@ -44,7 +44,15 @@ type Options struct {
 // Start starts a supervisor as a child and drops root. The returned function closes the client and waits until the
 // supervisor has cleaned up the host and ended, at most 10 s. On an error this process is still root, unless dropping it
 // failed halfway.
-func Start(o Options) (*client.Client, func(), error) {
+func Start(o Options) (c *client.Client, finish func(), err error) {
+	err = Supervising.Do(func() error {
+		c, finish, err = start(o)
+		return err
+	})
+	return c, finish, err
+}
+
+func start(o Options) (*client.Client, func(), error) {
 	whose, err := Account(o.Account)
 	if err != nil {
 		return nil, nil, err

@@ -23,6 +23,13 @@ func TestMain(m *testing.M) {
 	if uid, err := strconv.Atoi(os.Getenv("EMBED_TEST_BECOME")); err == nil {
 		os.Exit(becomes(uid))
 	}
+	if secret, own, ok := strings.Cut(os.Getenv("EMBED_TEST_LOWER"), ":"); ok {
+		if err := lowers(secret, own); err != nil {
+			println(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -61,6 +61,11 @@ func BecomeAccount(a directory.Account) error {
 }
 
 func (i Identity) become(groups []int) error {
+	if lowered() {
+		if err := raise(); err != nil {
+			return err
+		}
+	}
 	if err := syscall.Setgroups(groups); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}

@@ -32,7 +32,7 @@ const nobody = 65534
 // FindCommand writes to standard output the path of the git directory that args, one directory, is a worktree of. It
 // refuses to run as root, as it reads files that jobs may have written.
 func FindCommand(args []string) error {
-	if os.Geteuid() == 0 || len(args) != 1 {
+	if Root() || len(args) != 1 {
 		return errors.New(FindCommon + " is for internal use by corral")
 	}
 	path, dir, err := client.Common(args[0])
