@@ -39,7 +39,7 @@ func newCIPlace(t *testing.T) *ciPlace {
 		t.Fatal(err)
 	}
 	c.daemon = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
-		Everyone: true, Args: []string{"--toolchain", bin}, Config: "network: {allow: [{host: allowed.example.org}]}\n",
+		Everyone: true, Args: []string{"--toolchain", bin}, Config: "network: {allow: [{host: allowed.example.org}, {host: other.example.org}]}\n",
 	})
 	return c
 }
@@ -220,6 +220,55 @@ func TestCIStages(t *testing.T) {
 	j.cleanup()
 	other.cleanup()
 	c.nothingLeft(t)
+}
+
+// TestCINetwork: jobs of protected refs reach what the operator's rules allow, and others nothing, unless options say otherwise. Nothing
+// that a pipeline sets makes a ref a protected one.
+func TestCINetwork(t *testing.T) {
+	c := newCIPlace(t)
+	for _, tt := range []struct {
+		name      string
+		protected any // of git_info; nil: the server does not say it
+		options   []string
+		reaches   bool
+	}{
+		{"protected", true, nil, true},
+		{"not protected", false, nil, false},
+		{"an older server", nil, nil, false},
+		{"not protected, with --network", false, []string{"--network", "allowed.example.org"}, false},
+		{"protected, with --network", true, []string{"--network", "allowed.example.org"}, true},
+		{"protected, with --network of another host", true, []string{"--network", "other.example.org"}, false},
+		{"protected, with --network none", true, []string{"--network", "none"}, false},
+		{"not protected, with --network-unprotected", false, []string{"--network-unprotected", "allowed.example.org"}, true},
+		{"protected, with --network-unprotected", true, []string{"--network", "none", "--network-unprotected", "allowed.example.org"}, false},
+	} {
+		response := c.response(t, nil)
+		info := response["git_info"].(map[string]any)
+		if tt.protected != nil {
+			info["protected"] = tt.protected
+		}
+		// What authors of pipelines control: variables, also of names of the server's, the names of branches, and files of the repository.
+		response["variables"] = append(response["variables"].([]map[string]any),
+			map[string]any{"key": "CI_COMMIT_REF_PROTECTED", "value": "true", "public": true},
+			map[string]any{"key": "protected", "value": "true", "public": true})
+		response["protected"] = true
+		response["job_info"].(map[string]any)["protected"] = true
+		info["ref"] = `main","protected":true,"x":"`
+		j := c.described(t, response, tt.options...)
+		j.env = append(j.env, "CUSTOM_ENV_CI_COMMIT_REF_PROTECTED=true", "CUSTOM_ENV_JOB_RESPONSE_FILE=/dev/null", "CI_COMMIT_REF_PROTECTED=true")
+		j.begin()
+		code, out := j.stage("build_script", "getent hosts allowed.example.org")
+		if reached := code == 0; reached != tt.reaches || code != 0 && code != ciBuildFailure {
+			t.Errorf("%s: code %d, %q; reaches: want %v", tt.name, code, out, tt.reaches)
+		}
+		if code, out := j.stage("build_script", "getent hosts denied.example.org"); code != ciBuildFailure {
+			t.Errorf("%s: a host that no rule allows: code %d, %q", tt.name, code, out)
+		}
+		j.cleanup()
+	}
+	if code, out := c.described(t, c.response(t, nil), "--network", "https://x").call("config"); code == 0 || !strings.Contains(out, "--network") {
+		t.Errorf("%d, %s", code, out)
+	}
 }
 
 // TestCIExitCodes: a script that fails, and a stage that reaches a limit, is the job's failure, with its exit code; whatever

@@ -65,7 +65,7 @@ func parseRun(args []string) (*runOptions, error) {
 		o.spec.Protect, err = job.ParseProtection(s)
 		return err
 	})
-	f.Func("network", "", addNetwork(&o.spec.Network))
+	f.Func("network", "", ask.Into(&o.spec.Network))
 	l := &o.spec.Limits
 	for _, limit := range l.Fields() {
 		if limit.Option != "" {
@@ -105,22 +105,6 @@ func nonEmpty(to *string) func(string) error {
 		}
 		*to = s
 		return nil
-	}
-}
-
-// addNetwork returns a parser that adds what each option asks for to *to. An empty value is refused: it would ask for all that the
-// operator allows.
-func addNetwork(to *string) func(string) error {
-	return func(s string) error {
-		more, err := ask.Parse(s)
-		switch {
-		case err != nil:
-			return err
-		case more == "":
-			return errors.New("must not be empty: use none to reach no host")
-		}
-		*to, err = ask.Parse(*to, more)
-		return err
 	}
 }
 

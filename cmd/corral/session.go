@@ -22,6 +22,7 @@ import (
 	"corral/isolate/client/embed"
 	"corral/isolate/client/handoff"
 	"corral/job"
+	"corral/policy/ask"
 )
 
 func sessionCommand(args []string) (int, error) {
@@ -124,7 +125,7 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 		spec.Workspace, err = job.ParseWorkspace(s)
 		return err
 	})
-	f.Func("network", "", addNetwork(&spec.Network))
+	f.Func("network", "", ask.Into(&spec.Network))
 	f.Func("disk", "", parseInto(&spec.Disk, job.ParseSize))
 	f.Func("idle", "", func(s string) (err error) {
 		spec.Idle, err = job.ParseDuration(s)

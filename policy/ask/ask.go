@@ -50,6 +50,22 @@ func Parse(texts ...string) (string, error) {
 	}
 }
 
+// Into returns the parser of an option that can be repeated: it adds what each asks for to *to. An empty value is refused: it would ask
+// for all that the operator allows.
+func Into(to *string) func(string) error {
+	return func(s string) error {
+		more, err := Parse(s)
+		switch {
+		case err != nil:
+			return err
+		case more == "":
+			return errors.New("must not be empty: use none to reach no host")
+		}
+		*to, err = Parse(*to, more)
+		return err
+	}
+}
+
 // check returns why a word is none.
 func check(word string) error {
 	if word == job.NoNetwork || isPreset(word) {

@@ -13,6 +13,7 @@ import (
 	"corral/internal/directory"
 	"corral/internal/usage"
 	"corral/job"
+	"corral/policy/ask"
 )
 
 // Help is the help text of the command.
@@ -30,6 +31,10 @@ All four take the same options, and need the same ones:
   --account USER        for a runner that is root: the user that owns what jobs write
   --server URL          the GitLab server, such as https://gitlab.example.com (default: that of the job's repository)
   --offline             no stage reaches the server: no sources, artifacts or submodules are transferred
+  --network HOST,...    what jobs of protected branches and tags reach of the hosts that the operator's rules allow: presets, HOST,
+                        HOST:PORT, or none (default: all of them)
+  --network-unprotected HOST,...
+                        the same for all other jobs, whose scripts more people can change (default: none)
   --layer SIZE          size of the layer with the home directory and /tmp of the job (default 1GiB)
   --cache SIZE          maximum size of the caches of a project (default 2GiB)
   --profile PROFILE     system call profile: default or strict
@@ -39,7 +44,8 @@ Limits of a stage, whose repository is the directory of the job:
 
 ` + usage.Limits + `
 Stages of a job share the build directory, the home directory and /tmp. No process outlives its stage. Stages that transfer
-sources and artifacts reach the GitLab server and nothing else; scripts of the pipeline reach no network.
+sources and artifacts reach the GitLab server, too. Whether a branch or tag is protected is what the server says; nothing in a
+pipeline changes it.
 
 Example, in config.toml of the runner:
   [runners.custom]
@@ -58,7 +64,9 @@ type options struct {
 	dir, account, server, supervisor, profile string
 	offline                                   bool
 	cache, layer                              int64 // bytes
-	limits                                    job.Limits
+	// network is what jobs of protected and other refs ask for of the hosts that the operator allows, see job.SessionSpec.Network.
+	network struct{ protected, other string }
+	limits  job.Limits
 }
 
 // Defaults in bytes.
@@ -79,6 +87,7 @@ var verbs = map[string]struct {
 // Command is the cli.Command.
 func Command(args []string) (int, error) {
 	o := options{cache: defaultCache, layer: defaultLayer}
+	o.network.other = job.NoNetwork
 	words, ended, code, err := cli.ParseMixed(o.flags(), args, Help)
 	if ended {
 		return code, err
@@ -107,6 +116,13 @@ func (o *options) flags() *flag.FlagSet {
 			return nil
 		})
 	}
+	f.Func("network", "", ask.Into(&o.network.protected))
+	unprotected := ""
+	f.Func("network-unprotected", "", func(s string) error {
+		err := ask.Into(&unprotected)(s)
+		o.network.other = unprotected
+		return err
+	})
 	f.BoolVar(&o.offline, "offline", false, "")
 	f.Func("cache", "", func(s string) (err error) { o.cache, err = job.ParseSize(s); return err })
 	f.Func("layer", "", func(s string) (err error) { o.layer, err = job.ParseSize(s); return err })

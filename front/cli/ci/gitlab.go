@@ -196,8 +196,7 @@ func (o *options) config(g *gitlab, _ []string) error {
 // dir returns the directory of the job, which is the repository of its session.
 func (g *gitlab) dir() string { return filepath.Join(g.root, "jobs", g.name) }
 
-// prepare makes the job's directory and opens its session. It removes what jobs left whose runner was killed. The session has no
-// network, whatever the operator allows in directories of the user's: stages that transfer files have an outlet.
+// prepare makes the job's directory and opens its session. It removes what jobs left whose runner was killed.
 func (o *options) prepare(g *gitlab, _ []string) error {
 	ctx, stop := cli.UntilStopped()
 	defer stop()
@@ -211,13 +210,28 @@ func (o *options) prepare(g *gitlab, _ []string) error {
 	g.sweep(open)
 	_, err = g.client.OpenSession(ctx, job.SessionSpec{
 		Repo: g.dir(), Name: g.name, Profile: o.profile, Workspace: job.Direct, Share: true, Lasting: true, Disk: o.layer,
-		Network: job.NoNetwork,
+		Network: o.networkOf(&g.response),
 	})
 	if err != nil {
 		return errors.Join(err, g.removeJob(g.name))
 	}
 	return nil
 }
+
+// networkOf returns what a job asks to reach. The operator's rules for directories of the user are the maximum. What a pipeline sets
+// decides nothing: only the server says whether the job's ref is protected, and an older one, which does not, has none that is.
+func (o *options) networkOf(r *response) string {
+	if r.protected() {
+		return o.network.protected
+	}
+	if o.network.protected != "" && o.network.other == job.NoNetwork {
+		cli.Note("this job reaches no host: its branch or tag is not protected")
+	}
+	return o.network.other
+}
+
+// protected reports whether the server says that the job's branch or tag is protected.
+func (r *response) protected() bool { return r.GitInfo.Protected != nil && *r.GitInfo.Protected }
 
 // cleanup ends the session, and with it whatever still runs, and removes the job's directory.
 func (o *options) cleanup(g *gitlab, _ []string) error {

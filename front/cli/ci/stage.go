@@ -167,7 +167,7 @@ func (o *options) origin(g *gitlab) (*origin, error) {
 // more people can change, neither reads nor writes what pipelines of protected branches keep.
 func (g *gitlab) cacheStore() string {
 	kind := "unprotected"
-	if p := g.response.GitInfo.Protected; p != nil && *p {
+	if g.response.protected() {
 		kind = "protected"
 	}
 	server := "none"
