@@ -118,6 +118,9 @@ func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile 
 // denied request. An end that cannot be written now is written before the next record; until then no job is accepted.
 func (s *Supervisor) record(r *run, q *admit.Request, result *wire.Result) {
 	var err error
+	if result.Outcome == wire.Refused {
+		s.recent.add(r.peer, r.id, q.Repo, result.Message, &q.Claim)
+	}
 	switch {
 	case r.decided != 0:
 		err = s.audit.Finished(ending(s.who(r.peer, r.id), r.decided, result))
@@ -164,6 +167,7 @@ func (s *Supervisor) denied(peer host.Peer, c job.Claim) error {
 		return host.ErrEnding
 	}
 	defer s.work.Done()
+	s.recent.add(peer, "", c.Repo, c.Reason, &c)
 	allowed := s.allowDenial(peer)
 	if allowed {
 		err := s.audit.Denied(s.who(peer, ""), s.claimed(c))

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"os"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,12 @@ func (b backend) NewRun(peer host.Peer) serve.Run { return b.s.newRun(peer) }
 
 // Entries lists the running jobs that peer may see.
 func (b backend) Entries(peer host.Peer) []wire.Entry { return b.s.jobs.entries(peer) }
+
+// Command opens the command line of a job.
+func (b backend) Command(id string) *os.File { return b.s.jobs.command(id) }
+
+// Denials lists requests that were denied or refused lately.
+func (b backend) Denials(peer host.Peer) []wire.Denial { return b.s.recent.of(peer) }
 
 // Denied records a request that a front-end denied.
 func (b backend) Denied(peer host.Peer, c job.Claim) error { return b.s.denied(peer, c) }

@@ -1,11 +1,16 @@
 package isolate
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
 	"corral/internal/ratelimit"
+	"corral/internal/text"
 	"corral/isolate/host"
+	"corral/isolate/wire"
+	"corral/job"
 )
 
 // Bounds on the audit records of one user's failed requests, which cost the user nothing. A burst of a thousand is a
@@ -105,4 +110,44 @@ func (d *denialLimiter) flush(write func(peer host.Peer, count uint64, since tim
 	for peer, b := range dropped {
 		write(peer, b.dropped, b.since)
 	}
+}
+
+// maxRecent is how many denied and refused requests of a user are kept for lists, the last ones.
+const maxRecent = 16
+
+// recentDenials are the requests of each user that were denied or refused last, for lists: the audit log has all of them, and is root's.
+// The zero value is ready to use.
+type recentDenials struct {
+	mu sync.Mutex
+	by map[uint32][]wire.Denial // guarded by mu: by payer, the oldest first; payers are accounts of the machine
+}
+
+// add keeps a denied request of peer's, or the refusal of job id.
+func (r *recentDenials) add(peer host.Peer, id, repo, reason string, c *job.Claim) {
+	d := wire.Denial{
+		At: time.Now().UnixNano(), UID: peer.UID, Job: id, Repo: text.Cut(repo, wire.MaxReason-len("…")),
+		Reason: text.Cut(reason, wire.MaxReason-len("…")), Tool: c.Tool, Runtime: c.Runtime, Principal: c.Principal, Request: c.Request,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[uint32][]wire.Denial{}
+	}
+	list := append(r.by[peer.Payer()], d)
+	r.by[peer.Payer()] = slices.Clone(list[max(0, len(list)-maxRecent):])
+}
+
+// of lists those that peer may see, its own or for root all, the oldest first.
+func (r *recentDenials) of(peer host.Peer) (list []wire.Denial) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.by {
+		for _, d := range one {
+			if peer.UID == d.UID || peer.UID == 0 {
+				list = append(list, d)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b wire.Denial) int { return cmp.Compare(a.At, b.At) })
+	return list
 }

@@ -3,6 +3,7 @@ package isolate
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -128,6 +129,17 @@ func (t *jobTable) entries(peer host.Peer) []wire.Entry {
 	}
 	sort.Slice(list, func(i, k int) bool { return list[i].Started < list[k].Started })
 	return list
+}
+
+// command opens the command line of a running job; nil: it is not known.
+func (t *jobTable) command(id string) *os.File {
+	t.mu.Lock()
+	r := t.live[id]
+	t.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return r.command()
 }
 
 // seenBy returns the running jobs that peer may see, and their entries without usage.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -182,6 +183,17 @@ func (r *run) usage() (cpu, peak, memory int64) {
 		r.usageAt = time.Now()
 	}
 	return r.cpu, r.peak, r.memory
+}
+
+// command opens the command line of the job; nil: it is not in a slot, or has just ended.
+func (r *run) command() *os.File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.slot == nil {
+		return nil
+	}
+	f, _ := r.slot.Command() // a list has no room for why
+	return f
 }
 
 // runAfter calls f after d, unless stop is called before. stop waits for a call of f in progress.

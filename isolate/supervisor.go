@@ -41,6 +41,7 @@ type Supervisor struct {
 	reloads  *reloader
 
 	denials denialLimiter
+	recent  recentDenials
 	// refusals bounds the lines of the diagnostic log about refused jobs.
 	refusals host.LogLimit
 	subuids  *host.Subordinates

@@ -311,6 +311,9 @@ func (sl *Slot) Usage() (cpu, peak, memory int64) {
 	return int64(u.CPU), u.PeakMemory, sl.group.Memory()
 }
 
+// Command opens the command line of the job's first process. The slot must not have been released.
+func (sl *Slot) Command() (*os.File, error) { return host.OpenCommand(sl.pidfd) }
+
 // Signal makes the stub send a signal to the job. The job may have ended.
 func (sl *Slot) Signal(s wire.Signal) {
 	_ = sl.stub.conn.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())

@@ -47,6 +47,7 @@ type Client struct {
 	receiving bool             // guarded by mu: a waiting goroutine receives for all
 	failure   error            // guarded by mu: why the connection ended
 	record    *job.Recording   // guarded by mu: what the supervisor records; nil: not asked yet
+	stalled   map[string]bool  // guarded by mu: jobs whose command line is being read
 }
 
 // Dial connects to the supervisor at socket; "" means DefaultSocket. Errors wrap job.ErrUnavailable.
@@ -82,7 +83,7 @@ func reason(err error) error {
 
 // New returns a client that uses and owns conn.
 func New(conn *wire.Conn) *Client {
-	return &Client{conn: conn, pending: map[uint32]*call{}}
+	return &Client{conn: conn, pending: map[uint32]*call{}, stalled: map[string]bool{}}
 }
 
 // Close closes the connection, which ends every job that was started over it.
@@ -114,6 +115,14 @@ func (c *Client) hello(ctx context.Context) (wire.Welcome, error) {
 
 // all sends a request and collects its answers until OpEnd.
 func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, error) {
+	return allWith(c, request, func(a answer) (T, error) {
+		wire.CloseAll(a.files)
+		return read(a.body)
+	})
+}
+
+// allWith is all for answers with files, which read takes over.
+func allWith[T any](c *Client, request wire.Op, read func(answer) (T, error)) ([]T, error) {
 	k, err := c.register()
 	if err != nil {
 		return nil, err
@@ -128,14 +137,16 @@ func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, 
 		if err != nil {
 			return nil, err
 		}
-		wire.CloseAll(a.files)
+		if a.op == wire.OpEnd || a.op == wire.OpAnswer {
+			wire.CloseAll(a.files)
+		}
 		if a.op == wire.OpEnd {
 			return list, nil
 		}
 		if a.op == wire.OpAnswer {
 			return nil, failed(a.body)
 		}
-		one, err := read(a.body)
+		one, err := read(a)
 		if err != nil {
 			return nil, err
 		}
@@ -145,6 +156,9 @@ func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, 
 
 // List returns the caller's running jobs, and for root those of all users.
 func (c *Client) List() ([]wire.Entry, error) { return all(c, wire.OpList, wire.ReadEntry) }
+
+// Denials returns the requests of the caller that were denied or refused lately, for root those of all users, the oldest first.
+func (c *Client) Denials() ([]wire.Denial, error) { return all(c, wire.OpDenials, wire.ReadDenial) }
 
 // Facts returns the host's properties as found by the supervisor.
 func (c *Client) Facts() ([]wire.Fact, error) { return all(c, wire.OpFacts, wire.ReadFact) }

@@ -19,10 +19,32 @@ func (c *client) hello(tag uint32) error {
 	return c.conn.Send(w.Append(tag))
 }
 
-// list replies with the running jobs: the client's own, or all if the client is root.
-func (c *client) list(tag uint32) error {
-	for _, e := range c.s.Jobs.Entries(c.peer) {
-		if err := c.conn.Send(e.Append(tag)); err != nil {
+// maxCommands is how many jobs of a list have a command line, the newest: a client that is slow has as many files open.
+const maxCommands = 256
+
+// list replies with the running jobs: the client's own, or all if the client is root. With commands, it passes the command lines
+// unread: that is for the client, whose process may block in it.
+func (c *client) list(tag uint32, commands bool) error {
+	entries := c.s.Jobs.Entries(c.peer)
+	for n, e := range entries {
+		var files []*os.File
+		if commands && n >= len(entries)-maxCommands {
+			if f := c.s.Jobs.Command(e.Job); f != nil {
+				files = append(files, f)
+			}
+		}
+		err := c.conn.Send(e.Append(tag), files...)
+		wire.CloseAll(files)
+		if err != nil {
+			return err
+		}
+	}
+	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+}
+
+func (c *client) listDenials(tag uint32) error {
+	for _, d := range c.s.Jobs.Denials(c.peer) {
+		if err := c.conn.Send(d.Append(tag)); err != nil {
 			return err
 		}
 	}

@@ -41,6 +41,10 @@ type Jobs interface {
 	NewRun(peer host.Peer) Run
 	// Entries lists the running jobs that peer may see.
 	Entries(peer host.Peer) []wire.Entry
+	// Command opens the command line of a job that Entries has listed; nil: it is not known. Reading it may block.
+	Command(id string) *os.File
+	// Denials lists requests of peer's user, or for root of all, that were denied or refused lately.
+	Denials(peer host.Peer) []wire.Denial
 	// Facts returns what the supervisor knows about the host without running anything.
 	Facts() []wire.Fact
 	// Denied records a request that a front-end denied. The error is for the client.
@@ -343,7 +347,11 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 	case wire.OpSignal:
 		return c.signal(head.Tag, body)
 	case wire.OpList:
-		return c.list(head.Tag)
+		return c.list(head.Tag, false)
+	case wire.OpCommands:
+		return c.list(head.Tag, true)
+	case wire.OpDenials:
+		return c.listDenials(head.Tag)
 	case wire.OpDrain:
 		return c.drain(head.Tag, body)
 	case wire.OpKill:

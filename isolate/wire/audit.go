@@ -71,3 +71,44 @@ func ReadAnswer(body []byte) (Answer, error) {
 	m := Answer{d.text(MaxText)}
 	return m, d.done()
 }
+
+// MaxReason is the maximum length of a Denial's Reason and Repo, in bytes.
+const MaxReason = 512
+
+// Denial is a request that was denied or refused lately, in the answer to Denials.
+type Denial struct {
+	At     int64 // nanoseconds since the Unix epoch
+	UID    uint32
+	Job    string // "" if a front-end denied the request: no job got an id
+	Repo   string // its path or, of a request that a front-end denied, its id; maximum MaxReason
+	Reason string // maximum MaxReason
+	// What the front-end said about the request.
+	Tool, Runtime, Principal, Request string
+}
+
+func (n *Denial) claims() []*string { return []*string{&n.Tool, &n.Runtime, &n.Principal, &n.Request} }
+
+// Append encodes n as part of the answer to tag.
+func (n *Denial) Append(tag uint32) []byte {
+	e := encoder{}
+	e.header(OpDenial, tag)
+	e.i64(n.At)
+	e.u32(n.UID)
+	e.text(n.Job, MaxName)
+	e.text(n.Repo, MaxReason)
+	e.text(n.Reason, MaxReason)
+	for _, claim := range n.claims() {
+		e.text(*claim, job.MaxClaim)
+	}
+	return e.b
+}
+
+// ReadDenial decodes the body of a Denial.
+func ReadDenial(body []byte) (Denial, error) {
+	d := decoder{b: body}
+	n := Denial{At: d.i64(), UID: d.u32(), Job: d.text(MaxName), Repo: d.text(MaxReason), Reason: d.text(MaxReason)}
+	for _, claim := range n.claims() {
+		*claim = d.text(job.MaxClaim)
+	}
+	return n, d.done()
+}

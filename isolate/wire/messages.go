@@ -256,7 +256,8 @@ func ReadResult(body []byte) (Result, error) {
 	return r, d.done()
 }
 
-// Entry is one running job in the answer to List.
+// Entry is one running job in the answer to List and Commands. In the answer to Commands, an open /proc/PID/cmdline of the job's first
+// process comes with it, if there is one. The supervisor does not read that file: reading it can block, and what it says is the job's.
 type Entry struct {
 	Job     string
 	UID     uint32 // the client's user id
@@ -266,9 +267,12 @@ type Entry struct {
 	// MemoryNow is the memory in use in bytes; -1 is unknown.
 	MemoryNow int64
 	Repo      string
-	// What the front-end said about the request; "" where it said nothing. The supervisor never reads a job's arguments.
+	// What the front-end said about the request; "" where it said nothing.
 	Tool, Runtime, Principal string
 	Artifact                 string // handle under which the output will be stored
+	// Command is the program and its arguments, as a shell would take them: what the client read from the descriptor, without secrets.
+	// It is not part of the message. The job chose it: escape it before showing it. "" is unknown.
+	Command string
 }
 
 // Append encodes en as part of the answer to tag.

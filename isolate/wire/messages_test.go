@@ -108,6 +108,13 @@ var codecs = []struct {
 		},
 	},
 	{
+		"Denial", OpDenial, (&Denial{At: 1, UID: 2, Job: "job-1", Repo: "app", Reason: "no", Tool: "t", Runtime: "r", Principal: "p", Request: "q"}).Append(7),
+		func(body []byte, tag uint32) ([]byte, error) {
+			m, err := ReadDenial(body)
+			return m.Append(tag), err
+		},
+	},
+	{
 		"Fact", OpFact, (&Fact{Name: "cgroup.kill", Present: true, Detail: "freezer"}).Append(7),
 		func(body []byte, tag uint32) ([]byte, error) {
 			m, err := ReadFact(body)

@@ -21,7 +21,7 @@ import (
 // change of a message.
 const (
 	Version = layout<<8 | job.NumLimits
-	layout  = 8
+	layout  = 9
 )
 
 // Maximum sizes of a message's parts, in bytes.
@@ -46,6 +46,8 @@ const (
 	OpRun
 	OpSignal
 	OpList
+	OpCommands
+	OpDenials
 	OpFacts
 	OpDenied
 	OpState
@@ -63,6 +65,7 @@ const (
 	OpTerminal
 	OpResult
 	OpEntry
+	OpDenial
 	OpFact
 	OpAnswer
 	OpSession
@@ -168,7 +171,7 @@ func ReadHeader(message []byte) (Header, []byte, error) {
 	return Header{Op: Op(op), Tag: tag}, d.b, nil
 }
 
-// Empty encodes a message without a body: Hello, List, Facts, Sessions, Images, Reload, Connected, End.
+// Empty encodes a message without a body: Hello, List, Commands, Denials, Facts, Sessions, Images, Reload, Connected, End.
 func Empty(op Op, tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, headerSize)}
 	e.header(op, tag)
