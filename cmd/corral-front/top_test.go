@@ -65,8 +65,16 @@ func TestTop(t *testing.T) {
 	cmd.Path, cmd.Args[0] = program, "corral-top"
 	screen, top := onTerminal(t, cmd, 20, 110)
 	screen.Await("the job", func(v screentest.View) bool {
-		return v.Holds("runtime_execute shell") && v.Holds("1 jobs") && v.Holds("iB ")
+		return v.Holds("runtime_execute shell") && v.Holds("1 jobs") && v.Holds("iB ") && v.Holds("/tmp/job/code.sh") && v.Holds("▁")
 	})
+	w.call(token, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"true","relativeCwd":"../\u001b[2Jelsewhere"}`)
+	screen.Await("what was denied", func(v screentest.View) bool { return v.Holds("1 denied lately") && v.Holds(`\x1b[2Jelsewhere`) })
+	screen.Type("/CODE.SH")
+	screen.Await("that the filter selects it", func(v screentest.View) bool { return v.Holds("contains: CODE.SH_") && v.Holds("1 jobs") })
+	screen.Type("x")
+	screen.Await("that it selects none", func(v screentest.View) bool { return v.Holds("0 of 1 jobs") })
+	screen.Type("\x1b")
+	screen.Await("all again", func(v screentest.View) bool { return v.Holds("1 jobs") && v.Holds("/ filter") })
 	screen.Type("f")
 	screen.Await("its output", func(v screentest.View) bool { return v.Has("from the job") })
 	screen.Resize(10, 40)

@@ -49,7 +49,7 @@ func TestNamesAreEscaped(t *testing.T) {
 		}},
 		{Name: "ps", Lines: 2, Shows: func(s string) string {
 			return printed(t, &os.Stdout, func() {
-				if err := (&userNames{}).printJobs([]wire.Entry{{Job: "job-1", Repo: s, Tool: s, Runtime: s}}); err != nil {
+				if err := (&userNames{}).printJobs([]wire.Entry{{Job: "job-1", Repo: s, Tool: s, Runtime: s, Command: s}}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"corral/internal/usage"
 	"corral/internal/users"
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/isolate/wire"
 )
 
@@ -31,6 +34,9 @@ func psCommand(args []string) error {
 		return err
 	}
 	defer c.Close()
+	if err := dropRoot(); err != nil { // the connection keeps the rights with which it was made; jobs chose their commands
+		return err
+	}
 	names := userNames{}
 	show := func() error { return names.show(c) }
 	if *json {
@@ -53,12 +59,24 @@ func psCommand(args []string) error {
 	}
 }
 
+// dropRoot gives up root for good, also what embed.Lower has kept of it.
+func dropRoot() error {
+	if !embed.Root() {
+		return nil
+	}
+	who, err := embed.Choose(embed.Identity{UID: 65534, GID: 65534})
+	if err != nil {
+		return err
+	}
+	return who.Become()
+}
+
 // userNames prints lists with the names of users.
 type userNames struct{ users.Names }
 
 // show prints a table of jobs and one of sessions.
 func (n *userNames) show(c *client.Client) error {
-	list, err := c.List()
+	list, err := c.ListCommands()
 	if err != nil {
 		return err
 	}
@@ -76,8 +94,9 @@ func (n *userNames) show(c *client.Client) error {
 }
 
 func (n *userNames) printJobs(list []wire.Entry) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "JOB\tUSER\tFOR\tCPU\tMEMORY\tWHAT\tREPOSITORY")
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOB\tUSER\tFOR\tCPU\tMEMORY\tWHAT\tREPOSITORY\tCOMMAND")
 	for _, e := range list {
 		age := time.Since(time.Unix(0, e.Started)).Truncate(time.Second / 10)
 		cpu, memory := "-", "-"
@@ -94,9 +113,25 @@ func (n *userNames) printJobs(list []wire.Entry) error {
 		if what == "" {
 			what = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%s\t%s\t%s\n", e.Job, text.Escape(n.Of(e.UID)), age, cpu, memory, text.Escape(what), text.Escape(e.Repo))
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%s\t%s\t%s\t%s\n", e.Job, text.Escape(n.Of(e.UID)), age, cpu, memory, text.Escape(what),
+			text.Escape(e.Repo), text.Escape(cmp.Or(e.Command, "-")))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 { // not a terminal
+		return printText(table.String())
+	}
+	for line := range strings.Lines(table.String()) {
+		if r := []rune(strings.TrimSuffix(line, "\n")); len(r) > int(size.Col) {
+			line = string(r[:size.Col-1]) + "…\n"
+		}
+		if err := printText(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // jobJSON is a running job in the output of corral ps --json.
@@ -111,21 +146,23 @@ type jobJSON struct {
 	Repo       string   `json:"repo"`
 	Tool       string   `json:"tool,omitempty"`
 	Runtime    string   `json:"runtime,omitempty"`
+	Command    string   `json:"command,omitempty"` // as a shell would take it, without secrets
 	Principal  string   `json:"principal,omitempty"`
 	Artifact   string   `json:"artifact,omitempty"` // handle for corral output
 }
 
 // showJSON prints one object per running job, each on a line.
 func (n *userNames) showJSON(c *client.Client) error {
-	list, err := c.List()
+	list, err := c.ListCommands()
 	if err != nil {
 		return err
 	}
 	for _, e := range list {
 		o := jobJSON{
 			Job: e.Job, UID: e.UID, User: n.Of(e.UID), Started: time.Unix(0, e.Started).UTC().Format(time.RFC3339Nano),
-			PeakMemory: orNull(e.Memory), Memory: orNull(e.MemoryNow), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Principal: e.Principal,
-			Artifact: e.Artifact,
+			PeakMemory: orNull(e.Memory), Memory: orNull(e.MemoryNow), Repo: e.Repo, Tool: e.Tool, Runtime: e.Runtime, Command: e.Command,
+			Principal: e.Principal,
+			Artifact:  e.Artifact,
 		}
 		if e.CPU >= 0 {
 			cpu := ms(time.Duration(e.CPU))

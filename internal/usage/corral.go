@@ -48,7 +48,8 @@ Usage: corral ps [--json] [--watch] [--supervisor SOCKET]
   --watch    print the list again every second, until SIGINT
 
 CPU is the time used so far and MEMORY the maximum so far. WHAT is what a front-end says about the job: its tool and runtime.
-The supervisor does not read the arguments of jobs, so it cannot show them.
+COMMAND is what the job's first process says that it runs, as ps shows it, without secrets of known forms; a job can change it.
+A terminal shows what fits into a line, --json up to 2048 bytes.
 `
 
 // Corrald is the help text of corrald.
@@ -71,7 +72,8 @@ configuration again, as corral reload does.
 `
 
 // Top is the help text of corral top.
-const Top = `corral top shows running jobs and open sessions, yours or all of them for root, and follows or ends a job.
+const Top = `corral top shows running jobs, open sessions and the requests that were denied last, yours or those of all users for
+root, and follows or ends a job.
 
 Usage: corral top [--interval TIME] [--supervisor SOCKET]
 
@@ -83,7 +85,10 @@ Keys:
   enter, f              follow its output; escape or q returns to the list
   x                     end it, after y as confirmation
   s                     sort by age, CPU time or memory
+  /                     show what contains a text; escape shows all again
   q, ctrl+c             quit
+
+TREND is the CPU use of the last eight lists. The line above the keys has the command of the chosen job.
 
 It needs a terminal: in a script, use corral ps --json. Root is dropped once it is connected: it follows the output of the jobs
 of the user who called sudo, and corral logs that of others.

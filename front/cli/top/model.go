@@ -3,13 +3,22 @@ package top
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
 	"corral/internal/users"
 	"corral/isolate/wire"
 	"corral/job"
+)
+
+const (
+	// trendLength is how many of the last lists the trend of a job shows.
+	trendLength = 8
+	// maxFilter is the maximum length of the filter in bytes.
+	maxFilter = 100
 )
 
 // An order is a way to sort jobs.
@@ -33,10 +42,14 @@ type model struct {
 	now           time.Time
 
 	users    *users.Names
-	jobs     []wire.Entry
+	all      []wire.Entry // running jobs
+	jobs     []wire.Entry // those of them that the filter selects
 	sessions []job.Session
-	share    map[string]float64       // CPUs in use by each job between the last two lists
+	denials  []wire.Denial            // the oldest first
+	share    map[string][]float64     // CPUs in use by each job between the last lists, at most trendLength of them
 	cpu      map[string]time.Duration // CPU time of each job at the last list
+	filter   string                   // what is shown contains it
+	typing   bool                     // keys change the filter
 	order    order
 	chosen   string // id of the selected job; "" is the first
 	ending   string // id of the job that is ended when y is typed
@@ -54,6 +67,7 @@ type listed struct {
 	at       time.Time
 	jobs     []wire.Entry
 	sessions []job.Session
+	denials  []wire.Denial
 	err      error
 }
 
@@ -78,8 +92,11 @@ func (m model) Init() tea.Cmd { return m.list }
 // list asks the supervisor. It runs beside the screen.
 func (m model) list() tea.Msg {
 	l := listed{at: time.Now()}
-	if l.jobs, l.err = m.from.List(); l.err == nil {
+	if l.jobs, l.err = m.from.ListCommands(); l.err == nil {
 		l.sessions, l.err = m.from.sessions()
+	}
+	if l.err == nil {
+		l.denials, l.err = m.from.Denials()
 	}
 	return l
 }
@@ -108,8 +125,11 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.note = msg.err.Error()
 		}
 	case tea.KeyPressMsg:
-		if m.follow != nil {
+		switch {
+		case m.follow != nil:
 			return m.followKey(msg.String())
+		case m.typing:
+			return m.typeKey(msg)
 		}
 		return m.key(msg.String())
 	}
@@ -118,15 +138,53 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // take replaces what is shown by a new list.
 func (m *model) take(l listed) {
-	cpu, share := map[string]time.Duration{}, map[string]float64{}
+	cpu, share := map[string]time.Duration{}, map[string][]float64{}
 	for _, e := range l.jobs {
 		cpu[e.Job] = time.Duration(e.CPU)
 		if before, known := m.cpu[e.Job]; known && before >= 0 && e.CPU >= 0 && l.at.After(m.now) {
-			share[e.Job] = float64(cpu[e.Job]-before) / float64(l.at.Sub(m.now))
+			list := append(m.share[e.Job], float64(cpu[e.Job]-before)/float64(l.at.Sub(m.now)))
+			share[e.Job] = list[max(0, len(list)-trendLength):]
 		}
 	}
-	m.jobs, m.sessions, m.cpu, m.share, m.now = l.jobs, l.sessions, cpu, share, l.at
+	m.all, m.sessions, m.denials, m.cpu, m.share, m.now = l.jobs, l.sessions, l.denials, cpu, share, l.at
+	m.selectJobs()
+}
+
+// selectJobs selects the jobs that are shown, in their order.
+func (m *model) selectJobs() {
+	m.jobs = nil
+	for _, e := range m.all {
+		if m.matches(e.Job, m.users.Of(e.UID), whatOf(&e), e.Principal, e.Repo, e.Command) {
+			m.jobs = append(m.jobs, e)
+		}
+	}
 	m.sort()
+}
+
+// matches reports whether one of the words contains the filter, in letters of any case.
+func (m *model) matches(words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(w), strings.ToLower(m.filter)) })
+}
+
+// typeKey changes the filter.
+func (m model) typeKey(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
+	switch key.String() {
+	case "ctrl+c":
+		return m, tea.Quit
+	case "enter":
+		m.typing = false
+	case "esc":
+		m.typing, m.filter = false, ""
+	case "backspace":
+		_, n := utf8.DecodeLastRuneInString(m.filter)
+		m.filter = m.filter[:len(m.filter)-n]
+	default:
+		if len(m.filter) < maxFilter {
+			m.filter += key.Text
+		}
+	}
+	m.selectJobs()
+	return m, nil
 }
 
 func (m *model) sort() {
@@ -166,6 +224,11 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	case "s":
 		m.order = (m.order + 1) % orders
 		m.sort()
+	case "/":
+		m.typing = true
+	case "esc":
+		m.filter = ""
+		m.selectJobs()
 	case "x", "enter", "f":
 		if len(m.jobs) == 0 {
 			return m, nil

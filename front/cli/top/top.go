@@ -31,7 +31,8 @@ const (
 
 // A supervision lists and ends jobs. *client.Client implements it.
 type supervision interface {
-	List() ([]wire.Entry, error)
+	ListCommands() ([]wire.Entry, error)
+	Denials() ([]wire.Denial, error)
 	Kill(id string) error
 }
 

@@ -22,9 +22,14 @@ type fake struct {
 	jobs   []wire.Entry
 	err    error
 	killed []string
+	denied []wire.Denial
 }
 
-func (f *fake) List() ([]wire.Entry, error) { return append([]wire.Entry(nil), f.jobs...), f.err }
+func (f *fake) Denials() ([]wire.Denial, error) { return f.denied, nil }
+
+func (f *fake) ListCommands() ([]wire.Entry, error) {
+	return append([]wire.Entry(nil), f.jobs...), f.err
+}
 
 func (f *fake) Kill(id string) error {
 	f.killed = append(f.killed, id)
@@ -83,7 +88,7 @@ func (s *screen) selectedRow() string {
 func entries() []wire.Entry {
 	now := time.Now().UnixNano()
 	return []wire.Entry{
-		{Job: "job-2", UID: 1000, Started: now - 2e9, CPU: 5e9, Memory: 1 << 20, Repo: "/srv/b", Tool: "ctx_execute", Runtime: "shell"},
+		{Job: "job-2", UID: 1000, Started: now - 2e9, CPU: 5e9, Memory: 1 << 20, Repo: "/srv/b", Tool: "ctx_execute", Runtime: "shell", Command: "sh -c 'make \x1b[31mall'"},
 		{Job: "job-1", UID: 4242, Started: now - 9e9, CPU: 1e9, Memory: 9 << 20, Repo: "/srv/a\x1b[2J", Tool: "\x1b]0;evil\a", Artifact: "runtime-a"},
 		{Job: "job-3", UID: 1000, Started: now, CPU: -1, Memory: -1, Repo: "/srv/c"},
 	}
@@ -93,7 +98,7 @@ func entries() []wire.Entry {
 func TestList(t *testing.T) {
 	s := newScreen(t, &fake{jobs: entries()}, job.Session{ID: "feedface", Repo: "/srv/s", Jobs: 2, DiskUsed: 5 << 20})
 	v := s.m.render()
-	for _, want := range []string{"3 jobs, 1 sessions, by age", "job-1", "4242", "9.0 MiB", "ctx_execute shell", "feedface", "/srv/s", `\x1b[2J`, "corral run"} {
+	for _, want := range []string{"3 jobs, 1 sessions, 0 denied lately, by age", "job-1", "4242", "9.0 MiB", "ctx_execute shell", "feedface", "/srv/s", `\x1b[2J`, "corral run", "sh -c…", "job-1 in ", "its command is not known"} {
 		if !strings.Contains(v, want) {
 			t.Errorf("no %q in\n%s", want, v)
 		}
@@ -101,6 +106,10 @@ func TestList(t *testing.T) {
 	if rest := strings.NewReplacer(selected, "", normal, "").Replace(v); strings.ContainsAny(rest, "\x1b\a") {
 		t.Errorf("control characters in %q", rest)
 	}
+	if s.press("down"); !strings.Contains(s.m.render(), `job-2 in /srv/b: sh -c 'make \x1b[31mall'`) {
+		t.Errorf("the command of the chosen job is not shown:\n%s", s.m.render())
+	}
+	s.press("up")
 	if !strings.HasPrefix(s.selectedRow(), "job-1 ") {
 		t.Errorf("selected %q", s.selectedRow())
 	}
@@ -130,11 +139,65 @@ func TestShare(t *testing.T) {
 	s := newScreen(t, f)
 	f.jobs[0].CPU += 1.5e9
 	s.send(listed{at: s.m.now.Add(time.Second), jobs: f.jobs})
-	if got := s.m.share["job-2"]; got != 1.5 {
+	if got := s.m.share["job-2"]; len(got) != 1 || got[0] != 1.5 {
 		t.Errorf("%v CPUs", got)
 	}
 	if _, known := s.m.share["job-3"]; known {
 		t.Error("the use of a job without a CPU time is shown")
+	}
+}
+
+// TestFilter: what is typed selects jobs, sessions and denied requests, in letters of any case; escape shows all again.
+func TestFilter(t *testing.T) {
+	f := &fake{jobs: entries(), denied: []wire.Denial{
+		{At: time.Now().UnixNano(), UID: 1000, Tool: "run", Repo: "app", Reason: "cwd: \x1b]0;evil\a is outside"},
+		{At: time.Now().UnixNano(), UID: 1000, Job: "job-9", Repo: "/srv/z", Reason: "too many jobs"},
+	}}
+	s := newScreen(t, f, job.Session{ID: "feedface", Repo: "/srv/s"}, job.Session{ID: "0badcafe", Repo: "/srv/make"})
+	s.press("/", "M", "A", "K", "x")
+	if v := s.m.render(); !strings.Contains(v, "0 of 3 jobs") || !strings.Contains(v, "show what contains: MAKx_") {
+		t.Errorf("while typing:\n%s", v)
+	}
+	s.send(tea.KeyPressMsg{Code: tea.KeyBackspace})
+	s.press("E", "enter")
+	v := s.m.render()
+	for text, want := range map[string]bool{"job-2": true, "job-1 ": false, "1 of 3 jobs": true, "0badcafe": true, "feedface": false, "evil": false, "contains MAKE": true} {
+		if strings.Contains(v, text) != want {
+			t.Errorf("%q: %v in\n%s", text, !want, v)
+		}
+	}
+	if s.press("s", "esc"); !strings.Contains(s.m.render(), "3 jobs, 2 sessions, 2 denied lately") {
+		t.Errorf("not all:\n%s", s.m.render())
+	}
+	v = s.m.render()
+	if first, second := strings.Index(v, "too many jobs"), strings.Index(v, `cwd: \x1b]0;evil\a is outside`); first < 0 || second < first {
+		t.Errorf("the denied requests:\n%s", v)
+	}
+	s.press("/")
+	s.press(strings.Split(strings.Repeat("x", 2*maxFilter), "")...)
+	if n := len(s.m.filter); n != maxFilter {
+		t.Errorf("a filter of %d bytes", n)
+	}
+}
+
+// TestTrend: the CPUs of a job between the last lists are bars. The highest bar is one CPU or more.
+func TestTrend(t *testing.T) {
+	for _, tt := range []struct {
+		shares []float64
+		want   string
+	}{{nil, ""}, {[]float64{0, 0.5, 1}, "▁▅█"}, {[]float64{4, 1, 2, 0.01}, "█▃▅▁"}} {
+		if got := trend(tt.shares); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.shares, got, tt.want)
+		}
+	}
+	f := &fake{jobs: entries()}
+	s := newScreen(t, f)
+	for n := range 2 * trendLength {
+		f.jobs[0].CPU += int64(n) * 1e8
+		s.send(listed{at: s.m.now.Add(time.Second), jobs: append([]wire.Entry(nil), f.jobs...)})
+	}
+	if n := len(s.m.share["job-2"]); n != trendLength || !strings.Contains(s.m.render(), "█") {
+		t.Errorf("%d numbers:\n%s", n, s.m.render())
 	}
 }
 
