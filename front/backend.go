@@ -4,6 +4,7 @@ package front
 import (
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"corral/front/samples"
 	"corral/front/settings"
@@ -12,6 +13,8 @@ import (
 	"corral/front/telemetry"
 	"corral/internal/calls"
 	"corral/internal/config"
+	"corral/internal/redact"
+	"corral/isolate/wire"
 	"corral/job"
 	"corral/mcp/tool"
 	"corral/workspace/session"
@@ -36,9 +39,10 @@ type Backend struct {
 	Sessions *session.Manager // the sessions of the server's clients
 	Samples  *samples.Sampler // of running jobs
 
-	tracer *telemetry.Tracer   // nil if no spans are exported
-	tools  *toolset            // nil before Tools; see Reload
-	bounds settings.Principals // of all engines, see Bound
+	tracer *telemetry.Tracer            // nil if no spans are exported
+	tools  *toolset                     // nil before Tools; see Reload
+	bounds settings.Principals          // of all engines, see Bound
+	hide   atomic.Pointer[redact.Rules] // what is hidden in the commands of jobs; nil: nothing but what the client hides
 	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
 	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
 	ballast []byte
@@ -48,7 +52,8 @@ type Backend struct {
 func New(o Options) (*Backend, error) {
 	// Output of jobs passes through short-lived buffers. Collecting them more often keeps fewer of them in memory.
 	debug.SetGCPercent(40)
-	b := &Backend{Options: o, Samples: samples.New(o.Supervisor.List), ballast: make([]byte, 4<<20)}
+	b := &Backend{Options: o, ballast: make([]byte, 4<<20)}
+	b.Samples = samples.New(b.listJobs)
 	var err error
 	if b.tracer, err = openTracer(o.Config, o.Log); err != nil {
 		return nil, err
@@ -64,6 +69,28 @@ func New(o Options) (*Backend, error) {
 	b.Sessions = session.New(so)
 	b.Bound(c.Principals)
 	return b, nil
+}
+
+// listJobs lists the jobs of the server's user. In their commands, values of the variables that jobs may have are hidden, as in output.
+func (b *Backend) listJobs(commands bool) ([]wire.Entry, error) {
+	list, err := b.Supervisor.List(commands)
+	hide := b.hide.Load()
+	for n := range list {
+		if e := &list[n]; e.Command != "" && hide != nil {
+			e.Command = string(hide.Stream().Append(nil, []byte(e.Command), true))
+		}
+	}
+	return list, err
+}
+
+// hideSecrets hides the values of the variables that jobs may have by the rules of c, unless c says that nothing is.
+func (b *Backend) hideSecrets(c config.Config, values []string) {
+	if !c.Output.Redact {
+		b.hide.Store(nil)
+		return
+	}
+	r := redact.NewRules(values)
+	b.hide.Store(&r)
 }
 
 // Bound replaces the bounds of principals, of all engines, by those of a list. Call it before the first request of a principal that was
@@ -90,6 +117,7 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 	}
 	b.tools = newToolset(b.Options, rules, b.Sessions, b.Samples)
 	b.tools.engine.Quotas = &b.bounds.Quotas
+	b.hideSecrets(b.Config, rules.Secrets())
 	tools = b.tools.list(b.Options, rules)
 	return tools, b.tools.agentTools(b.Config), nil
 }
@@ -104,6 +132,7 @@ func (b *Backend) Reload(c config.Config) (tools, agents []tool.Tool, err error)
 	if err := rules.Check(); err != nil {
 		return nil, nil, err
 	}
+	b.hideSecrets(c, rules.Secrets())
 	t := b.tools.renew(c, rules) // b.tools stays: what Close and End need is common to all
 	tools = t.list(t.options, rules)
 	return tools, t.agentTools(c), nil

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -128,8 +129,20 @@ func TestPageInBrowser(t *testing.T) {
 	w.call(token, session, "run", `{"code": "echo wrong >&2; exit 3"}`)
 	w.run(token, session, noisy, true)
 	b.wait("document.querySelectorAll('tr[data-job]').length", "1")
-	b.wait("document.querySelector('tr[data-job] .wide small').textContent", "token:a")
+	b.wait("document.querySelector('tr[data-job]').textContent.includes('token:a')", "true")
+	b.wait("document.querySelector('tr[data-job] code.command').textContent.includes('/tmp/job/')", "true")
+	b.wait("document.querySelectorAll('tr[data-job] .spark path.stroke').length", "2")
+	b.do(chromedp.Focus("#filter"), chromedp.SendKeys("#filter", "NO such job"))
+	b.wait("document.querySelector('.count').textContent + document.querySelectorAll('tbody tr:not([hidden])').length", "0 of 1 job0")
+	b.click("document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input'))")
+	b.wait("document.querySelector('.count').textContent + document.querySelectorAll('tbody tr:not([hidden])').length", "1 job1")
 	b.looks("jobs")
+	b.click("document.querySelector('nav [data-view=sessions]').click()")
+	b.wait("document.querySelector('h1').textContent + document.querySelectorAll('tbody tr').length", "Sessions1")
+	b.wait("document.querySelector('td.first code').textContent.length + document.querySelector('.badge').textContent", "321 job")
+	b.looks("sessions")
+	b.click("document.querySelector('nav [data-view=jobs]').click()")
+	b.wait("document.querySelectorAll('tr[data-job]').length", "1")
 	b.do(chromedp.Focus("td.first a"), chromedp.KeyEvent("\r"))
 	b.wait("document.querySelector('.badge')?.textContent", "running")
 	b.wait("document.querySelector('pre').textContent.includes('onerror=\"window.hacked=1\"') && document.querySelector('pre').textContent.includes('grüße, 日本')", "true")
@@ -182,14 +195,25 @@ func TestPageAuditInBrowser(t *testing.T) {
 	b := newBrowser(t)
 	b.open(w.pageLink(token))
 	b.wait("document.querySelector('h1')?.textContent", "Running jobs")
+	b.click("document.querySelector('nav [data-view=denied]').click()")
+	b.wait("document.querySelector('h1')?.textContent + document.querySelectorAll('tbody tr').length", "Denied lately1")
+	b.wait("document.querySelector('td.wide').textContent.includes('<img src=x') && document.querySelector('td img') === null", "true")
+	b.looks("denied")
+	b.click("document.querySelector('td a').click()")
+	b.wait("document.querySelector('.count')?.textContent", "1 record")
 	b.do(chromedp.Focus("#audit-link"), chromedp.KeyEvent("\r"))
-	const records, count = "String(document.querySelectorAll('.records li').length)", "document.querySelector('.count')?.textContent"
+	const records, count = "String(document.querySelectorAll('.records tbody tr').length)", "document.querySelector('.count')?.textContent"
 	b.wait("document.querySelector('h1')?.textContent", "Audit log")
 	b.wait("[...document.querySelectorAll('.records b')].filter((e) => e.textContent === 'finished').length", "1")
+	const finished = "[...document.querySelectorAll('.records tbody tr')].find((e) => e.querySelector('b').textContent === 'finished')"
+	cells, err := b.value("[..." + finished + ".cells].map((c) => c.innerText.replace(/\\s+/g, ' ').trim()).join('|')")
+	if want := regexp.MustCompile(`^[^|]+\|finished success\|job-[0-9a-z]{10}\|` + fmt.Sprint(p.uid) + ` token:a\|app\|runtime_execute · shell\|exit 0 record \d+\|\d+ ms$`); err != nil || !want.MatchString(cells) {
+		t.Errorf("the record of an end: %q, %v", cells, err)
+	}
 	b.wait("document.querySelector('.records').textContent.includes('<img src=x')", "true")
 	b.wait("document.querySelector('.records img') === null && window.hacked === undefined && !document.body.textContent.includes('\u202e')", "true")
 	b.looks("audit")
-	const decided = "[...document.querySelectorAll('.records li')].find((e) => e.querySelector('b').textContent === 'decided')"
+	const decided = "[...document.querySelectorAll('.records tbody tr')].find((e) => e.querySelector('b').textContent === 'decided')"
 	trace, err := b.value(decided + ".textContent.match(/request=([0-9a-f]{32})/)[1]")
 	if err != nil {
 		t.Fatal(err)

@@ -2,14 +2,17 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"corral/store/audit/reader"
+	"corral/internal/users"
+	"corral/store/audit/record"
 	"corral/store/audit/search"
 )
 
@@ -22,12 +25,51 @@ const (
 
 // A recordView is a record of the audit log in the answers. Its texts are safe to show.
 type recordView struct {
-	Seq     uint64 `json:"seq"`
-	At      int64  `json:"atMs"` // since 1970
-	Event   string `json:"event"`
-	Job     string `json:"job"`
-	Outcome string `json:"outcome"`
-	Text    string `json:"text"` // as corral audit prints it
+	Seq       uint64 `json:"seq"`
+	At        int64  `json:"atMs"` // since 1970
+	Event     string `json:"event"`
+	Job       string `json:"id"`
+	Outcome   string `json:"outcome"`
+	User      string `json:"user"` // name or number; "" in a record about no request
+	Principal string `json:"principal"`
+	Repo      string `json:"repo"`
+	Tool      string `json:"tool"`
+	Runtime   string `json:"runtime"`
+	Command   string `json:"command"` // if the log has it
+	Result    string `json:"result"`  // how a job ended, or why it was not started
+	Took      int64  `json:"tookMs"`  // -1: the record does not say
+	Text      string `json:"text"`    // as corral audit prints it
+}
+
+// columns returns a record in columns. first is the first record of the same job, which says what the last one does not repeat, or the
+// record itself.
+func columns(r, first *record.Record, names *users.Names) recordView {
+	v := recordView{
+		Seq: r.Seq, At: r.Time.UnixMilli(), Event: shown(string(r.Event), maxName), Job: shown(r.Job, maxName),
+		Outcome: shown(search.Outcome(r), maxName), Principal: shown(first.Claimed["principal"], maxName),
+		Repo: shown(cmp.Or(first.RepoPath(), first.Claimed["repo"]), maxName), Tool: shown(first.Claimed["tool"], maxName),
+		Runtime: shown(first.Claimed["runtime"], maxName), Command: shown(first.Claimed["argv"], maxName), Took: -1,
+		Text: shown(search.Format(r), maxLine),
+	}
+	if peer := cmp.Or(r.Account, first.Account, r.Peer, first.Peer); peer != nil {
+		v.User = shown(names.Of(*peer), maxName)
+	}
+	if wall, ok := r.Usage["wall_ns"]; ok {
+		v.Took = wall / 1e6
+	}
+	result := cmp.Or(r.Message, r.Claimed["reason"])
+	switch {
+	case r.Count > 0:
+		result = fmt.Sprintf("%d more requests, without records of their own", r.Count)
+	case r.Limit != "":
+		result = "limit: " + r.Limit
+	case r.Signal != 0:
+		result = fmt.Sprintf("signal %d", r.Signal)
+	case r.Event == record.Finished && r.Step == "":
+		result = fmt.Sprintf("exit %d", r.Exit)
+	}
+	v.Result = shown(result, maxName)
+	return v
 }
 
 // A queryError is the error of a query that cannot be answered.
@@ -73,41 +115,40 @@ func (s *Server) search(ctx context.Context, q url.Values) (list []recordView, w
 	defer log.Close()
 	lines, whole := log.LastLines(maxSearched)
 	word := []byte(strings.ToLower(q.Get("text")))
-	found := []search.Found{}
+	found := []selection{}
+	first := map[uint64]*record.Record{} // of jobs that have not ended, by number: as many as run at once
 	for l, err := range lines {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, false, err
 		}
-		for _, one := range selected(f, l) {
+		x, err := l.Record()
+		if err != nil { // finding damage is the task of corral audit verify
+			continue
+		}
+		begun := cmp.Or(first[x.Of], x)
+		delete(first, x.Of)
+		if x.Event == record.Decided {
+			first[x.Seq] = x
+		}
+		for _, one := range f.Add(x, l.Text) {
 			if len(word) > 0 && !bytes.Contains(bytes.ToLower(one.Text), word) {
 				continue
 			}
-			one.Text = nil
-			if found = append(found, one); len(found) == 2*maxRecords { // not at each record: the others are moved
+			if found = append(found, selection{one.Record, begun}); len(found) == 2*maxRecords { // not at each record: the others are moved
 				found = append(found[:0], found[maxRecords:]...)
 			}
 		}
 	}
 	list = []recordView{}
+	var names users.Names
 	for n := len(found) - 1; n >= max(0, len(found)-maxRecords); n-- {
-		x := found[n].Record
-		list = append(list, recordView{
-			x.Seq, x.Time.UnixMilli(), shown(string(x.Event), maxName), shown(x.Job, maxName),
-			shown(search.Outcome(x), maxName), shown(search.Format(x), maxLine),
-		})
+		list = append(list, columns(found[n].record, found[n].first, &names))
 	}
 	return list, whole, nil
 }
 
-// selected returns the records that are selected once a line was read. A damaged line is skipped: finding damage is the task of corral
-// audit verify.
-func selected(f *search.Filter, l *reader.Line) []search.Found {
-	x, err := l.Record()
-	if err != nil {
-		return nil
-	}
-	return f.Add(x, l.Text)
-}
+// A selection is a record that was selected, with the first record of its job, or itself.
+type selection struct{ record, first *record.Record }
 
 // maxField is the maximum length of a field of a query, in bytes.
 const maxField = 4 << 10

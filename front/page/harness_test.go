@@ -19,6 +19,7 @@ import (
 	"corral/front/samples"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
+	"corral/job"
 	"corral/store/artifact"
 	"corral/store/audit/reader"
 )
@@ -49,7 +50,7 @@ func newStage(t *testing.T) *stage {
 	g := &stage{T: t, now: time.Unix(1_800_000_000, 0), access: map[string]Access{"me": {Repos: []string{"app"}}, "you": {}, "op": {All: true}}}
 	begun := time.Now().Add(-time.Minute).UnixNano()
 	g.jobs = []wire.Entry{
-		{Job: "job-mine", UID: 1000, Started: begun, CPU: 5e9, Memory: 9 << 20, MemoryNow: 8 << 20, Repo: "/srv/" + hostile, Tool: hostile, Principal: "me", Artifact: "runtime-app-1-0123456789abcdef"},
+		{Job: "job-mine", UID: 1000, Started: begun, CPU: 5e9, Memory: 9 << 20, MemoryNow: 8 << 20, Repo: "/srv/" + hostile, Tool: hostile, Command: "sh -c " + hostile, Principal: "me", Artifact: "runtime-app-1-0123456789abcdef"},
 		{Job: "job-yours", UID: 1000, Started: begun, CPU: 1e9, Memory: 1 << 20, MemoryNow: -1, Repo: "/srv/app", Principal: "you"},
 		{Job: "job-other", UID: 1000, Started: begun, CPU: -1, Memory: -1, MemoryNow: -1, Repo: "/srv/app"},
 	}
@@ -61,6 +62,16 @@ func newStage(t *testing.T) *stage {
 	g.s = New(Config{
 		Port: port, Access: g.mayNow, Samples: samples.New(g.list), Kill: g.kill, Outputs: g, Follow: g.follow, Audit: g.openAudit,
 		Log: slog.New(slog.DiscardHandler), Now: g.clock,
+		Sessions: func(context.Context) ([]job.Session, error) {
+			return []job.Session{{ID: "session-mine", Name: hostile, Repo: "/srv/" + hostile}, {ID: "session-yours", Repo: "/srv/b", Kept: true}}, nil
+		},
+		Owns: func(principal, session string) bool { return principal == "me" && session == "session-mine" },
+		Denials: func() ([]wire.Denial, error) {
+			return []wire.Denial{
+				{At: 5e9, UID: 1000, Principal: "me", Tool: hostile, Repo: hostile, Reason: "cwd-mine " + hostile, Request: hostile},
+				{At: 6e9, UID: 1000, Principal: "you", Job: "job-refused", Reason: "too many"},
+			}, nil
+		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -94,10 +105,16 @@ func (g *stage) mayNow(by login.Holder) (Access, bool) {
 	return a, ok && !g.revoked[by.Token]
 }
 
-func (g *stage) list() ([]wire.Entry, error) {
+func (g *stage) list(commands bool) ([]wire.Entry, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.jobs), nil
+	list := slices.Clone(g.jobs)
+	for n := range list {
+		if !commands {
+			list[n].Command = ""
+		}
+	}
+	return list, nil
 }
 
 func (g *stage) kill(id string) error {

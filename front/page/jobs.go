@@ -25,6 +25,7 @@ type jobView struct {
 	Repo      string `json:"repo"`
 	Tool      string `json:"tool"`
 	Runtime   string `json:"runtime"`
+	Command   string `json:"command"` // "" is unknown
 	Principal string `json:"principal"`
 	UID       uint32 `json:"uid"`
 	Started   int64  `json:"startedMs"` // since 1970
@@ -33,10 +34,11 @@ type jobView struct {
 	Peak      int64  `json:"peakMemoryBytes"`
 }
 
-func viewOf(e *wire.Entry) jobView {
+// viewOf returns a job with at most limit bytes of its command.
+func viewOf(e *wire.Entry, limit int) jobView {
 	return jobView{
 		ID: shown(e.Job, maxName), Handle: shown(e.Artifact, maxName), Repo: shown(e.Repo, maxName), Tool: shown(e.Tool, maxName),
-		Runtime: shown(e.Runtime, maxName), Principal: shown(e.Principal, maxName), UID: e.UID,
+		Runtime: shown(e.Runtime, maxName), Command: shown(e.Command, limit), Principal: shown(e.Principal, maxName), UID: e.UID,
 		Started: e.Started / int64(time.Millisecond), CPU: milliseconds(time.Duration(e.CPU)), Memory: e.MemoryNow, Peak: e.Memory,
 	}
 }
@@ -73,6 +75,8 @@ type jobsView struct {
 	Jobs  []jobView `json:"jobs"`
 	More  int       `json:"more"` // jobs that are left out
 	Error string    `json:"error,omitempty"`
+	// Samples are those of the jobs until now, by id. Only the first event of a stream has them: the page adds what the next ones say.
+	Samples map[string][]sampleView `json:"samples,omitempty"`
 }
 
 // jobsOf returns what a visitor sees of a snapshot, the job that started last first.
@@ -87,7 +91,7 @@ func jobsOf(n samples.Snapshot, v *visitor) jobsView {
 		case len(view.Jobs) == maxJobs:
 			view.More++
 		default:
-			view.Jobs = append(view.Jobs, viewOf(e))
+			view.Jobs = append(view.Jobs, viewOf(e, maxName))
 		}
 	}
 	return view
@@ -97,7 +101,17 @@ func jobsOf(n samples.Snapshot, v *visitor) jobsView {
 func (s *Server) events(st *stream, _ *http.Request, v *visitor) {
 	w := s.c.Samples.Watch()
 	defer w.Close()
-	for st.wait(w.News) && st.send("jobs", jobsOf(w.Take(), v)) == nil {
+	for first := true; st.wait(w.News); first = false {
+		view := jobsOf(w.Take(), v)
+		if first {
+			view.Samples = map[string][]sampleView{}
+			for _, j := range view.Jobs {
+				view.Samples[j.ID] = samplesOf(s.c.Samples.Of(j.ID))
+			}
+		}
+		if st.send("jobs", view) != nil {
+			return
+		}
 	}
 }
 
@@ -143,7 +157,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *visitor) {
 		failed(w, err)
 		return
 	}
-	writeJSON(w, map[string]any{"job": viewOf(e), "samples": samplesOf(s.c.Samples.Of(e.Job))})
+	writeJSON(w, map[string]any{"job": viewOf(e, maxLine), "samples": samplesOf(s.c.Samples.Of(e.Job))})
 }
 
 // end ends a running job, as corral kill does. The supervisor checks that it is one of the server's user, too.
@@ -158,4 +172,75 @@ func (s *Server) end(w http.ResponseWriter, r *http.Request, v *visitor) {
 	}
 	s.c.Log.InfoContext(r.Context(), "a job was ended from the page", "job", e.Job, "principal", v.by.Principal)
 	done(w)
+}
+
+// maxSessions is the maximum number of sessions of an answer, those that were opened last.
+const maxSessions = 200
+
+// A sessionView is a session, or the layer that one left, in the answers. Its texts are safe to show.
+type sessionView struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Repo      string `json:"repo"`
+	Workspace string `json:"workspace"`
+	Kept      bool   `json:"kept"` // it has ended, and its changes are kept
+	Jobs      int    `json:"jobs"`
+	Disk      int64  `json:"diskBytes"`
+	DiskUsed  int64  `json:"diskUsedBytes"`
+	Opened    int64  `json:"openedMs"` // since 1970
+	Used      int64  `json:"usedMs"`
+}
+
+// sessions answers with the sessions that a visitor may see: an operator all of the server's user, others their own.
+func (s *Server) sessions(w http.ResponseWriter, r *http.Request, v *visitor) {
+	list, err := s.c.Sessions(r.Context())
+	if err != nil {
+		fail(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	views := []sessionView{}
+	for n := len(list) - 1; n >= 0 && len(views) < maxSessions; n-- {
+		one := &list[n]
+		if !v.All && !s.c.Owns(v.by.Principal, one.ID) {
+			continue
+		}
+		views = append(views, sessionView{
+			shown(one.ID, maxName), shown(one.Name, maxName), shown(one.Repo, maxName), one.Workspace.String(), one.Kept, one.Jobs, one.Disk,
+			one.DiskUsed, one.Opened.UnixMilli(), one.Used.UnixMilli(),
+		})
+	}
+	writeJSON(w, map[string]any{"sessions": views})
+}
+
+// A denialView is a request that was denied or refused in the answers. Its texts are safe to show.
+type denialView struct {
+	At        int64  `json:"atMs"` // since 1970
+	ID        string `json:"id"`   // of the job; "" if a front-end denied the request
+	Repo      string `json:"repo"`
+	Tool      string `json:"tool"`
+	Runtime   string `json:"runtime"`
+	Principal string `json:"principal"`
+	UID       uint32 `json:"uid"`
+	Request   string `json:"request"`
+	Reason    string `json:"reason"`
+}
+
+// denied answers with the requests that were denied or refused lately, the last first: to an operator those of the server's user, to others
+// their own.
+func (s *Server) denied(w http.ResponseWriter, _ *http.Request, v *visitor) {
+	list, err := s.c.Denials()
+	if err != nil {
+		fail(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	views := []denialView{}
+	for n := len(list) - 1; n >= 0; n-- {
+		if d := &list[n]; v.All || d.Principal == v.by.Principal {
+			views = append(views, denialView{
+				d.At / 1e6, shown(d.Job, maxName), shown(d.Repo, maxName), shown(d.Tool, maxName), shown(d.Runtime, maxName),
+				shown(d.Principal, maxName), d.UID, shown(d.Request, maxName), text.Escape(d.Reason),
+			})
+		}
+	}
+	writeJSON(w, map[string]any{"denied": views})
 }

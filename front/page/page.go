@@ -1,5 +1,5 @@
 // Package page shows a person what jobs of a server do, in a browser of this machine: running jobs, their use of CPU and memory,
-// their output, what ended, and the audit log. It changes nothing, but can end a job, as corral kill does.
+// their output, what ended, sessions, what was denied, and the audit log. It changes nothing, but can end a job, as corral kill does.
 //
 // The people and programs that ask, what they control, and what bounds it:
 //
@@ -32,6 +32,8 @@ import (
 
 	"corral/front/login"
 	"corral/front/samples"
+	"corral/isolate/wire"
+	"corral/job"
 	"corral/store/artifact"
 	"corral/store/audit/reader"
 )
@@ -63,6 +65,11 @@ type Config struct {
 	Samples *samples.Sampler
 	Kill    func(job string) error
 	Outputs Outputs
+	// Sessions lists the sessions of the server's user, and Owns reports whether a principal has one of them.
+	Sessions func(ctx context.Context) ([]job.Session, error)
+	Owns     func(principal, session string) bool
+	// Denials lists the requests of the server's user that were denied or refused lately, the oldest first.
+	Denials func() ([]wire.Denial, error)
 	// Follow writes the output of a running job to w until it ends, after it has called skipped, as live.Follow.
 	Follow func(ctx context.Context, handle string, w io.Writer, skipped func(bytes int64)) error
 	// Audit opens the audit log; nil: it cannot be read.
@@ -147,6 +154,8 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /api/history/{handle}":          s.stored,
 		"GET /api/history/{handle}/{stream}": s.storedOutput,
 		"GET /api/audit":                     s.audit,
+		"GET /api/sessions":                  s.sessions,
+		"GET /api/denied":                    s.denied,
 		"POST /api/jobs/{job}/end":           s.end,
 		"POST /api/logout":                   s.logout,
 	} {

@@ -100,22 +100,46 @@ function stream(path, handlers) {
 
 // Running jobs.
 
-const recent = new Map(); // job id → {at, cpu, share}: what is needed to say how many CPUs a job uses
-
-function shareOf(job, at) {
-  const before = recent.get(job.id);
-  let share = before ? before.share : -1;
-  if (before && at > before.at && job.cpuMs >= 0 && before.cpu >= 0) share = Math.max(0, job.cpuMs - before.cpu) / (at - before.at);
-  if (!before || at > before.at) recent.set(job.id, { at, cpu: job.cpuMs, share });
-  return share;
-}
-
-function forget(jobs) {
-  const ids = new Set(jobs.map((j) => j.id));
-  for (const id of recent.keys()) if (!ids.has(id)) recent.delete(id);
+// remember adds the state of a job to its samples. When there are many, every second one is dropped.
+function remember(samples, job, at) {
+  const ms = at - job.startedMs;
+  if (!samples.length || ms > samples[samples.length - 1].atMs) samples.push({ atMs: ms, cpuMs: job.cpuMs, memoryBytes: job.memoryBytes });
+  if (samples.length > 600) samples.splice(0, samples.length, ...samples.filter((_, n) => n % 2));
 }
 
 const what = (j) => [j.tool || 'corral run', j.runtime].filter(Boolean).join(' · ');
+
+// A sparkline is a small curve of points [ms, value], without axes: the words beside it say how much it is.
+function sparkline(kind, points, words) {
+  if (points.length < 2) return null;
+  const width = 88, height = 22, most = Math.max(...points.map((p) => p[1]), kind === 'memory' ? 1 : 0.1);
+  const first = points[0][0], last = points[points.length - 1][0];
+  const path = points.map((p, n) => `${n ? 'L' : 'M'}${(((p[0] - first) / (last - first)) * width).toFixed(1)} ${(1 + (1 - p[1] / most) * (height - 2)).toFixed(1)}`).join('');
+  const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, class: `spark ${kind}`, role: 'img', 'aria-label': words });
+  root.append(svg('path', { class: 'area', d: `${path}L${width} ${height}L0 ${height}Z` }), svg('path', { class: 'stroke', d: path }));
+  return root;
+}
+
+// A filter hides the rows of a table that do not contain what a person types. It remembers that for each view.
+const typed = {};
+function filterBox(view, changed) {
+  const input = el('input', { type: 'search', id: 'filter', class: 'push', placeholder: 'Filter', 'aria-label': 'Show rows that contain', autocomplete: 'off', spellcheck: 'false', maxlength: '200' });
+  input.value = typed[view] || '';
+  input.addEventListener('input', () => { typed[view] = input.value; changed(); });
+  return input;
+}
+
+// filtered hides rows, and returns in words how many of the things there are.
+function filtered(view, list, one, many, all) {
+  const word = (typed[view] || '').toLowerCase();
+  let shown = 0;
+  for (const row of list.querySelectorAll('tbody tr')) {
+    row.hidden = !row.textContent.toLowerCase().includes(word);
+    if (!row.hidden) shown++;
+  }
+  const total = `${all} ${all === 1 ? one : many}`;
+  return word && all ? `${shown} of ${total}` : total;
+}
 
 function table(names, rows) {
   const head = el('tr', {}, ...names.map(([name, kind]) => el('th', { scope: 'col', class: kind }, name)));
@@ -124,43 +148,59 @@ function table(names, rows) {
 
 const empty = (title, ...more) => el('div', { class: 'panel empty' }, el('strong', {}, title), ...more);
 
-function jobRow(j, at) {
-  const share = shareOf(j, at);
+// command shows what runs. The whole of it is for people who point at it: a line has room for the beginning.
+const command = (text) => (text ? el('code', { class: 'command', title: text }, text) : el('span', { class: 'quietly' }, 'not known'));
+
+function jobRow(j, at, samples) {
+  const shares = rates(samples), now = shares.length ? cores(shares[shares.length - 1][1]) : '';
   return el('tr', { 'data-job': j.id },
     el('td', { class: 'first' }, el('a', { href: `#/job/${encodeURIComponent(j.id)}` }, j.id), el('small', {}, what(j))),
-    el('td', { class: 'wide' }, el('span', { title: j.repo }, base(j.repo)), el('small', {}, j.principal || `user ${j.uid}`)),
+    el('td', { class: 'wide' }, command(j.command)),
+    el('td', {}, el('span', { title: j.repo }, base(j.repo)), el('small', {}, j.principal || `user ${j.uid}`)),
     el('td', { class: 'num', 'data-name': 'for' }, duration(Math.max(0, at - j.startedMs))),
-    el('td', { class: 'num', 'data-name': 'CPU time' }, duration(j.cpuMs), el('small', {}, share < 0 ? '' : cores(share))),
-    el('td', { class: 'num', 'data-name': 'memory' }, size(j.memoryBytes), el('small', {}, j.peakMemoryBytes < 0 ? '' : `peak ${size(j.peakMemoryBytes)}`)),
+    el('td', { class: 'num', 'data-name': 'CPU' }, duration(j.cpuMs), el('small', {}, now), sparkline('cpu', shares, `CPU: ${now}`)),
+    el('td', { class: 'num', 'data-name': 'memory' }, size(j.memoryBytes), el('small', {}, j.peakMemoryBytes < 0 ? '' : `peak ${size(j.peakMemoryBytes)}`),
+      sparkline('memory', memories(samples), `Memory: ${size(j.memoryBytes)}`)),
   );
 }
 
 function showJobs(main) {
-  const count = el('span', { class: 'count' }, 'Loading…');
-  const list = el('div', {});
-  main.append(el('div', { class: 'head' }, el('h1', {}, 'Running jobs'), count), list);
-  let shownIDs = '';
-  const s = stream('/api/events', {
+  const count = el('span', { class: 'count' }, 'Loading…'), list = el('div', {});
+  let last = null, drawn = '';
+  const series = new Map(); // samples by job id
+  const draw = () => {
+    if (!last) return;
+    const all = last.jobs.length + last.more;
+    const focused = document.activeElement && document.activeElement.closest('tr');
+    const id = focused && list.contains(focused) ? focused.dataset.job : null;
+    if (all > 0) {
+      list.replaceChildren(table([['Job'], ['Command'], ['Repository'], ['Runs for', 'num'], ['CPU', 'num'], ['Memory', 'num']],
+        last.jobs.map((j) => jobRow(j, last.atMs, series.get(j.id)))));
+      if (last.more) list.append(el('p', { class: 'quietly' }, `${last.more} older ones are not shown.`));
+    } else if (drawn !== 'none') {
+      list.replaceChildren(empty('Nothing runs', 'A job appears here within a second of its start.'));
+    }
+    drawn = all > 0 ? '' : 'none';
+    count.textContent = filtered('jobs', list, 'job', 'jobs', all);
+    if (id) for (const row of list.querySelectorAll('tr')) if (row.dataset.job === id) row.querySelector('a').focus();
+  };
+  main.append(el('div', { class: 'head' }, el('h1', {}, 'Running jobs'), count, filterBox('jobs', draw)), list);
+  return stream('/api/events', {
     jobs(e) {
       notice(e.error || '');
       if (e.error) return;
-      forget(e.jobs);
-      count.textContent = e.jobs.length + e.more === 1 ? '1 job' : `${e.jobs.length + e.more} jobs`;
-      const focused = document.activeElement && document.activeElement.closest('tr');
-      const id = focused && list.contains(focused) ? focused.dataset.job : null;
-      if (e.jobs.length === 0) {
-        if (shownIDs !== 'none') list.replaceChildren(empty('Nothing runs', 'A job appears here within a second of its start.'));
-        shownIDs = 'none';
-        return;
+      if (e.samples) for (const [id, samples] of Object.entries(e.samples)) series.set(id, samples);
+      const ids = new Set(e.jobs.map((j) => j.id));
+      for (const id of series.keys()) if (!ids.has(id)) series.delete(id);
+      for (const j of e.jobs) {
+        if (!series.has(j.id)) series.set(j.id, []);
+        remember(series.get(j.id), j, e.atMs);
       }
-      shownIDs = '';
-      list.replaceChildren(table([['Job'], ['Repository'], ['Runs for', 'num'], ['CPU', 'num'], ['Memory', 'num']], e.jobs.map((j) => jobRow(j, e.atMs))));
-      if (e.more) list.append(el('p', { class: 'quietly' }, `${e.more} older ones are not shown.`));
-      if (id) for (const row of list.querySelectorAll('tr')) if (row.dataset.job === id) row.querySelector('a').focus();
+      last = e;
+      draw();
     },
     end: welcome,
   });
-  return s;
 }
 
 // One job.
@@ -273,10 +313,10 @@ async function showJob(main, id) {
   main.append(el('div', { class: 'head' }, el('h1', { class: 'mono' }, job.id), badge, el('span', { class: 'quietly' }, what(job)), stopButton),
     about, life, el('div', { class: 'pair' }, cpu.card, memory.card), out.card);
 
-  let ended = false;
+  let ended = false, whole = job.command; // events have the beginning of it alone
   const draw = (j, at) => {
     about.replaceChildren(facts([
-      ['Repository', j.repo], ['Started by', j.principal || `user ${j.uid}`], ['Started', moment(j.startedMs)],
+      ['Command', j.command && el('code', {}, whole)], ['Repository', j.repo], ['Started by', j.principal || `user ${j.uid}`], ['Started', moment(j.startedMs)],
       ['Runs for', duration(Math.max(0, at - j.startedMs))], ['CPU time', duration(j.cpuMs)], ['Peak memory', size(j.peakMemoryBytes)],
     ]));
     const shares = rates(samples);
@@ -310,9 +350,7 @@ async function showJob(main, id) {
       if (e.error) return;
       const now = e.jobs.find((j) => j.id === id);
       if (!now) { stop(); events.close(); return finish(); }
-      const at = e.atMs - now.startedMs;
-      if (!samples.length || at > samples[samples.length - 1].atMs) samples.push({ atMs: at, cpuMs: now.cpuMs, memoryBytes: now.memoryBytes });
-      if (samples.length > 600) samples.splice(0, samples.length, ...samples.filter((_, n) => n % 2));
+      remember(samples, now, e.atMs);
       draw(now, e.atMs);
     },
     end: welcome,
@@ -356,24 +394,67 @@ function endedRow(j) {
   );
 }
 
-async function showHistory(main) {
-  const again = el('button', { type: 'button', class: 'push' }, 'Refresh');
+// showList is a view of a table that is loaded again on request and, with every, every so many ms while somebody looks at it.
+async function showList(main, { view, title, path, one, many, columns, row, none, every }) {
+  const again = el('button', { type: 'button' }, 'Refresh');
   const count = el('span', { class: 'count' }, 'Loading…'), list = el('div', {});
-  main.append(el('div', { class: 'head' }, el('h1', {}, 'Ended jobs'), count, again), list);
+  let all = 0, timer = 0, closed = false;
+  const counted = () => { count.textContent = filtered(view, list, one, many, all); };
+  main.append(el('div', { class: 'head' }, el('h1', {}, title), count, filterBox(view, counted), again), list);
   const load = async () => {
-    again.disabled = true;
     try {
-      const { jobs } = await ask('/api/history');
-      count.textContent = jobs.length === 1 ? '1 job whose output is stored' : `${jobs.length} jobs whose output is stored`;
-      list.replaceChildren(jobs.length ? table([['Job'], ['End'], ['Repository'], ['Took', 'num'], ['Output', 'num'], ['Ended', 'num']], jobs.map(endedRow))
-        : empty('No output is stored', 'Jobs whose output is not stored are in the audit log alone.'));
-    } catch (e) { failed(e); }
-    again.disabled = false;
+      const rows = Object.values(await ask(path))[0];
+      if (closed) return;
+      all = rows.length;
+      list.replaceChildren(all ? table(columns, rows.map(row)) : empty(...none));
+      counted();
+    } catch (e) { if (!closed) failed(e); }
   };
   again.addEventListener('click', load);
   await load();
-  return { close() {} };
+  if (every) timer = setInterval(() => { if (!document.hidden && !list.contains(document.activeElement)) load(); }, every);
+  return { close() { closed = true; clearInterval(timer); } };
 }
+
+const showHistory = (main) => showList(main, {
+  view: 'history', title: 'Ended jobs', path: '/api/history', one: 'job whose output is stored', many: 'jobs whose output is stored',
+  columns: [['Job'], ['End'], ['Repository'], ['Took', 'num'], ['Output', 'num'], ['Ended', 'num']], row: endedRow,
+  none: ['No output is stored', 'Jobs whose output is not stored are in the audit log alone.'],
+});
+
+function sessionRow(j) {
+  return el('tr', {},
+    el('td', { class: 'first' }, el('code', {}, j.id), el('small', {}, j.name)),
+    el('td', {}, j.kept ? el('span', { class: 'badge' }, 'ended, changes kept') : el('span', { class: 'badge running' }, j.jobs === 1 ? '1 job' : `${j.jobs} jobs`)),
+    el('td', { class: 'wide' }, el('span', { title: j.repo }, base(j.repo)), el('small', {}, j.workspace)),
+    el('td', { class: 'num', 'data-name': 'layer' }, size(j.diskUsedBytes), el('small', {}, `of ${size(j.diskBytes)}`)),
+    el('td', { class: 'num', 'data-name': 'opened' }, moment(j.openedMs)),
+    el('td', { class: 'num', 'data-name': 'used' }, moment(j.usedMs)),
+  );
+}
+
+const showSessions = (main) => showList(main, {
+  view: 'sessions', title: 'Sessions', path: '/api/sessions', one: 'session', many: 'sessions', every: 2000,
+  columns: [['Session'], ['State'], ['Repository'], ['Layer', 'num'], ['Opened', 'num'], ['Last used', 'num']], row: sessionRow,
+  none: ['No session is open', 'Jobs of a session share what they write.'],
+});
+
+function deniedRow(d) {
+  const log = me.audit && d.request && el('a', { href: `#/audit?${new URLSearchParams({ request: d.request })}` }, 'records');
+  return el('tr', {},
+    el('td', { class: 'num', 'data-name': 'at' }, moment(d.atMs)),
+    el('td', {}, el('span', { class: 'badge denied' }, d.id ? 'refused' : 'denied'), el('small', { class: 'mono' }, d.id)),
+    el('td', { class: 'name' }, d.principal || `user ${d.uid}`, el('small', {}, what(d))),
+    el('td', {}, el('span', { title: d.repo }, base(d.repo)), el('small', {}, log || '')),
+    el('td', { class: 'wide' }, d.reason),
+  );
+}
+
+const showDenied = (main) => showList(main, {
+  view: 'denied', title: 'Denied lately', path: '/api/denied', one: 'request', many: 'requests', every: 2000,
+  columns: [['Time', 'num'], ['Decision'], ['By'], ['Repository'], ['Reason']], row: deniedRow,
+  none: ['Nothing was denied lately', 'The last 16 requests that a policy denied, or the supervisor refused, appear here.'],
+});
 
 async function showEnded(main, handle) {
   const path = `/api/history/${encodeURIComponent(handle)}`;
@@ -417,12 +498,19 @@ const fields = [
 ];
 const outcomes = ['', 'success', 'failure', 'timeout', 'cancelled', 'lost', 'refused', 'denied'];
 
-function recordItem(r) {
+// recordRow is a record in columns. All that the log says of it is behind its number.
+function recordRow(r) {
   const bad = ['failure', 'timeout', 'denied', 'refused', 'lost'].includes(r.outcome);
-  return el('li', {},
-    el('div', { class: 'line' }, el('span', { class: 'quietly' }, moment(r.atMs)), el('b', {}, r.event), el('span', { class: 'mono' }, r.job),
-      r.outcome ? el('span', { class: `badge ${bad ? 'failure' : r.outcome === 'success' ? 'success' : ''}` }, r.outcome) : '', el('span', { class: 'quietly' }, `record ${r.seq}`)),
-    el('div', { class: 'text' }, r.text));
+  return el('tr', {},
+    el('td', { class: 'num', 'data-name': 'at' }, moment(r.atMs)),
+    el('td', {}, el('b', {}, r.event), el('small', {}, r.outcome && r.outcome !== r.event ? el('span', { class: `badge ${bad ? 'failure' : r.outcome === 'success' ? 'success' : ''}` }, r.outcome) : '')),
+    el('td', { class: 'mono name' }, r.id),
+    el('td', { class: r.user && 'name' }, r.user, el('small', {}, r.principal)),
+    el('td', {}, el('span', { title: r.repo }, base(r.repo))),
+    el('td', { class: 'name' }, r.tool || r.id ? what(r) : '', r.command && el('code', { class: 'command', title: r.command }, r.command)),
+    el('td', { class: 'wide' }, r.result, el('details', {}, el('summary', {}, `record ${r.seq}`), el('code', {}, r.text))),
+    el('td', { class: 'num', 'data-name': r.tookMs < 0 ? null : 'took' }, r.tookMs < 0 ? '' : duration(r.tookMs)),
+  );
 }
 
 async function showAudit(main, _, query) {
@@ -446,8 +534,10 @@ async function showAudit(main, _, query) {
   count.textContent = 'Searching…';
   try {
     const { records, whole } = await ask(`/api/audit?${query}`);
-    count.textContent = `${records.length === 200 ? 'the newest 200' : records.length} records${whole ? '' : ' in the last 64 MiB of the log'}`;
-    list.replaceChildren(records.length ? el('ul', { class: 'records panel' }, ...records.map(recordItem)) : empty('No record matches'));
+    count.textContent = `${records.length === 200 ? 'the newest 200' : records.length} ${records.length === 1 ? 'record' : 'records'}${whole ? '' : ' in the last 64 MiB of the log'}`;
+    list.replaceChildren(records.length ? table([['Time', 'num'], ['Event'], ['Job'], ['User'], ['Repository'], ['Program'], ['Result'], ['Took', 'num']], records.map(recordRow))
+      : empty('No record matches'));
+    list.classList.add('records');
   } catch (e) {
     count.textContent = '';
     failed(e);
@@ -457,7 +547,7 @@ async function showAudit(main, _, query) {
 
 // Which view.
 
-const views = { jobs: showJobs, job: showJob, history: showHistory, ended: showEnded, audit: showAudit };
+const views = { jobs: showJobs, job: showJob, sessions: showSessions, history: showHistory, ended: showEnded, denied: showDenied, audit: showAudit };
 
 function failed(e) {
   if (e instanceof LoggedOut) return welcome();

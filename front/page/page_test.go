@@ -417,6 +417,48 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestSessionsAndDenials: a principal is told of its own sessions and denied requests, and an operator of all, in text that is safe to show.
+func TestSessionsAndDenials(t *testing.T) {
+	g := newStage(t)
+	for principal, sees := range map[string]string{"me": "session-mine cwd-mine", "you": "job-refused", "op": "session-mine session-yours job-refused cwd-mine"} {
+		p := g.person(principal)
+		text := ""
+		for _, target := range []string{"/api/sessions", "/api/denied"} {
+			got := p.get(target)
+			if text += got.body; got.StatusCode != 200 || strings.ContainsAny(got.body, "<>\x1b\u202e") {
+				t.Errorf("%s: %s: %s %s", principal, target, got.Status, got.body)
+			}
+		}
+		for _, one := range []string{"session-mine", "session-yours", "job-refused", "cwd-mine"} {
+			if strings.Contains(text, one) != strings.Contains(sees, one) {
+				t.Errorf("%s, %s: %s", principal, one, text)
+			}
+		}
+	}
+}
+
+// TestCommand: the command of a job is told to those who see the job: its beginning in a list, more of it with the job. The first event of a
+// stream has the samples until then, and no other has any.
+func TestCommand(t *testing.T) {
+	g := newStage(t)
+	g.change(func() { g.jobs[0].Command = strings.Repeat("x", maxLine) + "yz" })
+	p := g.person("me")
+	f := p.feed("/api/events")
+	first := f.until(t, "\n\n")
+	if strings.Count(first, "x") < maxName || strings.Contains(first, strings.Repeat("x", maxName+1)) || !strings.Contains(first, `"samples":{"job-mine":[`) {
+		t.Errorf("the first event: %s", first)
+	}
+	if next := f.until(t, "\n\n"); strings.Contains(next, `"samples"`) || !strings.Contains(next, "xxx") {
+		t.Errorf("the next event: %s", next)
+	}
+	if got := p.get("/api/jobs/job-mine"); !strings.Contains(got.body, `"command":"`+strings.Repeat("x", maxLine)+"…") {
+		t.Errorf("the job: %.100s", got.body)
+	}
+	if got := g.person("you").get("/api/jobs/job-mine"); strings.Contains(got.body, "xxx") {
+		t.Errorf("another principal: %s", got.body)
+	}
+}
+
 // TestManyStreams: of 1,000 streams, those within the bounds are served, the others are refused, and the page answers meanwhile. Streams
 // of clients that do not read hold up nothing.
 func TestManyStreams(t *testing.T) {

@@ -2,7 +2,7 @@
 //
 // The supervisor is asked for its list of running jobs, as corral ps asks: it tells a front-end of its own user's jobs alone. It is
 // asked once per interval while a job of this process has run for an interval, or while somebody watches, and not otherwise; a job
-// that ends sooner is never sampled. The samples of a job are at most job.MaxSamples: when there are more, every second one is dropped
+// that ends sooner is never sampled. The commands of jobs are read while somebody watches, and not otherwise. The samples of a job are at most job.MaxSamples: when there are more, every second one is dropped
 // and further ones are taken half as often, so that they are spread over the whole life of a job, however long that is.
 package samples
 
@@ -22,7 +22,7 @@ const maxJobs = 4096
 
 // A Sampler has the samples of running jobs. Its methods may be called by several goroutines at once. A nil *Sampler takes none.
 type Sampler struct {
-	list  func() ([]wire.Entry, error)
+	list  func(commands bool) ([]wire.Entry, error)
 	pause time.Duration
 
 	mu       sync.Mutex
@@ -38,6 +38,8 @@ type Snapshot struct {
 	At   time.Time // zero: it was not asked yet
 	Jobs []wire.Entry
 	Err  error // why it could not be asked
+
+	commands bool // it was asked for the commands of jobs, too
 }
 
 // A series is the samples of one job.
@@ -48,10 +50,10 @@ type series struct {
 	skip   int // the number of samples to drop before the next one is kept
 }
 
-// New returns a Sampler that asks by list.
-func New(list func() ([]wire.Entry, error)) *Sampler { return every(list, Interval) }
+// New returns a Sampler that asks by list, with or without the commands of jobs.
+func New(list func(commands bool) ([]wire.Entry, error)) *Sampler { return every(list, Interval) }
 
-func every(list func() ([]wire.Entry, error), pause time.Duration) *Sampler {
+func every(list func(commands bool) ([]wire.Entry, error), pause time.Duration) *Sampler {
 	return &Sampler{list: list, pause: pause, jobs: map[string]*series{}, mine: map[string]time.Time{}, watchers: map[*Watcher]struct{}{}}
 }
 
@@ -105,7 +107,7 @@ func (s *Sampler) Watch() *Watcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers[w] = struct{}{}
-	if !s.last.At.IsZero() && time.Since(s.last.At) < 2*s.pause {
+	if s.last.commands && time.Since(s.last.At) < 2*s.pause {
 		w.News <- struct{}{}
 	}
 	s.start()
@@ -150,7 +152,8 @@ func (s *Sampler) due() bool {
 		s.mu.Unlock()
 		return false
 	}
-	needed := len(s.watchers) > 0
+	watched := len(s.watchers) > 0
+	needed := watched
 	for _, begun := range s.mine {
 		needed = needed || time.Since(begun) >= s.pause
 	}
@@ -158,10 +161,10 @@ func (s *Sampler) due() bool {
 	if !needed {
 		return true
 	}
-	list, err := s.list() // waits for the supervisor, and so without the lock
+	list, err := s.list(watched) // waits for the supervisor, and so without the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(Snapshot{time.Now(), list, err})
+	s.add(Snapshot{time.Now(), list, err, watched})
 	return true
 }
 

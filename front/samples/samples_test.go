@@ -17,12 +17,16 @@ type fake struct {
 	jobs  []wire.Entry // guarded by mu
 	err   error        // guarded by mu
 	asked int          // guarded by mu
+	read  int          // guarded by mu: how often for commands
 }
 
-func (f *fake) list() ([]wire.Entry, error) {
+func (f *fake) list(commands bool) ([]wire.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
+	if commands {
+		f.read++
+	}
 	return append([]wire.Entry(nil), f.jobs...), f.err
 }
 
@@ -76,6 +80,9 @@ func TestJob(t *testing.T) {
 	if len(s.jobs) != 0 || len(s.mine) != 0 {
 		t.Errorf("kept %v, %v", s.jobs, s.mine)
 	}
+	if f.read != 0 {
+		t.Errorf("commands were read %d times for nobody", f.read)
+	}
 	var none *Sampler
 	if none.Begin("x"); none.End("x") != nil {
 		t.Error("nil has samples")
@@ -102,7 +109,7 @@ func TestWatch(t *testing.T) {
 	s := every(f.list, time.Millisecond)
 	w, slow := s.Watch(), s.Watch()
 	<-w.News
-	if n := w.Take(); n.Err != nil || len(n.Jobs) != 1 || n.At.IsZero() {
+	if n := w.Take(); n.Err != nil || len(n.Jobs) != 1 || n.At.IsZero() || !n.commands {
 		t.Errorf("%+v", n)
 	}
 	f.set(errors.New("gone"))

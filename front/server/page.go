@@ -19,6 +19,7 @@ import (
 	mcpserver "corral/mcp/server"
 	"corral/store/artifact/live"
 	"corral/store/audit/reader"
+	"corral/workspace/session"
 )
 
 // Words of a principal's tools that are no tools: with pageTool it may see its own jobs on the page, with operatorTool those of all
@@ -46,6 +47,10 @@ func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Serve
 	}
 	c := page.Config{
 		Port: port, Access: t.accessOf, Samples: b.Samples, Kill: b.Supervisor.Kill, Outputs: b.Outputs(), Follow: follow, Log: b.Log,
+		Sessions: b.Supervisor.ListSessions, Denials: b.Supervisor.Denials,
+		Owns: func(principal, id string) bool {
+			return slices.ContainsFunc(b.Sessions.OpenOf(principal), func(o session.Open) bool { return o.ID == id })
+		},
 	}
 	dir := filepath.Join(state, "audit")
 	// Otherwise the page has no search: the log is root's, unless root shares it with a group.

@@ -72,12 +72,24 @@ func (s *Connection) Denied(ctx context.Context, claim job.Claim, spec job.Spec)
 }
 
 // List lists the running jobs of this user, or all of an embedded supervisor.
-func (s *Connection) List() ([]wire.Entry, error) {
+func (s *Connection) List(commands bool) ([]wire.Entry, error) {
+	c, err := s.Client()
+	switch {
+	case err != nil:
+		return nil, err
+	case commands:
+		return c.ListCommands()
+	}
+	return c.List()
+}
+
+// Denials lists the requests of this user that were denied or refused lately.
+func (s *Connection) Denials() ([]wire.Denial, error) {
 	c, err := s.Client()
 	if err != nil {
 		return nil, err
 	}
-	return c.List()
+	return c.Denials()
 }
 
 // Kill ends a running job of this user by its id.
