@@ -90,11 +90,11 @@ func TestNetworkLogFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := sandboxtest.Start(t, exec.Command(sandboxtest.Bin(t, "corral-front"), "network", "log", "-f", "--state", state))
-	sandboxtest.Eventually(t, time.Minute, "the jobs before", func() bool { return strings.Contains(c.Out.String(), "main/job-4 ") })
+	sandboxtest.Eventually(t, time.Minute, "the jobs before", func() bool { return strings.Contains(c.Out.String(), "job-4 ") })
 	if err := l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: `{"connections":9}`}); err != nil {
 		t.Fatal(err)
 	}
-	want := "main/job-late uid=1000 repo=/srv/late: 9 connections, 0 bytes up, 0 down, 0 denied\n"
+	want := "job-late uid=1000 repo=/srv/late: 9 connections, 0 bytes up, 0 down, 0 denied\n"
 	sandboxtest.Eventually(t, time.Minute, "the job that ended", func() bool { return strings.HasSuffix(c.Out.String(), want) })
 	_ = c.Process.Kill()
 	<-c.Ended

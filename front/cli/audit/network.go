@@ -131,7 +131,7 @@ func (p *networkPrinter) line(l *reader.Line) error {
 // networkLines returns a job for people: a line about it, and one for each host that it was denied.
 func networkLines(first, last *record.Record, use *job.NetworkUse) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s/%s", last.Time.Local().Format("2006-01-02 15:04:05"), last.Instance, last.Job)
+	fmt.Fprintf(&b, "%s %s", last.Time.Local().Format("2006-01-02 15:04:05"), last.Job)
 	if first.Peer != nil {
 		fmt.Fprintf(&b, " uid=%d", *first.Peer)
 	}

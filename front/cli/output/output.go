@@ -29,7 +29,8 @@ const Help = `corral output shows the stored output of earlier jobs.
 
 Usage:
   corral output                      list stored output, the newest first
-  corral output HANDLE               write it to standard output and standard error, unchanged
+  corral output HANDLE               write it to standard output and standard error, unchanged; HANDLE is that of the output, or
+                                     the id of its job
   corral output HANDLE --grep TERM   print lines that contain TERM in upper or lower case, with lines around them;
                                      repeatable: any of the terms. Exit code 1 if there are none
   corral output HANDLE --lines A-B   print these lines; A- means to the end, A one line
@@ -79,6 +80,11 @@ func Command(args []string) (int, error) {
 	if o.handle == "" {
 		return o.list(stores)
 	}
+	if strings.HasPrefix(o.handle, "job-") {
+		if err := o.find(stores); err != nil {
+			return cli.Failure, err
+		}
+	}
 	err = artifact.ErrNotFound
 	code := cli.Failure
 	for _, s := range stores {
@@ -90,6 +96,23 @@ func Command(args []string) (int, error) {
 		return cli.Failure, fmt.Errorf("no output %s\nhint: corral output lists stored output", text.Quote(o.handle))
 	}
 	return code, err
+}
+
+// find replaces the id of a job by the handle of its output, if that is stored.
+func (o *options) find(stores []*artifact.Store) error {
+	for _, s := range stores {
+		list, err := s.List(artifact.Reader{Owner: true}, maxListed)
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			if m.Run != nil && m.Run.Job == o.handle {
+				o.handle = m.ArtifactID
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // parse parses the command line; options may stand before and after the handle.
@@ -263,9 +286,13 @@ func (o *options) list(stores []*artifact.Store) (int, error) {
 	}
 	out := cli.NewEscaper(os.Stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "HANDLE\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")
+	fmt.Fprintln(w, "HANDLE\tJOB\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")
 	for _, m := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, text.Quote(m.Runtime), ending(m), job.FormatSize(m.TotalStdout+m.TotalStderr),
+		id := "-" // an earlier version stored it
+		if m.Run != nil && m.Run.Job != "" {
+			id = text.Quote(m.Run.Job)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, id, text.Quote(m.Runtime), ending(m), job.FormatSize(m.TotalStdout+m.TotalStderr),
 			m.CreatedAt.Local().Format(time.DateTime), m.ExpiresAt.Local().Format(time.DateTime))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {

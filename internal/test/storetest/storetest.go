@@ -62,7 +62,7 @@ func Keep(t testing.TB, state, stdout, stderr string) (handle string) {
 		}
 		to.f.Close()
 	}
-	out.Finish(&job.Record{Status: job.Failure, Result: job.Result{ExitCode: 3}, Created: time.Now()})
+	out.Finish(&job.Record{Status: job.Failure, Result: job.Result{ID: "job-kept1234", ExitCode: 3}, Created: time.Now()})
 	if h := out.Captured().Handle; h != "" {
 		return h
 	}

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,14 +13,14 @@ import (
 	"corral/store/audit/record"
 )
 
+// defaultInstance is the instance whose jobs are shown without its name.
+const defaultInstance = "main"
+
 // Format returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
 // for something else.
 func Format(r *record.Record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, r.Instance)
-	if r.Job != "" {
-		b.WriteString("/" + r.Job)
-	}
+	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, cmp.Or(r.Job, r.Instance))
 	word := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&b, " %s=%s", name, Shown(value))
@@ -29,6 +30,9 @@ func Format(r *record.Record) string {
 		if n != 0 {
 			word(name, strconv.FormatUint(n, 10))
 		}
+	}
+	if r.Job != "" && r.Instance != defaultInstance {
+		word("instance", r.Instance)
 	}
 	if r.Peer != nil {
 		word("uid", strconv.FormatUint(uint64(*r.Peer), 10))
