@@ -7,8 +7,8 @@ DESTDIR ?=
 BIN     ?= bin
 
 # All programs of one build carry one version.
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-DATE    := $(shell git log -1 --format=%cs 2>/dev/null)
+VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+DATE     = $(shell git log -1 --format=%cs 2>/dev/null)
 
 # sudo resets PATH, and go.dev installs Go where that does not look.
 export PATH := $(PATH):/usr/local/go/bin
@@ -16,7 +16,7 @@ GO      ?= go
 # seccomp: without this tag, libcontainer is built without filters, and reports that only when a jail starts.
 TAGS    := seccomp
 # -buildvcs=false: VERSION is the version, and root cannot read the history of a checkout that a user owns.
-LDFLAGS := -s -w -X corral/internal/version.Version=$(VERSION)
+LDFLAGS  = -s -w -X corral/internal/version.Version=$(VERSION)
 
 # Each directory of cmd/ that has Go is a program. Those linked with libcontainer and libseccomp need C; the others are
 # static, because they run where there is no library.
@@ -37,8 +37,17 @@ STUB        := $(if $(STUB_SRC),corral-stub)
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
+
+# `sudo make` in a checkout of a user leaves nothing of root's there: see scripts/root-tree.
+ifeq ($(ROOT_TREE)$(shell [ "$$(id -u)" != 0 ] || scripts/root-tree --fit || echo unfit),unfit)
+GOALS := $(or $(MAKECMDGOALS),build)
+.PHONY: $(GOALS) root-tree
+$(GOALS): root-tree ;
+root-tree:
+	@scripts/root-tree --make '$(MAKE)' $(GOALS)
+else
 .PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz mutants \
-	fmt install uninstall package release test-package clean help static setup-build setup-vm FORCE
+	fmt install installable uninstall package release test-package clean help static setup-build setup-vm FORCE
 
 build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) manual ## the programs with their manual, into bin/
 
@@ -157,7 +166,9 @@ MONITORING = $(addprefix scripts/monitoring/,corral-dashboard.json corral-alerts
 # People start corral; corral or root starts the others, from a directory that only root can write. So only root installs,
 # except into DESTDIR, for a package. What is in bin/ is installed as it is, and only what is missing is built:
 # the PATH of sudo may have no go.
-install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $(if $(wildcard bin/share),,manual) ## the programs of bin/ into PREFIX (/usr/local)
+installable: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $(if $(wildcard bin/share),,manual)
+	@:
+install: installable ## the programs of bin/ into PREFIX (/usr/local)
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: programs that root starts must be owned by root' >&2; exit 1; }
 	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)' '$(UNITDIR)' '$(SYSUSERSDIR)' '$(TMPFILESDIR)'
 	install -m 0755 bin/corral '$(BINDIR)/corral'
@@ -211,3 +222,4 @@ clean: ## what build and package have made
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-12s %s\n", $$1, $$2 }'
+endif

@@ -16,6 +16,7 @@ var outsideGo = map[string]string{
 	"docs":                 "is the documentation; its tests compare the pages with each other and with the code",
 	"scripts":              "has the programs of development: set-up, demo, lint, fuzzing, virtual machine; and the service unit",
 	"scripts/clients":      "tests the servers with the official clients of their protocols",
+	"scripts/first":        "tests the commands that a new user runs first, on machines with new accounts",
 }
 
 // A section is a part of ARCHITECTURE.md that is generated from the source, between two markers.
