@@ -69,9 +69,9 @@ func (m machine) commands(screen []string) (list []string, builds bool) {
 }
 
 // TestFirstScreen runs the README's first screen as written, and after it what a user goes on with, in a new checkout in a home
-// that is open to its account alone. In a soak, each account of this system runs all of it, and users of the other one
-// the demo. Otherwise one account does, and the others run what is different for them. In all cases, what root runs leaves the checkout as it was, so
-// no later command depends on it, whatever the order.
+// that is open to its account alone. In a soak, each account of this system runs all of it, and users of the other one the
+// demo. Otherwise one account does, and the others run what is different for them. In all cases, what root runs leaves the
+// checkout as it was, so no later command depends on it, whatever the order.
 func TestFirstScreen(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
 	sandboxtest.Require(t, sandboxtest.Program("sudo"), sandboxtest.Program("go"), sandboxtest.Program("git"))
