@@ -39,8 +39,13 @@ const (
 
 // machines are the accounts and systems that a new user can have.
 var machines = []machine{
-	{host, "root", "022"}, {host, "root", "077"}, {host, "ada", "022"}, {host, "ada", "077"},
-	{trixie, "root", "022"}, {trixie, "ada", "022"}, {trixie, "ada", "077"},
+	{host, "root", "022"},
+	{host, "root", "077"},
+	{host, "ada", "022"},
+	{host, "ada", "077"},
+	{trixie, "root", "022"},
+	{trixie, "ada", "022"},
+	{trixie, "ada", "077"},
 }
 
 // What a user runs before and after the first screen.
