@@ -1,7 +1,7 @@
 // Package layers defines the import graph of this module: which package may import what, and why.
 //
-// Its tests read the source of the whole module. They fail on each import that no rule allows, and on each package with
-// more than maxKnot files that all reach each other; and they compare ARCHITECTURE.md with the source.
+// Its tests read the source of the whole module. They fail on each import that no rule allows, and compare ARCHITECTURE.md with
+// the source.
 //
 // The source is parsed in this process rather than by `go list`: the test cache tracks the files that a test opens, not
 // those that its children open, so a cached pass would hide a new import that breaks a rule.
@@ -33,8 +33,8 @@ const module = "corral"
 type pkg struct {
 	imports map[string]string // import path → a file that imports it
 	inits   []string          // files with an init function
-	files   []*ast.File       // those of onePlatform
-	doc     string            // the package comment
+	files   []*ast.File
+	doc     string // the package comment
 }
 
 // A graph holds the packages of the module by name, and the libraries that it requires.
@@ -119,11 +119,7 @@ func (g *graph) add(name string, src []byte) error {
 		p = &pkg{imports: map[string]string{}}
 		g.pkgs[dir] = p
 	}
-	if matched, err := ofOnePlatform(name, src); err != nil {
-		return err
-	} else if matched {
-		p.files = append(p.files, file)
-	}
+	p.files = append(p.files, file)
 	if file.Doc != nil && p.doc == "" {
 		p.doc = file.Doc.Text()
 	}

@@ -126,8 +126,6 @@ func (g *graph) ruleTable() (string, error) {
 	var b strings.Builder
 	b.WriteString("| rule | reason |\n|---|---|\n")
 	fmt.Fprintf(&b, "| each library has one importing package | it can be replaced, and its types do not spread |\n")
-	fmt.Fprintf(&b, "| at most %d files of a package all reach each other | %s |\n", maxKnot,
-		"a file can be read, tested and moved without the others")
 	fmt.Fprintf(&b, "| no package has an `init` function | it would run in every child that is forked |\n")
 	for _, r := range bounds {
 		if r.shown {

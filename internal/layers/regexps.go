@@ -6,7 +6,9 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+	"path"
 	"regexp"
+	"strings"
 )
 
 // lazy is the package that compiles regular expressions when they are first used.
@@ -92,4 +94,24 @@ func compiles(expression constant.Value) error {
 	}
 	_, err := regexp.Compile(constant.StringVal(expression))
 	return err
+}
+
+// emptyImporter imports each package as one without names.
+type emptyImporter struct{}
+
+// Import implements types.Importer.
+func (emptyImporter) Import(importPath string) (*types.Package, error) {
+	name := path.Base(importPath)
+	if isMajorVersion(name) {
+		name = path.Base(path.Dir(importPath))
+	}
+	p := types.NewPackage(importPath, name)
+	p.MarkComplete()
+	return p, nil
+}
+
+// isMajorVersion reports whether the last element of an import path is a major version, such as v3.
+func isMajorVersion(element string) bool {
+	digits, ok := strings.CutPrefix(element, "v")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }

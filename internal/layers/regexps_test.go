@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,4 +34,16 @@ func TestRegexps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// graphOf returns the graph of files given by their sources.
+func graphOf(t *testing.T, files map[string]string) *graph {
+	t.Helper()
+	g := newGraph("")
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := g.add(name, []byte(files[name])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
 }
