@@ -35,8 +35,8 @@ func (c *Client) ListCommands() ([]wire.Entry, error) {
 	})
 }
 
-// readCommand returns the command line of a job from its /proc/PID/cmdline, which it takes over. A read that does not return in time is left
-// alone, and is the only one of its job until then.
+// readCommand returns the command line of a job from its /proc/PID/cmdline, which it takes over. A read that does not return in time is
+// left alone, and is the only one of its job until it does.
 func (c *Client) readCommand(id string, f *os.File) string {
 	if !c.beginReading(id) {
 		f.Close()
