@@ -146,10 +146,8 @@ func (p *pull) learn(path string) error {
 		return err
 	}
 	d, err := p.document(ctx, path, registry.Classify(p.Kind, u.Path), p.short(), p.most)
-	if status := (*statusError)(nil); errors.As(err, &status) {
-		status.reply.Body.Close()
-	}
 	if err != nil {
+		closeAnswer(err)
 		return err
 	}
 	if _, err := p.read(ctx, d, registry.Options{}); err != nil {
@@ -196,6 +194,7 @@ func (p *pull) readInner(ctx context.Context, u *url.URL, path string) registry.
 	defer release()
 	d, err := p.document(ctx, u.EscapedPath(), registry.Classify(p.Kind, path), false, int64(inner.size))
 	if err != nil {
+		closeAnswer(err)
 		return registry.Reading{}
 	}
 	r, err := p.read(ctx, d, registry.Options{})
@@ -290,6 +289,13 @@ func (p *pull) receive(
 		if reply, err = again(); err != nil {
 			return nil, nil, err
 		}
+	}
+}
+
+// closeAnswer closes the answer of the registry that an error is about. Each that stays open keeps one of the few connections to the host.
+func closeAnswer(err error) {
+	if status := (*statusError)(nil); errors.As(err, &status) {
+		status.reply.Body.Close()
 	}
 }
 

@@ -39,12 +39,22 @@ type world struct {
 
 	mu   sync.Mutex
 	seen []*http.Request // guarded by mu: by the registries
+	open map[string]int  // guarded by mu: bodies of responses that were not closed, by path
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), hosts: map[string]http.Handler{}, now: time.Now()}
+	w := &world{t: t, dir: t.TempDir(), hosts: map[string]http.Handler{}, now: time.Now(), open: map[string]int{}}
 	w.restart()
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for path, n := range w.open {
+			if n != 0 { // each keeps one of the few connections to a host
+				t.Errorf("%d responses of %s were not closed", n, path)
+			}
+		}
+	})
 	return w
 }
 
@@ -76,7 +86,29 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	recorder := httptest.NewRecorder()
 	h.ServeHTTP(recorder, r)
-	return recorder.Result(), nil
+	reply := recorder.Result()
+	w.opened(r.URL.Path, 1)
+	reply.Body = &body{reply.Body, sync.OnceFunc(func() { w.opened(r.URL.Path, -1) })}
+	return reply, nil
+}
+
+// opened counts the bodies of responses that are open.
+func (w *world) opened(path string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[path] += n
+}
+
+// A body is that of a response, which must be closed.
+type body struct {
+	io.ReadCloser
+	closed func()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.closed()
+	return b.ReadCloser.Close()
 }
 
 // files serves contents by escaped path, as a registry does that compresses what it can.
