@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -382,6 +384,58 @@ func TestPreviewOfAttacks(t *testing.T) {
 	}
 	s.foreign()
 	s.after()
+}
+
+// TestPreviewCookieTaken: a page of a server in a jail leads its tab to the server of another user of this machine, at another port of its own
+// host name. Browsers send that server the cookie of the preview. The other user sees no preview by it; the person
+// does.
+func TestPreviewCookieTaken(t *testing.T) {
+	needBrowser(t)
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("python3"))
+	s := newScene(t)
+	got := make(chan string, 16)
+	thief := newCanary(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/taken" {
+			got <- r.Header.Get("Cookie")
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>taken</title>")
+	})
+	name, _, _ := strings.Cut(s.own, ":")
+	_, port, _ := net.SplitHostPort(thief.address)
+	s.p.file(t, "pages/lead.html", "<!doctype html><script>location = 'http://"+name+":"+port+"/taken'</script>", 0o644)
+	s.b.open("http://" + s.own + "/pages/lead.html")
+	s.b.wait("document.title", "taken")
+	cookies := <-got
+	if !strings.Contains(cookies, "corral-preview=") {
+		t.Fatalf("the server of another user got %q: it tries what it does not have", cookies)
+	}
+	s.seen(s.token, s.session, 8000)
+	_, port, _ = net.SplitHostPort(s.own)
+	use := func(user int, method string) (status int) {
+		conn := sandboxtest.DialAs(t, user, "127.0.0.1:"+port)
+		if _, err := fmt.Fprintf(conn, "%s / HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\nContent-Length: 0\r\n\r\n", method, s.own, cookies); err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r.StatusCode
+	}
+	const other = 54321
+	if get, post := use(other, "GET"), use(other, "POST"); get != http.StatusForbidden || post != http.StatusForbidden {
+		t.Errorf("another user sees the preview by the cookie that the browser sent: %d, %d", get, post)
+	}
+	if text := s.seen(s.token, s.session, 8000); strings.Contains(text, "GET") || strings.Contains(text, "POST") {
+		t.Errorf("the server in the jail got %.800s", text)
+	}
+	if get := use(os.Getuid(), "GET"); get != http.StatusOK {
+		t.Errorf("the control: the person's own program gets %d by the same cookie", get)
+	}
+	s.b.open("http://" + s.own + "/")
+	s.b.wait("document.body.innerText", "served")
 }
 
 // foreign tests pages of other sites, which have no policy of the preview: they get nothing of a preview that the browser has opened, also

@@ -5,6 +5,9 @@
 // short time. Links and cookies say by which token they were made, so that they can end with it: one that was stolen is replaced, and its
 // principal stays. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up
 // tells by its time nothing about another one. Nothing is written to disk: a server that restarts has no links and no cookies.
+//
+// Browsers send a cookie to every port of its host name, so a page can lead its tab to another user's server, which gets the cookie. It is of
+// no use there: a cookie is valid on connections of the user of this machine alone who opened the link.
 package login
 
 import (
@@ -35,6 +38,7 @@ type Holder struct {
 type grant[P comparable] struct {
 	holder  Holder
 	at      P
+	peer    Peer // of a cookie: who opened its link
 	expires time.Time
 	idle    time.Time // when a cookie that is not used expires; zero: never
 }
@@ -62,27 +66,27 @@ func (g *Grants[P]) Link(by Holder, at P, now time.Time) (token string, expires 
 	return g.put(g.links, grant[P]{holder: by, at: at, expires: expires}, now), expires
 }
 
-// Open exchanges the token of a link to a place for that of a cookie, once.
-func (g *Grants[P]) Open(token string, at P, now time.Time) (cookie string, ok bool) {
+// Open exchanges the token of a link to a place for that of a cookie of the peer's, once. Nobody opens none.
+func (g *Grants[P]) Open(token string, at P, peer Peer, now time.Time) (cookie string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := sha256.Sum256([]byte(token))
 	link := g.links[key]
-	if link == nil || link.at != at { // a link is not used up at a place that it is not for
+	if link == nil || link.at != at || peer == (Peer{}) { // a link is not used up at a place that it is not for
 		return "", false
 	}
 	delete(g.links, key)
 	if !now.Before(link.expires) {
 		return "", false
 	}
-	return g.put(g.cookies, grant[P]{link.holder, at, now.Add(g.o.Cookie), g.idleFrom(now)}, now), true
+	return g.put(g.cookies, grant[P]{link.holder, at, peer, now.Add(g.o.Cookie), g.idleFrom(now)}, now), true
 }
 
-// Use returns on whose behalf the one who has a cookie sees a place, and that this is a use of the cookie.
-func (g *Grants[P]) Use(cookie string, at P, now time.Time) (by Holder, ok bool) {
+// Use returns on whose behalf the peer who has a cookie sees a place, and that this is a use of the cookie.
+func (g *Grants[P]) Use(cookie string, at P, peer Peer, now time.Time) (by Holder, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := g.valid(cookie, at, now)
+	c := g.valid(cookie, at, peer, now)
 	if c == nil {
 		return Holder{}, false
 	}
@@ -90,11 +94,11 @@ func (g *Grants[P]) Use(cookie string, at P, now time.Time) (by Holder, ok bool)
 	return c.holder, true
 }
 
-// Owner returns on whose behalf the one who has a cookie sees a place. It is not a use of the cookie.
-func (g *Grants[P]) Owner(cookie string, at P, now time.Time) (by Holder, ok bool) {
+// Owner returns on whose behalf the peer who has a cookie sees a place. It is not a use of the cookie.
+func (g *Grants[P]) Owner(cookie string, at P, peer Peer, now time.Time) (by Holder, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := g.valid(cookie, at, now)
+	c := g.valid(cookie, at, peer, now)
 	if c == nil {
 		return Holder{}, false
 	}
@@ -108,10 +112,10 @@ func (g *Grants[P]) End(cookie string) {
 	delete(g.cookies, sha256.Sum256([]byte(cookie)))
 }
 
-// valid returns the grant of a cookie, nil if there is none. The caller holds g.mu.
-func (g *Grants[P]) valid(cookie string, at P, now time.Time) *grant[P] {
+// valid returns the grant of a peer's cookie, nil if there is none. The caller holds g.mu.
+func (g *Grants[P]) valid(cookie string, at P, peer Peer, now time.Time) *grant[P] {
 	c := g.cookies[sha256.Sum256([]byte(cookie))]
-	if c == nil || c.at != at || c.expired(now) {
+	if c == nil || c.at != at || c.peer != peer || c.expired(now) {
 		return nil
 	}
 	return c

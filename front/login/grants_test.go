@@ -11,11 +11,17 @@ var (
 	options = Options{Link: 5 * time.Minute, Cookie: 12 * time.Hour, Idle: 30 * time.Minute, Max: 8}
 )
 
+// Users of the machine.
+var (
+	me  = User(1000)
+	you = User(1001)
+)
+
 // cookie returns the cookie that a link of principal "me" is exchanged for.
 func cookie(t *testing.T, g *Grants[string], now time.Time) string {
 	t.Helper()
 	token, _ := g.Link(Holder{Principal: "me"}, "here", now)
-	c, ok := g.Open(token, "here", now)
+	c, ok := g.Open(token, "here", me, now)
 	if !ok {
 		t.Fatal("the link cannot be opened")
 	}
@@ -24,7 +30,7 @@ func cookie(t *testing.T, g *Grants[string], now time.Time) string {
 
 // holds reports whether a cookie is valid here.
 func holds(g *Grants[string], cookie string, now time.Time) bool {
-	_, ok := g.Owner(cookie, "here", now)
+	_, ok := g.Owner(cookie, "here", me, now)
 	return ok
 }
 
@@ -35,31 +41,52 @@ func TestOnce(t *testing.T) {
 	if !expires.Equal(start.Add(options.Link)) || len(token) != 64 || strings.Contains(token, "me") {
 		t.Errorf("%s until %v", token, expires)
 	}
-	if _, ok := g.Open(token, "there", start); ok {
+	if _, ok := g.Open(token, "there", me, start); ok {
 		t.Error("opened at another place")
 	}
-	if _, ok := g.Use(token, "here", start); ok {
+	if _, ok := g.Use(token, "here", me, start); ok {
 		t.Error("a link is taken as a cookie")
 	}
-	c, ok := g.Open(token, "here", start)
+	c, ok := g.Open(token, "here", me, start)
 	if !ok || c == token {
 		t.Fatal("it cannot be opened")
 	}
-	if _, ok := g.Open(token, "here", start); ok {
+	if _, ok := g.Open(token, "here", me, start); ok {
 		t.Error("opened twice")
 	}
-	if _, ok := g.Open(c, "here", start); ok {
+	if _, ok := g.Open(c, "here", me, start); ok {
 		t.Error("a cookie is taken as a link")
 	}
-	if p, ok := g.Use(c, "here", start); !ok || p.Principal != "me" {
+	if p, ok := g.Use(c, "here", me, start); !ok || p.Principal != "me" {
 		t.Errorf("the cookie is %q's, %v", p, ok)
 	}
-	if _, ok := g.Use(c, "there", start); ok {
+	if _, ok := g.Use(c, "there", me, start); ok {
 		t.Error("the cookie is valid at another place")
 	}
 	late, _ := g.Link(Holder{Principal: "me"}, "here", start)
-	if _, ok := g.Open(late, "here", start.Add(options.Link)); ok {
+	if _, ok := g.Open(late, "here", me, start.Add(options.Link)); ok {
 		t.Error("opened late")
+	}
+}
+
+// TestPeers: a cookie is of no use on the connections of another user, and on those of nobody neither a cookie nor a link is.
+func TestPeers(t *testing.T) {
+	g := New[string](options)
+	token, _ := g.Link(Holder{Principal: "me"}, "here", start)
+	if _, ok := g.Open(token, "here", Peer{}, start); ok {
+		t.Error("nobody opens a link")
+	}
+	c, ok := g.Open(token, "here", me, start)
+	if !ok {
+		t.Fatal("it cannot be opened afterwards")
+	}
+	for peer, want := range map[Peer]bool{me: true, you: false, {}: false, {uid: 1000}: false} {
+		if _, ok := g.Use(c, "here", peer, start); ok != want {
+			t.Errorf("%+v uses it: %v", peer, ok)
+		}
+		if _, ok := g.Owner(c, "here", peer, start); ok != want {
+			t.Errorf("%+v owns it: %v", peer, ok)
+		}
 	}
 }
 
@@ -73,11 +100,11 @@ func TestExpires(t *testing.T) {
 	}
 	used, now := cookie(t, g, start), start
 	for ; now.Before(start.Add(options.Cookie)); now = now.Add(options.Idle - 1) {
-		if _, ok := g.Use(used, "here", now); !ok {
+		if _, ok := g.Use(used, "here", me, now); !ok {
 			t.Fatalf("ended after %v of use", now.Sub(start))
 		}
 	}
-	if _, ok := g.Use(used, "here", start.Add(options.Cookie)); ok {
+	if _, ok := g.Use(used, "here", me, start.Add(options.Cookie)); ok {
 		t.Error("a cookie that is used has no end")
 	}
 	gone := cookie(t, g, start)
@@ -101,10 +128,10 @@ func TestBounded(t *testing.T) {
 	if len(g.links) != options.Max+1 {
 		t.Errorf("%d links", len(g.links))
 	}
-	if _, ok := g.Open(first, "here", start); ok {
+	if _, ok := g.Open(first, "here", me, start); ok {
 		t.Error("the oldest link stays")
 	}
-	if _, ok := g.Open(other, "there", start); !ok {
+	if _, ok := g.Open(other, "there", me, start); !ok {
 		t.Error("another principal's link was replaced")
 	}
 	g.Link(Holder{Principal: "me"}, "here", start.Add(2*options.Link))

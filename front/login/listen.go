@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/gate"
+	"corral/internal/peer"
 )
 
 // Listen listens for browsers of this machine at HOST:PORT, where HOST is localhost, 127.0.0.1 or ::1. Each stands for both addresses: a
@@ -55,6 +56,46 @@ const (
 	idleTimeout   = time.Minute      // of a connection without a request
 )
 
+// A Peer is the user of this machine whose program connected, such as a browser or, for one on another machine, sshd. The zero value is
+// nobody, who has no cookies.
+type Peer struct {
+	uid   uint32
+	known bool
+}
+
+// User returns the peer that is a user.
+func User(uid uint32) Peer { return Peer{uid, true} }
+
+// peerKey is the key of the Peer in the context of a request.
+type peerKey struct{}
+
+// WithPeer returns a context of requests that a peer has sent.
+func WithPeer(ctx context.Context, p Peer) context.Context {
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// PeerOf returns the user who sent the request with a context.
+func PeerOf(ctx context.Context) Peer {
+	p, _ := ctx.Value(peerKey{}).(Peer)
+	return p
+}
+
+// withPeer finds out who has connected. It does so at once: the kernel forgets it when the other end closes.
+func (s Site) withPeer(ctx context.Context, c net.Conn) context.Context {
+	ctx = gate.WithConn(ctx, c)
+	uid, err := peer.TCPUser(c)
+	switch {
+	case errors.Is(err, peer.ErrNotHere):
+		s.Log.Debug("a connection has no user", "from", c.RemoteAddr().String(), "error", err)
+		return ctx
+	case err != nil:
+		s.Log.Warn("no browser can log in: the kernel does not tell which user has connected", "error", err,
+			"hint", "allow AF_NETLINK in RestrictAddressFamilies= of the service, and the kernel module tcp_diag")
+		return ctx
+	}
+	return WithPeer(ctx, User(uid))
+}
+
 // A Site is what browsers of this machine are served.
 type Site struct {
 	Handler        http.Handler
@@ -70,7 +111,7 @@ func (s Site) Serve(ctx context.Context, listeners ...net.Listener) error {
 	protocols.SetHTTP1(true)
 	server := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: s.MaxHeader, Protocols: protocols,
-		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ConnContext: s.withPeer, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	served := make(chan error, len(listeners))

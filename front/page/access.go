@@ -32,6 +32,7 @@ const (
 type visitor struct {
 	Access
 	by     login.Holder
+	peer   login.Peer // who sent the cookie
 	cookie string
 	host   string // at which the cookie is valid
 }
@@ -52,7 +53,7 @@ func (s *Server) known(h handler) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		if _, ok := s.grants.Use(v.cookie, v.host, s.c.Now()); !ok {
+		if _, ok := s.grants.Use(v.cookie, v.host, v.peer, s.c.Now()); !ok {
 			loggedOut(w)
 			return
 		}
@@ -109,14 +110,14 @@ func ownPage(r *http.Request) bool {
 
 // visitor returns the person who sent a request, if their cookie and its token are valid and the principal has the right now.
 func (s *Server) visitor(r *http.Request) (*visitor, bool) {
-	host := nameOf(r.Host)
+	host, peer := nameOf(r.Host), login.PeerOf(r.Context())
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
 		}
-		if by, ok := s.grants.Owner(c.Value, host, s.c.Now()); ok {
+		if by, ok := s.grants.Owner(c.Value, host, peer, s.c.Now()); ok {
 			a, may := s.c.Access(by)
-			return &visitor{a, by, c.Value, host}, may
+			return &visitor{a, by, peer, c.Value, host}, may
 		}
 	}
 	return nil, false
@@ -124,7 +125,7 @@ func (s *Server) visitor(r *http.Request) (*visitor, bool) {
 
 // stays reports whether a visitor is still logged in and may see what they could see when they began.
 func (s *Server) stays(v *visitor) bool {
-	by, ok := s.grants.Owner(v.cookie, v.host, s.c.Now())
+	by, ok := s.grants.Owner(v.cookie, v.host, v.peer, s.c.Now())
 	if !ok || by != v.by {
 		return false
 	}
@@ -139,7 +140,11 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "another page sent this request")
 		return
 	}
-	host := nameOf(r.Host)
+	host, peer := nameOf(r.Host), login.PeerOf(r.Context())
+	if peer == (login.Peer{}) {
+		fail(w, http.StatusForbidden, "the kernel does not tell which user of this machine has connected: the log of corral serve says more")
+		return
+	}
 	if !s.rates.take(host, s.c.Now()) {
 		busy(w, "too many requests")
 		return
@@ -151,7 +156,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "not a token of a link")
 		return
 	}
-	cookie, ok := s.grants.Open(body.Token, host, s.c.Now())
+	cookie, ok := s.grants.Open(body.Token, host, peer, s.c.Now())
 	if !ok {
 		fail(w, http.StatusForbidden, "this link was opened before, or is too old: ask for a new one")
 		return

@@ -3,10 +3,12 @@ package page
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"corral/front/login"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -32,14 +34,14 @@ func TestTurnsOfReaders(t *testing.T) {
 	if len(people) <= maxReading {
 		t.Fatal("there is a turn for each")
 	}
-	served := 0
+	served, ctx := 0, login.WithPeer(t.Context(), login.User(uint32(os.Getuid())))
 	var next func(n int)
 	next = func(n int) {
 		if n == len(people) {
 			return
 		}
 		w := &reluctant{httptest.NewRecorder(), func() { next(n + 1) }}
-		g.s.ServeHTTP(w, people[n].request(t.Context(), "GET", targets[n], "", people[n].headers()...))
+		g.s.ServeHTTP(w, people[n].request(ctx, "GET", targets[n], "", people[n].headers()...))
 		if w.Code != http.StatusOK {
 			t.Errorf("%s: %d %s", targets[n], w.Code, w.Body)
 		}

@@ -232,6 +232,30 @@ func TestRawAttacks(t *testing.T) {
 	}
 }
 
+// TestOtherUsers: browsers send the cookie of a preview to every port of its host name, where a server of another user can listen. It is of
+// no use to that user, nor for a WebSocket.
+func TestOtherUsers(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	g := newStage(t, nil)
+	host, cookie := g.name(mine, 8000), g.cookie(g.link("me", mine, 8000))
+	for _, c := range []struct{ user, status int }{{os.Getuid(), 200}, {54321, 403}} {
+		for _, more := range []string{"", "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
+			conn := sandboxtest.DialAs(t, c.user, g.address)
+			if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\n%s\r\n", host, cookie, more); err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body.Close()
+			if seen := len(g.requests()); r.StatusCode != c.status || seen > 0 != (c.status == 200) {
+				t.Errorf("user %d, %q: %s, the app got %d requests", c.user, more, r.Status, seen)
+			}
+		}
+	}
+}
+
 // TestSecretsStay: the server in the session sees neither our cookie nor a token of the API nor that of a link.
 func TestSecretsStay(t *testing.T) {
 	g := newStage(t, nil)

@@ -33,6 +33,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		say(w, http.StatusMethodNotAllowed, "A preview takes no such method.")
 		return
+	case login.PeerOf(r.Context()) == (login.Peer{}):
+		say(w, http.StatusForbidden, "The kernel does not tell which user of this machine has connected.\nThe log of corral serve says more.")
+		return
 	case r.URL.Path == openPath:
 		s.open(w, r, at)
 		return
@@ -69,7 +72,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, cookie string, at 
 			case <-ctx.Done():
 				return
 			case <-ticks.C:
-				if by, ok := s.grants.Owner(cookie, at, s.c.Now()); !ok || !s.c.Has(by, at.session) {
+				if by, ok := s.grants.Owner(cookie, at, login.PeerOf(ctx), s.c.Now()); !ok || !s.c.Has(by, at.session) {
 					end() // which closes the connection to the server in the session, and then that of the browser
 				}
 			}
@@ -97,7 +100,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, at place) {
 		say(w, http.StatusForbidden, "This link is not complete.")
 		return
 	}
-	cookie, ok := s.grants.Open(tokens[0], at, s.c.Now())
+	cookie, ok := s.grants.Open(tokens[0], at, login.PeerOf(r.Context()), s.c.Now())
 	if _, _, seen := s.visitor(r, at); !ok && seen { // this browser has opened it: some load a page before a person goes there
 		redirect(w)
 		return
@@ -129,7 +132,7 @@ func (s *Server) visitor(r *http.Request, at place) (by login.Holder, cookie str
 		if n == maxCookies {
 			break
 		}
-		if by, ok := s.grants.Use(c.Value, at, s.c.Now()); ok {
+		if by, ok := s.grants.Use(c.Value, at, login.PeerOf(r.Context()), s.c.Now()); ok {
 			return by, c.Value, true
 		}
 	}

@@ -428,8 +428,8 @@ var bounds = []bound{
 		reason: "it connects to the supervisor, whatever the connection is used for",
 	},
 	{
-		from: "front/login", only: []string{"std", sys, "internal/gate"},
-		reason: "who may log in depends on tokens and clocks alone, and what is served is a handler",
+		from: "front/login", only: []string{"std", sys, "internal/gate", "internal/peer"},
+		reason: "who may log in depends on tokens, clocks and the user who connects alone, and what is served is a handler",
 	},
 	{
 		from:   "front/page",
@@ -437,7 +437,7 @@ var bounds = []bound{
 		reason: "it shows what it is given: it reaches the supervisor, stores and tokens through functions alone",
 	},
 	{
-		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/text", "job"},
+		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/peer", "internal/text", "job"},
 		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
 	},
 	{

@@ -1,4 +1,4 @@
-// Package peer tells who is at the other end of a unix socket.
+// Package peer tells which user is at the other end of a connection of this machine.
 package peer
 
 import (
@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User returns the user at the other end of a connection, as of connect(2) or listen(2) (SO_PEERCRED, unix(7)).
+// User returns the user at the other end of a unix socket, as of connect(2) or listen(2) (SO_PEERCRED, unix(7)).
 func User(conn *net.UnixConn) (uid uint32, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -48,4 +49,20 @@ func AsNobody(t *testing.T, dir string, f func()) {
 		}
 		f()
 	})
+}
+
+// DialAs connects to an IP address and port by TCP as another user of this machine. Unless that is the caller, root must call it.
+func DialAs(t *testing.T, uid int, address string) (conn net.Conn) {
+	t.Helper()
+	var err error
+	OnThread(func() {
+		if _, err = unix.SetfsuidRetUid(uid); err == nil {
+			conn, err = net.Dial("tcp", address)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
