@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -436,6 +437,52 @@ func TestPreviewCookieTaken(t *testing.T) {
 	}
 	s.b.open("http://" + s.own + "/")
 	s.b.wait("document.body.innerText", "served")
+}
+
+// TestPreviewExceptions: the four things that a page of a preview can have a browser do elsewhere, as docs/reference/cli.md lists them. No
+// header forbids them; of the others in attacks, none does anything. If one of these does nothing any more, it leaves that list.
+func TestPreviewExceptions(t *testing.T) {
+	needBrowser(t)
+	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	s := newScene(t)
+	var mu sync.Mutex
+	heard := map[string]bool{}
+	hear := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard[what] = true
+	}
+	elsewhere := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hear(r.URL.Path)
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><link rel=icon href=data:,>elsewhere")
+	}))
+	elsewhere.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	elsewhere.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			hear("a connection")
+		}
+	}
+	elsewhere.StartTLS() // browsers load no page ahead of another site without TLS
+	defer elsewhere.Close()
+	_, port, _ := net.SplitHostPort(elsewhere.Listener.Addr().String())
+	at := "https://elsewhere.example.org:" + port
+	for n, c := range []struct{ name, page, hears string }{
+		{"preconnect", `<link rel=preconnect href="` + at + `">`, "a connection"},
+		{"speculation rules", `<script type=speculationrules>{"prefetch":[{"source":"list","urls":["` + at + `/ahead"],"eagerness":"immediate"}]}</script>`, "/ahead"},
+		{"leading the tab", `<script>location = "` + at + `/led"</script>`, "/led"},
+	} {
+		s.p.file(t, fmt.Sprintf("pages/exception-%d.html", n), "<!doctype html><link rel=icon href=data:,>"+c.page, 0o644)
+		mu.Lock()
+		clear(heard)
+		mu.Unlock()
+		s.b.open("http://" + s.own + fmt.Sprintf("/pages/exception-%d.html", n))
+		sandboxtest.Eventually(t, time.Minute, c.name, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return heard[c.hears]
+		})
+	}
 }
 
 // foreign tests pages of other sites, which have no policy of the preview: they get nothing of a preview that the browser has opened, also

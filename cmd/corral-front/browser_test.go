@@ -35,7 +35,7 @@ func newBrowser(t *testing.T) *browser {
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath("chromium"), chromedp.UserDataDir(t.TempDir())}
 	for _, name := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check", "disable-sync",
-		"disable-background-networking", "disable-component-update", "disable-dev-shm-usage", "disable-extensions", "mute-audio",
+		"disable-background-networking", "disable-component-update", "ignore-certificate-errors", "disable-dev-shm-usage", "disable-extensions", "mute-audio",
 	} {
 		options = append(options, chromedp.Flag(name, true))
 	}
