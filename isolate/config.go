@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -39,7 +38,6 @@ type Config struct {
 	Requests *admit.Requests // likewise
 	// How many connections jobs may have to hosts; zero fields are the defaults.
 	Connections door.Connections
-	Connected   *os.File        // the log of the jobs' connections; nil: none
 	Defaults    job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
 	Ceilings    job.Limits      // maximum per request; zero fields are unlimited
 	StateDir    string          // directory of state that outlives the supervisor, absolute; "" is DefaultStateDir

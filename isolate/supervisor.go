@@ -175,7 +175,7 @@ func openNetwork(s *Supervisor, u *host.Cleanup) (err error) {
 		return err
 	}
 	u.Push(s.state.Close)
-	doors := door.Config{Instance: s.instance, Stderr: c.Connected, Log: c.Log, Store: s.state.Cache, Connections: c.Connections}
+	doors := door.Config{Instance: s.instance, Log: c.Log, Store: s.state.Cache, Connections: c.Connections}
 	s.network = newNetwork(doors, s.served, c.Programs, c.StateDir)
 	u.Push(func() { _ = s.network.doors.Close() })
 	return nil

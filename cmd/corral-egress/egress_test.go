@@ -311,7 +311,7 @@ func TestProgram(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	out := p.stop()
-	if !strings.HasPrefix(out, "<nil>: ") || strings.Count(out, `"msg":"connection"`) != 5 || strings.Contains(out, "panic") {
+	if !strings.HasPrefix(out, "<nil>: ") || strings.Count(out, "msg=connection") != 5 || strings.Contains(out, "panic") {
 		t.Error(out)
 	}
 }

@@ -73,8 +73,8 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("certificates of authorities: %w", err)
 	}
-	logger := log.Stderr(slog.LevelInfo, false)
-	_, _ = time.Now().Zone() // reads the time zone, for the log
+	logger := log.Stderr(slog.LevelInfo, true) // text: a line is a value in the supervisor's log, which may be JSON
+	_, _ = time.Now().Zone()                   // reads the time zone, for the log
 	conns, files, err := limits(os.Getenv(connectionsVariable), logger)
 	if err != nil {
 		return err

@@ -51,9 +51,15 @@ func TestTraceThroughPrograms(t *testing.T) {
 	if line := find(d.Log, "job ended", "request"); line["job"] != job {
 		t.Errorf("the supervisor logs job %v, the front-end %v", line["job"], job)
 	}
-	if line := find(d.Log, "denied", "request"); line["name"] != job || line["host"] != "denied.example.net" {
-		t.Errorf("corral-egress logs %v for job %v", line, job)
-	}
+	sandboxtest.Eventually(t, 20*time.Second, "corral-egress logs the denial", func() bool {
+		for line := range strings.Lines(d.Log()) {
+			var m struct{ Msg, Line string }
+			if json.Unmarshal([]byte(line), &m) == nil && m.Msg == "corral-egress" && strings.Contains(m.Line, " request="+trace+" ") {
+				return strings.Contains(m.Line, fmt.Sprintf(" msg=denied name=%s ", job)) && strings.Contains(m.Line, " host=denied.example.net ")
+			}
+		}
+		return false
+	})
 	if text := auditText(t, d); strings.Count(text, trace) != 1 {
 		t.Errorf("the audit log has the trace %d times", strings.Count(text, trace))
 	}

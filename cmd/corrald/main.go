@@ -132,9 +132,6 @@ func run(args []string, stdout io.Writer) error {
 		return fmt.Errorf("close_range: %w", err)
 	}
 	o.supervisor.Log = logger(o.embedded >= 0)
-	if o.embedded < 0 {
-		o.supervisor.Connected = os.Stderr
-	}
 	exe, err := os.Executable()
 	if err != nil {
 		return err

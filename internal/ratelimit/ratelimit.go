@@ -63,5 +63,11 @@ func (l *Lines) Allow(r Rate, now time.Time) (ok bool, omitted int) {
 	return true, omitted
 }
 
+// Omitted returns how many lines were omitted since the last one that was written, and forgets them.
+func (l *Lines) Omitted() (n int) {
+	n, l.omitted = l.omitted, 0
+	return n
+}
+
 // Idle reports whether a new Lines would decide the same.
 func (l *Lines) Idle(r Rate, now time.Time) bool { return l.omitted == 0 && l.bucket.Full(r, now) }

@@ -1,22 +1,24 @@
 package door
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/egress/control"
+	"corral/internal/log"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -37,6 +39,9 @@ const slowness = 20 * time.Millisecond
 
 // floodLines is how many lines a process writes that was taken over.
 const floodLines = 20_000
+
+// floodLine looks like a line of the supervisor's own.
+const floodLine = `{"level":"ERROR","msg":"job ended","uid":0}` + "\x1b[2J"
 
 // fake answers as corral-egress does, or as one that was taken over.
 func fake() {
@@ -102,7 +107,7 @@ func fakeOpen(m control.Open, send func(control.Kind, uint64, string)) {
 	case "dies later":
 		os.Exit(1)
 	case "floods the log":
-		_, _ = os.Stderr.WriteString(strings.Repeat("a line\x1b[2J\n", floodLines) + strings.Repeat("x", 3*maxLine))
+		_, _ = os.Stderr.WriteString(strings.Repeat(floodLine+"\n", floodLines) + strings.Repeat("x", 3*maxLine))
 	case "repeats itself":
 		for range 2 * maxStrange {
 			send(control.KindReported, 1<<40, "of a door that is closed")
@@ -536,15 +541,12 @@ func TestStore(t *testing.T) {
 	is("no directory", 1000, " filter=8 ", store)
 }
 
-// TestLog: lines of a process get into the supervisor's log, one by one, and no more of them than are of use, whatever it writes.
+// TestLog: lines of a process get into the supervisor's log as values beside their user, as far as their rate allows; the others are
+// counted.
 func TestLog(t *testing.T) {
 	d := newTestDoors(t)
-	log, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	d.Stderr = log
+	var b bytes.Buffer
+	d.Log = log.New(&b, slog.LevelInfo, false)
 	door, err := d.Open(d.opening(t, "floods the log"))
 	if err != nil {
 		t.Fatal(err)
@@ -558,9 +560,63 @@ func TestLog(t *testing.T) {
 	d.mu.Unlock()
 	e.stop()
 	d.work.Wait()
-	b, err := os.ReadFile(log.Name())
-	lines := strings.Count(string(b), "a line\\x1b[2J\n")
-	if err != nil || lines < 100 || lines > floodLines/2 || strings.Contains(string(b), "\x1b") {
-		t.Errorf("%d of %d lines, %v: %.200q", lines, floodLines, err, b)
+	written, omitted := logged(t, b.String())
+	if all := written + omitted; written < MaxLines/2 || all != floodLines+3 {
+		t.Errorf("%d lines and %d omitted, of %d", written, omitted, floodLines+3)
 	}
 }
+
+// TestLogRate: whatever a process writes, its user's lines are not more than the maximum in any second, and none is lost uncounted.
+func TestLogRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		var out bytes.Buffer
+		l := &lineLog{payer: 1000, log: log.New(writerFunc(func(line []byte) (int, error) {
+			at = append(at, time.Now())
+			return out.Write(line)
+		}), slog.LevelInfo, false)}
+		sent := 0
+		for start := time.Now(); time.Since(start) < 10*time.Second; sent++ {
+			l.write(floodLine + "\n")
+			if sent%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		l.end()
+		for n := MaxLines; n < len(at); n++ {
+			if d := at[n].Sub(at[n-MaxLines]); d < time.Second {
+				t.Fatalf("%d lines in %v", MaxLines+1, d)
+			}
+		}
+		if written, omitted := logged(t, out.String()); written < 10*MaxLines/2 || written+omitted != sent {
+			t.Errorf("%d lines and %d omitted, of %d", written, omitted, sent)
+		}
+	})
+}
+
+// logged returns how many lines of floodLine's process are in the supervisor's log, and how many it says were omitted. Each line of the log
+// must be the supervisor's.
+func logged(t *testing.T, log string) (written, omitted int) {
+	t.Helper()
+	for text := range strings.Lines(log) {
+		var line struct {
+			Level, Msg   string
+			UID, Omitted int
+			Line         *string
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "INFO" || line.Msg != Program || line.UID != 1000 ||
+			line.Line != nil && *line.Line != floodLine && strings.Trim(*line.Line, "x") != "" {
+			t.Fatalf("%v: %q", err, text)
+		}
+		omitted += line.Omitted
+		if line.Line != nil {
+			written++
+		}
+	}
+	return written, omitted
+}
+
+// A writerFunc is a function that writes.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -40,8 +40,7 @@ type Config struct {
 	Store func(payer, uid uint32, keep int64) (dir *os.File, size int64, err error)
 	// Connections is how many jobs may have at once; zero fields are the defaults.
 	Connections Connections
-	Stderr      *os.File // gets the lines that it logs about connections, as far as their rate allows; nil: nothing does
-	Log         *slog.Logger
+	Log         *slog.Logger  // gets, at the level of information, the lines that it logs about connections, as far as their rate allows
 	Patience    time.Duration // timeout of each answer of corral-egress, which depends on no network; 0 is five seconds
 	Pause       time.Duration // before a process that ended is started again, doubled after each, up to half of Patience; 0 is 100 ms
 }

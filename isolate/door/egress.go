@@ -36,7 +36,7 @@ type egress struct {
 func newEgress(d *Doors, payer, uid uint32) *egress {
 	e := &egress{
 		doors: d, payer: payer, uid: uid, ending: make(chan struct{}), open: map[uint64]*Door{},
-		lines: &lineLog{to: d.Stderr, log: d.Log, payer: payer},
+		lines: &lineLog{log: d.Log, payer: payer},
 	}
 	e.idle = time.AfterFunc(idleTime, e.retire)
 	return e

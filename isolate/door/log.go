@@ -3,7 +3,6 @@ package door
 import (
 	"bufio"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -11,25 +10,26 @@ import (
 	"time"
 
 	"corral/internal/ratelimit"
-	"corral/internal/text"
 )
 
-// Bounds of what the processes of one user write to the supervisor's log. A service manager drops lines of a service that writes too many,
-// and so those about other users; a file that the log is written to fills the disk.
+// Bounds of what the processes of one user write, and of what of that gets into the supervisor's log. A service manager drops lines of a
+// service that writes too many, and so those about other users; a file that the log is written to fills the disk.
 const (
-	maxLine = 4 << 10 // bytes; a longer line is written in parts
+	maxLine = 4 << 10 // bytes; a longer line is several
 	// omittedStep is how many bytes are read and not written before reading pauses: the supervisor's time is not bounded by a cgroup.
 	omittedStep  = 16 << 10
 	omittedPause = time.Millisecond
 )
 
-// LineRate bounds the lines of one user that are written.
-var LineRate = ratelimit.Rate{Burst: 2048, PerSecond: 64}
+// MaxLines is the maximum number of lines of one user that get into the log in any second.
+const MaxLines = 64
 
-// A lineLog passes lines of the processes of one user on to the supervisor's log, as far as their rate allows. It escapes the
-// characters that no terminal should get, and reads nothing else.
+// lineRate bounds the lines of one user. Within a second, a full bucket and half of MaxLines more are taken.
+var lineRate = ratelimit.Rate{Burst: MaxLines / 2, PerSecond: MaxLines / 2}
+
+// A lineLog passes lines of the processes of one user on to the supervisor's log, as far as their rate allows. Each is the value of an
+// attribute: no text makes it look like a line of the supervisor's own. It reads nothing else of them.
 type lineLog struct {
-	to    io.Writer
 	log   *slog.Logger
 	payer uint32
 
@@ -48,6 +48,7 @@ func (l *lineLog) copy(pipe *os.File) {
 			l.write(string(line))
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			l.end()
 			return
 		}
 	}
@@ -56,7 +57,7 @@ func (l *lineLog) copy(pipe *os.File) {
 func (l *lineLog) write(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ok, omitted := l.lines.Allow(LineRate, time.Now())
+	ok, omitted := l.lines.Allow(lineRate, time.Now())
 	if !ok {
 		if l.unread += len(line); l.unread > omittedStep {
 			l.unread = 0
@@ -64,8 +65,23 @@ func (l *lineLog) write(line string) {
 		}
 		return
 	}
-	if omitted > 0 {
-		l.log.Warn(Program+": too many lines, not all were written", "uid", l.payer, "omitted", omitted)
+	l.say(omitted, "line", strings.TrimSuffix(line, "\n"))
+}
+
+// end says how many lines were omitted since the last one. A process that was taken over reaches it once.
+func (l *lineLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if omitted := l.lines.Omitted(); omitted > 0 {
+		l.say(omitted)
 	}
-	_, _ = io.WriteString(l.to, text.Lines(strings.TrimSuffix(line, "\n"))+"\n") // nobody could be told
+}
+
+// say writes a line to the log. The caller holds mu.
+func (l *lineLog) say(omitted int, attrs ...any) {
+	attrs = append(attrs, "uid", l.payer)
+	if omitted > 0 {
+		attrs = append(attrs, "omitted", omitted)
+	}
+	l.log.Info(Program, attrs...)
 }

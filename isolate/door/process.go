@@ -2,8 +2,10 @@ package door
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"syscall"
@@ -121,7 +123,7 @@ func (d *Doors) fork(uid uint32, socket *os.File, kept packages, group *cgroup.J
 	}
 	defer null.Close()
 	log := null
-	if d.Stderr != nil {
+	if d.Log.Enabled(context.Background(), slog.LevelInfo) {
 		var read *os.File
 		if read, log, err = os.Pipe(); err != nil {
 			return 0, err

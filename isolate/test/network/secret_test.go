@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"testing"
 
 	"corral/egress/control"
+	"corral/internal/log"
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
 	"corral/isolate"
@@ -131,13 +133,13 @@ const stay = `; echo; echo ready; cat`
 func TestSecretUsed(t *testing.T) {
 	state := ""
 	logged := filepath.Join(t.TempDir(), "log")
-	log, err := os.OpenFile(logged, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(logged, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
+	defer file.Close()
 	v := newVault(t, func(c *isolate.Config) {
-		state, c.Audit.Record, c.Connected = c.StateDir, job.RecordCode, log
+		state, c.Audit.Record, c.Log = c.StateDir, job.RecordCode, log.New(file, slog.LevelInfo, false)
 	})
 	for _, u := range uses {
 		t.Run(u.name, func(t *testing.T) {
