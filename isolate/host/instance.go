@@ -18,6 +18,7 @@ import (
 // An Instance is the state of a supervisor on the host, all of which can be found by name after a kill:
 //
 //	RunDir/lock                  held while an instance is created or cleared
+//	RunDir/apply                 locked while changes are applied to a repository, see LockApply
 //	RunDir/uids/N                the blocks of user ids in use, see uidPool
 //	RunDir/instances/NAME/lock   held while the instance is running
 //	RunDir/instances/NAME/jails  mount points and libcontainer's state

@@ -1,8 +1,10 @@
 package sessions
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +45,28 @@ func (ss *Session) startTurn(q *admit.Request) (done func(), err error) {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
 		ss.applying = false
+	}, nil
+}
+
+// applyPatience is how long an apply waits for others to the same repository.
+const applyPatience = 10 * time.Second
+
+// excludeApplies keeps changes of other sessions from being applied to the repository before done is called. It returns the function to be
+// called in place of done, also with an error.
+func (ss *Session) excludeApplies(done func()) (both func(), err error) {
+	unlock, err := host.LockApply(ss.m.Context, ss.jail.Repo().Inode, applyPatience)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return done, &job.Refusal{
+			Step: "changes", Errno: int(unix.EBUSY), Message: fmt.Sprintf("changes of another session are being applied to %q", ss.jail.Repo().Path),
+			Hint: "try again when that is done: corral ps lists it",
+		}
+	case err != nil:
+		return done, err
+	}
+	return func() {
+		unlock()
+		done()
 	}, nil
 }
 
@@ -91,7 +115,9 @@ func (m *Manager) Enter(peer host.Peer, q *admit.Request) (ss *Session, leave fu
 		case tool.InRepository():
 			err = ss.jail.Repo().CheckUnmoved()
 		case tool == job.ToolChanges && q.Flags&wire.FlagReadOnly == 0:
-			err = ss.checkWritten()
+			if err = ss.checkWritten(); err == nil {
+				done, err = ss.excludeApplies(done)
+			}
 		}
 		if err != nil {
 			done()

@@ -4,7 +4,8 @@
 //
 // A file is replaced as a whole. The new content is written beside it, synced and exchanged with the old one, which must
 // then be what was read: a program that wrote the file meanwhile loses nothing, and nobody ever sees half of a file.
-// Edits of files in the same directory wait for each other, also those of other jails, by a lock on the directory.
+// Edits of files in the same directory wait for each other, also those of other jails, by a lock on the directory; a program that
+// holds that lock only delays them.
 package edit
 
 import (

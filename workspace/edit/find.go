@@ -16,6 +16,11 @@ const (
 	maxDepth = 200 // open directories
 )
 
+// temporary is the name of the new content while it is written. Only the holder of the directory's lock uses it, so what is
+// found under it is left over from an edit that was killed. It is one of the names that the changes of a session leave
+// out, see package layer.
+const temporary = ".corral-apply-00000000000000ed.0"
+
 // A place is where a file is, or is to be created: a directory that is open, and a name in it. The way to it was walked
 // one name at a time, on open directories, so a directory that is moved meanwhile does not lead elsewhere.
 type place struct {
@@ -23,6 +28,8 @@ type place struct {
 	names []string
 	name  string
 	made  madeDirs
+	// temporary is the name of the new content while it is written: the constant, unless somebody else holds the lock.
+	temporary string
 }
 
 // madeDirs are the directories that the walk has made, the outermost first.
@@ -100,7 +107,7 @@ func find(root, name string, creates bool) (p *place, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: open its directory: %w", name, err)
 		}
-		return &place{dir: dir, names: w.names, name: last, made: w.made}, nil
+		return &place{temporary: temporary, dir: dir, names: w.names, name: last, made: w.made}, nil
 	}
 }
 

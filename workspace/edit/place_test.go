@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -254,32 +255,35 @@ func TestMovedDirectory(t *testing.T) {
 	}
 }
 
-// TestLocked checks that an edit waits for another program's lock and goes on when it is released.
+// TestLocked checks that an edit waits for another program's lock and goes on when it is released, or never is: every program that can read
+// a directory can lock it.
 func TestLocked(t *testing.T) {
-	root := t.TempDir()
-	write(t, filepath.Join(root, "f"), "old\n")
-	d, err := os.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := (&Request{Path: "f", Old: ptr("old"), New: ptr("new")}).do(root)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		t.Fatalf("the edit did not wait: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_UN); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil || content(t, filepath.Join(root, "f")) != "new\n" {
-		t.Error(err)
+	for _, released := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			root := t.TempDir()
+			write(t, filepath.Join(root, "f"), "old\n")
+			d, err := os.Open(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			if released {
+				time.AfterFunc(lockTime/2, func() { _ = unix.Flock(int(d.Fd()), unix.LOCK_UN) })
+			}
+			_, err = (&Request{Path: "f", Old: ptr("old"), New: ptr("new")}).do(root)
+			if err != nil || content(t, filepath.Join(root, "f")) != "new\n" {
+				t.Error(err)
+			}
+			if waited := time.Since(begun); waited < lockTime/2 || waited < lockTime != released {
+				t.Errorf("it waited for %v", waited)
+			}
+			if list, err := os.ReadDir(root); err != nil || len(list) != 1 {
+				t.Errorf("left behind: %v, %v", list, err)
+			}
+		})
 	}
 }

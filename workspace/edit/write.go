@@ -3,6 +3,7 @@ package edit
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +15,7 @@ import (
 	"corral/internal/flock"
 )
 
-// temporary is the name of the new content while it is written. Only the holder of the directory's lock uses it, so what is
-// found under it is left over from an edit that was killed. It is one of the names that the changes of a session leave
-// out, see package layer.
-const temporary = ".corral-apply-00000000000000ed.0"
-
-// Times of waiting for the lock of a directory, which any program that can read the directory can hold.
+// lockTime is how long an edit waits for another one in the same directory.
 const lockTime = 10 * time.Second
 
 // A file is a file that was read.
@@ -33,11 +29,14 @@ type file struct {
 // errChanged reports that another program changed the file between reading and writing.
 var errChanged = errors.New("another program changed the file during the edit")
 
-// lock waits until no other edit works in the directory.
+// lock waits until no other edit works in the directory. If another program holds the lock for longer, the edit goes on without it, and
+// under a name of its own: any program that can read the directory can hold the lock.
 func (p *place) lock() error {
 	switch err := flock.Wait(context.Background(), p.dir, unix.LOCK_EX, time.Now().Add(lockTime)); {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("another program has locked the directory of %s for %v: end it, or try again later", p.shown(), lockTime)
+		var own [8]byte
+		_, _ = rand.Read(own[:]) // crypto/rand.Read never fails
+		p.temporary = fmt.Sprintf(".corral-apply-%x.0", own)
 	case err != nil:
 		return fmt.Errorf("lock the directory of %s: %w", p.shown(), err)
 	}
@@ -142,16 +141,16 @@ func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, 
 // write gives the file its new content. f is nil if there is none yet. It returns notes for the client: what of the file
 // could not be kept.
 func (p *place) write(f *file, content []byte) (notes string, err error) {
-	_ = unix.Unlinkat(p.dir, temporary, 0) // left over, see temporary
+	_ = unix.Unlinkat(p.dir, p.temporary, 0) // left over, see temporary
 	mode := uint32(0o666)
 	if f != nil {
 		mode = 0o600
 	}
-	fd, err := unix.Openat(p.dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	fd, err := unix.Openat(p.dir, p.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 	if err != nil {
 		return "", fmt.Errorf("create a file beside %s: %w", p.shown(), err)
 	}
-	t := os.NewFile(uintptr(fd), temporary)
+	t := os.NewFile(uintptr(fd), p.temporary)
 	defer t.Close()
 	if _, err = t.Write(content); err == nil && f != nil {
 		notes, err = f.inherit(t)
@@ -166,7 +165,7 @@ func (p *place) write(f *file, content []byte) (notes string, err error) {
 		return "", fmt.Errorf("%s: %w; one of its versions is in %s", p.shown(), err, p.putAside())
 	}
 	if err != nil {
-		_ = unix.Unlinkat(p.dir, temporary, 0)
+		_ = unix.Unlinkat(p.dir, p.temporary, 0)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", p.shown(), err)
@@ -175,7 +174,7 @@ func (p *place) write(f *file, content []byte) (notes string, err error) {
 		return "", fmt.Errorf("%s was changed, but its directory was not synced: %w", p.shown(), err)
 	}
 	if f != nil {
-		_ = unix.Unlinkat(p.dir, temporary, 0) // the old content
+		_ = unix.Unlinkat(p.dir, p.temporary, 0) // the old content
 	}
 	return notes, nil
 }
@@ -190,18 +189,18 @@ const maxAside = 100
 func (p *place) putAside() string {
 	for n := range maxAside {
 		name := fmt.Sprintf("%s.version-%d", p.name, n+1)
-		if unix.Renameat2(p.dir, temporary, p.dir, name, unix.RENAME_NOREPLACE) == nil {
+		if unix.Renameat2(p.dir, p.temporary, p.dir, name, unix.RENAME_NOREPLACE) == nil {
 			return name
 		}
 	}
-	return temporary
+	return p.temporary
 }
 
 // place makes the temporary file the file. Both exchange their names, and then the temporary one must be what was read.
 // Otherwise it is what another program has just written, and they exchange their names again.
 func (p *place) place(f *file) error {
 	if f == nil {
-		err := unix.Renameat2(p.dir, temporary, p.dir, p.name, unix.RENAME_NOREPLACE)
+		err := unix.Renameat2(p.dir, p.temporary, p.dir, p.name, unix.RENAME_NOREPLACE)
 		if err == unix.EEXIST {
 			return errChanged
 		}
@@ -220,23 +219,23 @@ func (p *place) place(f *file) error {
 	if err := p.exchange(); err != nil {
 		return errKept
 	}
-	if err := unix.Fstatat(p.dir, temporary, &now, unix.AT_SYMLINK_NOFOLLOW); err != nil || now.Ino != mine.Ino {
+	if err := unix.Fstatat(p.dir, p.temporary, &now, unix.AT_SYMLINK_NOFOLLOW); err != nil || now.Ino != mine.Ino {
 		return errKept
 	}
 	return errChanged
 }
 
 func (p *place) exchange() error {
-	return unix.Renameat2(p.dir, temporary, p.dir, p.name, unix.RENAME_EXCHANGE)
+	return unix.Renameat2(p.dir, p.temporary, p.dir, p.name, unix.RENAME_EXCHANGE)
 }
 
 // holds reports whether the temporary file is a regular file with that content.
 func (p *place) holds(content []byte) bool {
-	fd, err := unix.Openat(p.dir, temporary, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(p.dir, p.temporary, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	f := os.NewFile(uintptr(fd), temporary)
+	f := os.NewFile(uintptr(fd), p.temporary)
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(content)) {

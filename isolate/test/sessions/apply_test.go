@@ -65,6 +65,71 @@ func TestApplyExcludesWriters(t *testing.T) {
 	f.Must(ss, "true")
 }
 
+// TestAppliesExclude: changes of two sessions are not applied to a repository at the same time. No program that can only read the
+// repository keeps an apply from it: it can lock the directory, but not what the supervisor locks.
+func TestAppliesExclude(t *testing.T) {
+	f := shared(t)
+	dir, err := os.Open(f.Repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	sessions := []job.Session{f.Session(job.SessionSpec{Workspace: job.Overlay}), f.Session(job.SessionSpec{Workspace: job.Overlay})}
+	for n, ss := range sessions {
+		f.Must(ss, fmt.Sprintf("echo %d >file-%d", n, n))
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(f.Repo, &st); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := host.LockApply(t.Context(), host.InodeOf(&st), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := make(chan error, len(sessions))
+	for _, ss := range sessions {
+		go func() {
+			d, err := f.Try(f.apply(ss))
+			if err == nil && d.ExitCode != 0 {
+				err = fmt.Errorf("%+v %s%s", d.Result, d.Out, d.Err)
+			}
+			applied <- err
+		}()
+	}
+	if again, err := host.LockApply(t.Context(), host.InodeOf(&st), 0); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("locked twice: %v", err)
+		again()
+	}
+	for n := range sessions {
+		if _, err := os.Stat(filepath.Join(f.Repo, fmt.Sprintf("file-%d", n))); err == nil {
+			t.Error("changes are applied while others are")
+		}
+	}
+	unlock()
+	for range sessions {
+		if err := <-applied; err != nil {
+			t.Error(err)
+		}
+	}
+	if entries, err := os.ReadDir(f.Repo); err != nil || len(entries) < len(sessions) {
+		t.Errorf("%v, %v", entries, err)
+	}
+	unlock, err = host.LockApply(t.Context(), host.InodeOf(&st), 0)
+	if err != nil {
+		t.Fatalf("the lock stays after an apply: %v", err)
+	}
+	unlock()
+	sandboxtest.AsNobody(t, t.TempDir(), func() {
+		if file, err := os.Open(filepath.Join(host.RunDir, "apply")); err == nil {
+			file.Close()
+			t.Error("another user can open what the supervisor locks")
+		}
+	})
+}
+
 // fullState returns a state directory on a file system of its own, and functions that fill that file system and free
 // it again.
 func fullState(t *testing.T) (dir string, fill, room func()) {
