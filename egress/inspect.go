@@ -3,11 +3,13 @@ package egress
 import (
 	"crypto/tls"
 	"errors"
+	"slices"
 
 	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/leaf"
 	"corral/egress/relay"
+	"corral/internal/text"
 	"corral/policy/network"
 )
 
@@ -51,7 +53,7 @@ func (s *site) newRelay() *relay.Relay {
 	}
 	return relay.NewInspecting(s.host.name, s.port, s.dial, relay.Inspection{
 		Roots: s.door.server.roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest, Secrets: s.secrets,
-		Pull: s.pull, Enter: s.door.gate.enter,
+		Headers: s.headers, Dropped: s.dropped, Pull: s.pull, Enter: s.door.gate.enter,
 		Deny: func(d *relay.Denied) { s.door.deny(control.Denial{Name: s.host.name, Port: s.port, Why: d.Why}, false) },
 	})
 }
@@ -72,6 +74,35 @@ func (s *site) allowRequest(method, path string) (*relay.Secret, string) {
 		return nil, decision.Why
 	}
 	return rules.secrets[decision.Secret], ""
+}
+
+// headers returns which headers an allowed request may have under the rules in force.
+func (s *site) headers(method, path string) (more []string, all bool) {
+	d := s.door.rules.Load().set.Request(s.host.name, s.port, method, path)
+	return d.Headers, d.AllHeaders
+}
+
+// Bounds of the headers of a site that the log names: their number, and bytes of each.
+const (
+	maxDropped     = 32
+	maxDroppedName = 64
+)
+
+// dropped logs the headers that are not passed on, each once.
+func (s *site) dropped(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var fresh []string
+	for _, name := range names {
+		if len(s.unsent) < maxDropped && !slices.Contains(s.unsent, name) {
+			s.unsent = append(s.unsent, name)
+			fresh = append(fresh, text.Cut(name, maxDroppedName))
+		}
+	}
+	if len(fresh) > 0 {
+		s.door.log.write("headers not passed on", "host", s.host.name, "port", s.port, "headers", fresh,
+			"hint", "if the host needs them, name them in headers of the rule")
+	}
 }
 
 // secrets returns those that requests to the site are given under the rules in force.

@@ -90,6 +90,64 @@ func (d *jobDoor) transport(trusted *x509.CertPool) *http.Transport {
 	}
 }
 
+// TestHeadersDropped: a header that a rule about requests does not name, and that few clients send, does not reach the host; the log says so
+// once. It does with a rule that names it, and with one that names neither methods nor paths.
+func TestHeadersDropped(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(rw, r.Header.Get("X-Acme-Tenant")+r.Header.Get("X-Github-Api-Version"))
+	})
+	trusted := w.authorize()
+	d := w.open(inspecting, "")
+	send := func() string {
+		t.Helper()
+		tr := d.transport(trusted)
+		tr.DisableKeepAlives = true
+		r, err := http.NewRequest(http.MethodGet, "https://alpha.example.org/open/a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Acme-Tenant", "mine")
+		r.Header.Set("X-Github-Api-Version", "2022")
+		reply, err := tr.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		b, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for range 3 {
+		if got := send(); got != "2022" {
+			t.Errorf("the host got %q", got)
+		}
+	}
+	told := 0
+	for _, line := range w.log.lines(t) {
+		if line["msg"] == "headers not passed on" {
+			told++
+			if fmt.Sprint(line["headers"]) != "[X-Acme-Tenant]" || line["host"] != "alpha.example.org" {
+				t.Errorf("%v", line)
+			}
+		}
+	}
+	if told != 1 {
+		t.Errorf("the log says it %d times", told)
+	}
+	for what, change := range map[string][2]string{
+		"named":           {`"secret"`, `"headers":["x-acme-tenant"],"secret"`},
+		"all are allowed": {`"methods":["GET"],"paths":["/open/**"],`, ""},
+	} {
+		d.update(strings.Replace(inspecting, change[0], change[1], 1))
+		if got := send(); got != "mine2022" {
+			t.Errorf("%s: the host got %q", what, got)
+		}
+	}
+}
+
 // ask makes a request of the job. The caller closes the body.
 func (d *jobDoor) ask(trusted *x509.CertPool, method, path, authorization string) (*http.Response, error) {
 	d.w.t.Helper()

@@ -36,6 +36,7 @@ type site struct {
 	closed  string // why; empty: it is not
 	clients map[*client]bool
 	servers map[*server]bool
+	unsent  []string // headers of requests that were not passed on
 }
 
 func newSite(d *door, h *host, port network.Port, l *net.TCPListener) *site {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,11 @@ type Inspection struct {
 	// Allow returns why a request is not allowed, "" if it is, and the secret that takes the placeholder's place in it, nil if none
 	// does. It is called with each reading of the path, see readings.
 	Allow func(method, path string) (secret *Secret, why string)
+	// Headers returns the headers that a request may have beside clientHeaders, or that it may have all, because the rule that allows it
+	// names neither methods nor paths. It is called with each reading of the path; nil: all requests may have all.
+	Headers func(method, path string) (more []string, all bool)
+	// Dropped is called with the names of headers that are not passed on, if there are some; nil: nobody is told.
+	Dropped func(names []string)
 	// Deny is called for each request that is denied.
 	Deny func(*Denied)
 	// Secrets returns those that requests to the host are given at present: no response tells one. nil: those of Allow alone.
@@ -272,6 +278,7 @@ func (r *Relay) begin(in *http.Request) (out *http.Request, with sent, end func(
 	if d != nil {
 		return nil, sent{}, end, d
 	}
+	r.inspect.strip(in, paths, u.secret)
 	with.guard = r.inspect.guard(u.secret)
 	with.guard.ask(in)
 	if used {
@@ -286,17 +293,33 @@ type sent struct {
 	guard  guard   // of the response
 }
 
-// overrides returns why a request is denied that has a server take another method or path than those that were checked.
+// overrides returns why a request is denied that has a server take another method or path than those that were checked. The client means
+// that other request, so it is no use to leave the header out.
 func overrides(header http.Header) *Denied {
-	for name := range header {
-		// Many servers read an underscore as a hyphen.
-		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
-		case "x-http-method-override", "x-http-method", "x-method-override",
-			"x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-prefix":
-			return denied("the header %.100q, for which servers take another method or path than those that rules are about", name)
-		}
+	if name := overriding(header); name != "" {
+		return denied("the header %.100q, for which servers take another method or path than those that rules are about", name)
 	}
 	return nil
+}
+
+// strip leaves out the headers of a request that neither many clients send nor the rules name, unless the rules that allow the request name
+// neither methods nor paths: for some header, some server takes another one than was checked.
+func (i *Inspection) strip(in *http.Request, paths []string, secret *Secret) {
+	if i.Headers == nil {
+		return
+	}
+	var lists [][]string // one for each reading of the path whose rule names methods or paths
+	for _, p := range paths {
+		if more, all := i.Headers(in.Method, p); !all {
+			if secret != nil {
+				more = append(slices.Clone(more), secret.Header)
+			}
+			lists = append(lists, more)
+		}
+	}
+	if dropped := strip(in.Header, lists); len(dropped) > 0 && i.Dropped != nil {
+		i.Dropped(dropped)
+	}
 }
 
 // maxDecodings is how often a path is decoded.

@@ -580,26 +580,6 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestOverrides: no header has a server take another method or path than those that were checked.
-func TestOverrides(t *testing.T) {
-	for _, name := range []string{"X-HTTP-Method-Override", "x-http-method", "X_HTTP_Method_Override", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"} {
-		w := newSecure(t, "example.org", nil, nil)
-		in, err := http.NewRequest(http.MethodGet, "https://example.org/open", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in.Header[name] = []string{"DELETE"}
-		reply, err := w.client(false).Do(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply.Body.Close()
-		if got, denied := w.take(); reply.StatusCode != http.StatusForbidden || len(got) > 0 || len(denied) != 1 || !strings.Contains(denied[0], "another method or path") {
-			t.Errorf("%s: %s, the server got %q, denied %q", name, reply.Status, got, denied)
-		}
-	}
-}
-
 // TestUnread: what is sent in HTTP/2 and not read is bounded, for a job as for a host.
 func TestUnread(t *testing.T) {
 	w := newSecure(t, "example.org", nil, nil)

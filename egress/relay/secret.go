@@ -124,8 +124,8 @@ func (s *Secret) Mark() string {
 	return hex.EncodeToString(sum[:2])
 }
 
-// forms returns the texts that tell the secret: as programs write a text that they were sent. One that is base64 tells it wherever
-// in the encoded text it begins.
+// forms returns the texts that tell the secret: as honest programs write a text that they were sent, see guard. One that is base64 tells
+// it wherever in the encoded text it begins.
 func (s *Secret) forms() []string {
 	list := formsOf(s.Value)
 	if login, basic := readBasic(strings.ReplaceAll(s.Format, "{}", s.Value)); basic { // the operator's value is a login in base64
@@ -171,8 +171,9 @@ func lowerEscapes(s string) string {
 	return strings.Join(parts, "%")
 }
 
-// A guard keeps secrets out of what a host tells the job, as a service does that sends requests back. It has the texts that tell
-// them; an empty one is none.
+// A guard keeps secrets out of what a host tells the job by accident, as a service does that sends requests back. It has the texts that
+// tell them; an empty one is none. It is no defence against a host that means to tell a secret, which has it: there is always one more encoding.
+// So forms has those that honest services use for what they were sent, and no others.
 type guard [][]byte
 
 // guard returns the guard of the response to a request that may have a secret, which can be nil. A host that keeps what it is sent

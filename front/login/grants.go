@@ -6,8 +6,8 @@
 // principal stays. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up
 // tells by its time nothing about another one. Nothing is written to disk: a server that restarts has no links and no cookies.
 //
-// Browsers send a cookie to every port of its host name, so a page can lead its tab to another user's server, which gets the cookie. It is of
-// no use there: a cookie is valid on connections of the user of this machine alone who opened the link.
+// Browsers send a cookie to every port of its host name, so a page can lead its tab to another user's server, which gets the cookie. It
+// is of no use there: a cookie is valid on connections of the user of this machine alone who opened the link.
 package login
 
 import (

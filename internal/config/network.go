@@ -118,7 +118,8 @@ func decoded(item strict.Node, r network.Rule) bool {
 	for key, zero := range map[string]bool{
 		"preset": r.Preset == "", "host": r.Host == "", "protocol": r.Protocol == "", "ports": len(r.Ports) < len(item.At("ports").Items()),
 		"methods": len(r.Methods) < len(item.At("methods").Items()), "paths": len(r.Paths) < len(item.At("paths").Items()),
-		"secret": r.Secret == "", "registry": r.Registry == "", "min_age": r.MinAge == 0,
+		"headers": len(r.Headers) < len(item.At("headers").Items()),
+		"secret":  r.Secret == "", "registry": r.Registry == "", "min_age": r.MinAge == 0,
 	} {
 		if item.At(key).Present() && zero {
 			return false

@@ -17,7 +17,7 @@ var ErrNotHere = errors.New("no process of this machine has the other end of the
 const (
 	// requestSize is the size of struct inet_diag_req_v2, and answerSize of struct inet_diag_msg, linux/inet_diag.h.
 	requestSize, answerSize = 56, 72
-	// identitySize is the size of the ports and addresses in struct inet_diag_sockid, the first fields of which it has.
+	// identitySize is the size of the first fields of struct inet_diag_sockid: ports and addresses.
 	identitySize = 36
 	// listening is TCP_LISTEN.
 	listening = 10

@@ -73,6 +73,9 @@ type Rule struct {
 	Methods []string `json:"methods,omitempty" yaml:"methods" form:"method" list:"some" without:"all" example:"[GET, HEAD]"`
 	// Paths of the requests that are allowed. `*` is any segment, and `**` at the end one or more.
 	Paths []string `json:"paths,omitempty" yaml:"paths" form:"request-path" list:"some" without:"all" example:"[\"/repos/acme/**\"]"`
+	// Headers of these requests that are passed on beside [those that many clients send](#requests-and-secrets). It needs `methods` or
+	// `paths`: without both, all are.
+	Headers []string `json:"headers,omitempty" yaml:"headers" form:"header" list:"some" without:"none" example:"[X-Acme-Tenant]"`
 	// Name in `secrets` of the secret that takes the place of its placeholder in these requests.
 	Secret string `json:"secret,omitempty" yaml:"secret" form:"secret" without:"none" example:"acme-api"`
 	// The host serves packages of this kind, `go`, `npm`, `pypi`, `cargo` or `debian`: only GET and HEAD are allowed, digests are

@@ -13,7 +13,8 @@ const (
 	maxMethods = 16
 	maxPaths   = 64
 	maxPath    = 512 // bytes
-	maxSecret  = 64  // bytes of a name
+	maxHeaders = 32
+	maxSecret  = 64 // bytes of a name
 )
 
 // HTTPS is the protocol of a connection whose TLS ends before the host, because a rule is about the requests in it. An operator
@@ -90,6 +91,10 @@ func (r Rule) checkRequests() error {
 		return fmt.Errorf("%q: `methods`, `paths` and `secret` need `protocol: tls`, got %s", r.Host, r.Protocol)
 	case len(r.Methods) > maxMethods || len(r.Paths) > maxPaths:
 		return fmt.Errorf("%q has %d methods and %d paths, the maximum is %d and %d", r.Host, len(r.Methods), len(r.Paths), maxMethods, maxPaths)
+	case len(r.Headers) > 0 && !r.namesRequests():
+		return fmt.Errorf("%q: `headers` needs `methods` or `paths`: without both, all headers are passed on", r.Host)
+	case len(r.Headers) > maxHeaders:
+		return fmt.Errorf("%q has %d headers, the maximum is %d", r.Host, len(r.Headers), maxHeaders)
 	case r.Secret != "" && !IsSecretName(r.Secret):
 		return fmt.Errorf("%q: %s, got %s", r.Host, secretNameRule, shown(r.Secret))
 	}
@@ -103,8 +108,16 @@ func (r Rule) checkRequests() error {
 			return fmt.Errorf("%q: path %s: %w", r.Host, shown(path), err)
 		}
 	}
+	for _, header := range r.Headers {
+		if err := CheckHeader(header); err != nil {
+			return fmt.Errorf("%q: %w", r.Host, err)
+		}
+	}
 	return nil
 }
+
+// namesRequests reports whether a rule allows some requests of its host and not others.
+func (r Rule) namesRequests() bool { return len(r.Methods) > 0 || len(r.Paths) > 0 }
 
 const secretNameRule = "the name of a secret has 1 to 64 letters in lower case, digits, hyphens and underscores"
 
@@ -118,6 +131,14 @@ func CheckMethod(method string) error {
 	if method == "" || len(method) > maxSecret || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == "CONNECT" ||
 		method == "TRACE" {
 		return fmt.Errorf("a method must be in capital letters, and neither CONNECT nor TRACE, got %s", shown(method))
+	}
+	return nil
+}
+
+// CheckHeader returns why the name of a header cannot be one of Rule.Headers.
+func CheckHeader(name string) error {
+	if name == "" || len(name) > maxSecret || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return fmt.Errorf("the name of a header has 1 to %d letters, digits, hyphens and underscores, got %s", maxSecret, shown(name))
 	}
 	return nil
 }
@@ -148,6 +169,9 @@ type RequestDecision struct {
 	Allowed bool
 	Secret  string // the name of the secret that the placeholder stands for; "" if it stands for none
 	Why     string // why it is not allowed
+	// Headers are those of the rule. AllHeaders says that it names neither methods nor paths: the request may have all.
+	Headers    []string
+	AllHeaders bool
 	// For a request to a registry: its kind, the minimum age of a version, and the rule, as it is written. "" for others.
 	Registry string
 	MinAge   time.Duration
@@ -165,7 +189,10 @@ func (s *Set) Request(name string, port uint16, method, path string) RequestDeci
 		same := a.protocol != TCP && (a.protocol == HTTP) == (d.Protocol == HTTP)
 		if a.hosts.has(hosts) && a.opens(port) && same && a.one.hasRequest(method, path) {
 			one := a.one
-			return RequestDecision{Allowed: true, Secret: one.Secret, Registry: one.Registry, MinAge: one.MinAge, Rule: a.rule.String()}
+			return RequestDecision{
+				Allowed: true, Secret: one.Secret, Headers: one.Headers, AllHeaders: !one.namesRequests(),
+				Registry: one.Registry, MinAge: one.MinAge, Rule: a.rule.String(),
+			}
 		}
 	}
 	return RequestDecision{Why: fmt.Sprintf("no rule allows %.20s of %.200q at %s", method, path, name)}

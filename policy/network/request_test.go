@@ -86,6 +86,9 @@ func TestCheckRequests(t *testing.T) {
 		"neither CONNECT":      {Methods: []string{"CONNECT"}},
 		"in capital letters":   {Methods: []string{""}},
 		"17 methods":           {Methods: make([]string, maxMethods+1)},
+		"33 headers":           {Paths: []string{"/a"}, Headers: make([]string, maxHeaders+1)},
+		"of a header":          {Paths: []string{"/a"}, Headers: []string{"X Tenant"}},
+		"needs `methods`":      {Secret: "x", Headers: []string{"X-Tenant"}},
 		"65 paths":             {Paths: make([]string, maxPaths+1)},
 		"the name of a secret": {Secret: "Acme"},
 		"begin with a slash":   {Paths: []string{"repos"}},
@@ -102,17 +105,17 @@ func TestCheckRequests(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", r, err, want)
 		}
 	}
-	for _, r := range []Rule{{Methods: []string{"GET"}}, {Paths: []string{"/a"}}, {Secret: "x"}} {
+	for _, r := range []Rule{{Methods: []string{"GET"}}, {Paths: []string{"/a"}}, {Headers: []string{"X-Tenant"}}, {Secret: "x"}} {
 		r.Preset = "npm"
 		if err := r.Check(); err == nil {
 			t.Errorf("%+v is accepted", r)
 		}
 	}
-	good := Rule{Host: "example.org", Protocol: TLS, Methods: []string{"GET"}, Paths: []string{"/", "/a/", "/a/*/b", "/**", "/%2F"}, Secret: "a-b_1"}
+	good := Rule{Host: "example.org", Protocol: TLS, Methods: []string{"GET"}, Paths: []string{"/", "/a/", "/a/*/b", "/**", "/%2F"}, Headers: []string{"X-Tenant"}, Secret: "a-b_1"}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
-	if got, want := good.String(), `{host: example.org, protocol: tls, methods: [GET], paths: ["/", "/a/", "/a/*/b", "/**", "/%2F"], secret: a-b_1}`; got != want {
+	if got, want := good.String(), `{host: example.org, protocol: tls, methods: [GET], paths: ["/", "/a/", "/a/*/b", "/**", "/%2F"], headers: [X-Tenant], secret: a-b_1}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

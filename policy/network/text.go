@@ -35,6 +35,9 @@ func (r Rule) String() string {
 		}
 		add("paths", "["+strings.Join(paths, ", ")+"]")
 	}
+	if len(r.Headers) > 0 {
+		add("headers", "["+strings.Join(r.Headers, ", ")+"]")
+	}
 	add("secret", r.Secret)
 	add("registry", r.Registry)
 	if r.MinAge != 0 {
