@@ -44,7 +44,7 @@ func Errorf(code int, format string, values ...any) *Error {
 type Dialect struct {
 	Versioned bool // messages have "jsonrpc":"2.0"
 	MaxID     int  // maximum number of bytes of an id, as it is encoded
-	Integers  bool // ids that are numbers are 64-bit integers
+	Integers  bool // ids that are numbers are 64-bit integers; otherwise they are those that a float64 can be
 }
 
 // ID returns raw if it is a valid id, else nil. Callers rely on its being a string or a number that is on one line.
@@ -57,10 +57,14 @@ func (d Dialect) ID(raw json.RawMessage) json.RawMessage {
 	case raw[0] != '-' && (raw[0] < '0' || raw[0] > '9'):
 		return nil
 	}
+	var err error
 	if d.Integers {
-		if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
-			return nil
-		}
+		_, err = strconv.ParseInt(string(raw), 10, 64)
+	} else { // what decodes numbers to float64 decodes no message with a larger one, such as 1e400, nor the response
+		_, err = strconv.ParseFloat(string(raw), 64)
+	}
+	if err != nil {
+		return nil
 	}
 	return raw
 }

@@ -29,6 +29,7 @@ func TestID(t *testing.T) {
 	loose, strict := Dialect{MaxID: 10}, Dialect{MaxID: 10, Integers: true}
 	for raw, want := range map[string][2]bool{
 		`1`: {true, true}, `-1`: {true, true}, `1.5`: {true, false}, `1e9`: {true, false}, `"a"`: {true, true}, `12345678901`: {},
+		`1e400`: {}, `-1e400`: {}, `1e308`: {true, false}, `-0`: {true, true}, `1e-400`: {true, false}, `0.1`: {true, false},
 		`"123456789"`: {}, `null`: {}, `true`: {}, `{}`: {}, `[]`: {}, ``: {},
 	} {
 		if got := [2]bool{loose.ID(json.RawMessage(raw)) != nil, strict.ID(json.RawMessage(raw)) != nil}; got != want {

@@ -42,7 +42,8 @@ func TestCallMeta(t *testing.T) {
 	for _, row := range []struct{ name, id, meta, want string }{
 		{"a number", `123456789012345`, `{}`, `"id":123456789012345,"result"`},
 		{"a text", `"\u0061"`, `{}`, `"id":"\u0061","result"`},
-		{"a number out of range", `1e999`, `{"progressToken":1e999}`, `"id":1e999,"result"`},
+		{"a number out of range", `1e999`, `{}`, `"id":null,"error":{"code":-32600`},
+		{"a token out of range", `1`, `{"progressToken":1e999}`, `"id":1,"error":{"code":-32602`},
 		{"a negative number", `-1`, `{}`, `"id":-1,"result"`},
 		{"no _meta", `1`, `null`, `"result"`},
 		{"a list", `1`, `[]`, `"error":{"code":-32602,"message":"params._meta must be an object"}`},

@@ -111,7 +111,7 @@ func (m *message) readEnvelope(top []strictjson.Entry) *jsonrpc.Error {
 			version = jsonrpc.String(e.Value)
 		case "id":
 			if m.id == nil {
-				return jsonrpc.Errorf(jsonrpc.CodeRequest, "id must be a string or a number of at most %d bytes", maxID)
+				return jsonrpc.Errorf(jsonrpc.CodeRequest, "id must be a string or a number of at most %d bytes, not beyond ±1.8e308", maxID)
 			}
 		case "method":
 			method = jsonrpc.String(e.Value)
@@ -177,7 +177,7 @@ func (m *meta) read(raw json.RawMessage) *jsonrpc.Error {
 		switch e.Key {
 		case "progressToken":
 			if m.progress = dialect.ID(e.Value); m.progress == nil {
-				return jsonrpc.Errorf(jsonrpc.CodeParams, "progressToken must be a string or a number of at most %d bytes", maxID)
+				return jsonrpc.Errorf(jsonrpc.CodeParams, "progressToken must be a string or a number of at most %d bytes, not beyond ±1.8e308", maxID)
 			}
 		case sdk.MetaKeyProtocolVersion:
 			m.version = jsonrpc.String(e.Value)
