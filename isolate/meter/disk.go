@@ -25,7 +25,11 @@ const (
 
 // A Disk is a job whose use of disk space is watched.
 type Disk struct {
-	Group  Group
+	Group interface {
+		Group
+		// Freeze freezes all processes until thaw is called.
+		Freeze() (thaw func())
+	}
 	Limits job.Limits
 	Device uint64 // of the file system that the job writes to
 	// Free returns what that file system has left. It must not wait for long.
@@ -72,7 +76,7 @@ type diskWatch struct {
 	passed, looked time.Time
 	checks         int
 
-	over int // checks in a row that found more than the limit, see surelyOver
+	near bool // the job itself has used half of its limit, see look
 }
 
 func (w *diskWatch) loop(stop <-chan struct{}) {
@@ -89,9 +93,11 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 			return
 		}
 		bytes, inodes := w.consumed()
-		if w.exceeded(bytes, inodes) != 0 && w.due() {
-			if met := w.confirm(); met != 0 {
-				w.End(met)
+		switch {
+		case !w.near && w.exceeded(2*bytes, 2*inodes) != 0:
+			w.look()
+		case w.near && w.exceeded(bytes, inodes) != 0 && w.due():
+			if w.judge() {
 				return
 			}
 		}
@@ -168,9 +174,41 @@ func (w *diskWatch) allowMoreTime() (more bool) {
 	return (w.looked.Sub(w.passed) < passedPatience || w.checks < passedChecks) && !w.tooFar()
 }
 
-// surelyOver is how many checks in a row must find that the job's files are over the limit. The job runs meanwhile: a file that it moves,
-// names or removes while they are summed may count twice in one of them.
-const surelyOver = 3
+// look finds out whether the job itself has used half of its limit. It runs meanwhile: a file that it moves, names or removes while files
+// are summed may count twice, or not at all. Only a job that is near its limit is frozen to be judged, because that interrupts its
+// system calls. Otherwise space taken by other processes is excluded from then on.
+func (w *diskWatch) look() {
+	written, err := w.written()
+	if w.near = err != nil || w.exceeded(2*written, 0) != 0; w.near {
+		return
+	}
+	held, err := w.sumUnnamed()
+	if w.near = err != nil || held.passed; w.near {
+		return
+	}
+	bytes, inodes, err := w.Usage(w.since)
+	bytes, inodes = bytes+held.bytes, inodes+held.inodes
+	if w.near = err != nil || w.exceeded(2*bytes, 2*inodes) != 0; !w.near {
+		w.baseBytes, w.baseInodes = w.bytes+bytes, w.inodes+inodes
+	}
+}
+
+// frozenPatience is how long a job is frozen at most. kcmp(2) and /proc/PID/io wait for a process that is in execve(2), which can wait for
+// another one that is frozen.
+const frozenPatience = 2 * time.Second
+
+// judge freezes the job, and ends it if it has exceeded a limit.
+func (w *diskWatch) judge() (ended bool) {
+	thaw := sync.OnceFunc(w.Group.Freeze())
+	late := time.AfterFunc(frozenPatience, thaw)
+	defer late.Stop()
+	met := w.confirm()
+	if met != 0 {
+		w.End(met)
+	}
+	thaw() // thawed in any case: the stub must see the end, whoever requests it
+	return met != 0
+}
 
 // confirm reports which limit the job itself has exceeded, or 0. Bytes written are taken from the kernel's accounting of its processes,
 // which includes files that were deleted while open; files created are counted in the tree. Space taken by other processes is
@@ -194,16 +232,10 @@ func (w *diskWatch) confirm() (met wire.Outcome) {
 	}
 	bytes, inodes = bytes+held.bytes, inodes+held.inodes
 	if met := w.exceeded(bytes, inodes); met != 0 {
-		if w.over++; w.over < surelyOver {
-			return 0
-		}
 		return met
 	}
-	if w.over > 0 { // a file may have been missed this time, instead
-		w.over = 0
-		return 0
-	}
 	w.baseBytes, w.baseInodes = w.bytes+bytes, w.inodes+inodes
+	w.near = false
 	return 0
 }
 
