@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/cgroup/group"
+	"corral/internal/fault"
 )
 
 // WatchOOM calls f each time the job runs out of memory, on hosts where the kernel then kills one process and not the
@@ -34,7 +34,7 @@ func (g *Job) WatchOOM(f func()) error {
 // A watcher waits for out-of-memory events of all jobs of an instance, on one goroutine that does not occupy a thread
 // and runs only while a job is watched. The zero value is ready for use.
 type watcher struct {
-	mu   sync.Mutex
+	mu   fault.Mutex
 	poll *poll // guarded by mu; nil while no job is watched
 }
 
@@ -166,10 +166,10 @@ func (w *watcher) handleEvent(p *poll, fd int) {
 	g.job.watch.Go(func() {
 		for again := true; again; {
 			g.f()
-			w.mu.Lock()
-			again, g.again = g.again, false
-			g.calling = again
-			w.mu.Unlock()
+			fault.With(&w.mu, func() {
+				again, g.again = g.again, false
+				g.calling = again
+			})
 		}
 	})
 }
@@ -191,22 +191,27 @@ func (g *Job) groupGone() bool {
 
 // remove ends a job's watch and waits for its callback. With the last watch it also waits for the goroutine to end.
 func (w *watcher) remove(g *Job) {
-	w.mu.Lock()
-	var last *poll
-	if g.event >= 0 {
-		if w.poll != nil {
-			w.poll.forget(g.event)
-			if len(w.poll.jobs) == 0 {
-				last, w.poll = w.poll, nil
-			}
-		}
-		_ = unix.Close(g.event)
-		g.event = -1
-	}
-	w.mu.Unlock()
-	if last != nil {
+	if last := w.drop(g); last != nil {
 		last.file.Close()
 		<-last.done
 	}
 	g.watch.Wait()
+}
+
+// drop forgets a job, and returns the poll if it was the last one.
+func (w *watcher) drop(g *Job) (last *poll) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.event < 0 {
+		return nil
+	}
+	if w.poll != nil {
+		w.poll.forget(g.event)
+		if len(w.poll.jobs) == 0 {
+			last, w.poll = w.poll, nil
+		}
+	}
+	_ = unix.Close(g.event)
+	g.event = -1
+	return last
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -88,6 +89,7 @@ func (s *Supervisor) who(peer host.Peer, id string) record.Who {
 // decide records the decision to run a job, before it runs, or refuses the job if that cannot be recorded. From then
 // on the audit log has an open record that must be finished.
 func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile string) error {
+	defer fault.End() // a record may be open, or half written
 	d := record.Decision{
 		Who: s.who(r.peer, r.id), Repo: repo.Path, Dir: q.Dir, Profile: profile, Protect: r.protect,
 		Network: r.network, Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: s.claimed(q.Claim),
@@ -117,6 +119,7 @@ func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile 
 // record writes the end of a job to the audit log. A job without a recorded decision gets a single record, like a
 // denied request. An end that cannot be written now is written before the next record; until then no job is accepted.
 func (s *Supervisor) record(r *run, q *admit.Request, result *wire.Result) {
+	defer fault.End() // otherwise the record of the decision would stay open
 	var err error
 	if result.Outcome == wire.Refused {
 		s.recent.add(r.peer, r.id, q.Repo, result.Message, &q.Claim)

@@ -6,6 +6,7 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/cell"
+	"corral/isolate/host"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/job"
@@ -19,21 +20,25 @@ func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.R
 	if err != nil {
 		return nil, nil, err
 	}
-	r.session = ss.ID()
+	var u host.Cleanup
+	defer u.Run()
+	u.Push(leave)
+	r.session, r.retire = ss.ID(), ss.Retire
 	limits, err = ss.Admit(served, q, limits)
-	if err == nil {
-		s.jobs.setRepo(r, ss.Jail().Repo().Path)
-		r.limits, r.protect = limits, served.Protection(ss.Jail().Repo(), q)
-		if repo := ss.Jail().Repo(); ss.Jail().Connects() && q.Tool == string(job.ToolNone) {
-			access := served.Access(ss.Peer(), repo.Paths())
-			r.connect(access, s.network.opening(ss.Peer(), repo, ss.ID(), ss.Network(), ss.Placeholder()))
-		}
-		err = s.decide(r, q, ss.Jail().Repo(), ss.Profile())
-	}
 	if err != nil {
-		leave()
 		return nil, nil, err
 	}
+	repo := ss.Jail().Repo()
+	s.jobs.setRepo(r, repo.Path)
+	r.limits, r.protect = limits, served.Protection(repo, q)
+	if ss.Jail().Connects() && q.Tool == string(job.ToolNone) {
+		access := served.Access(ss.Peer(), repo.Paths())
+		r.connect(access, s.network.opening(ss.Peer(), repo, ss.ID(), ss.Network(), ss.Placeholder()))
+	}
+	if err := s.decide(r, q, repo, ss.Profile()); err != nil {
+		return nil, nil, err
+	}
+	u.Cancel()
 	return ss.Jail(), leave, nil
 }
 
@@ -46,24 +51,24 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 	if err != nil {
 		return nil, nil, err
 	}
+	var u host.Cleanup
+	defer u.Run()
+	u.Push(repo.Close)
 	if q.Flags&wire.FlagNoRepo == 0 {
 		repo.Common = served.Common(r.peer, q.Common, q.CommonDir, repo)
 	}
 	limits, profile, err := served.Clamp(repo, q, limits)
 	if err != nil {
-		repo.Close()
 		return nil, nil, err
 	}
 	profile = admit.ProfileOf(q, profile)
 	access := served.Access(r.peer, repo.Paths())
 	if err := admit.CheckNetwork(q.Network, access.Rules); err != nil {
-		repo.Close()
 		return nil, nil, err
 	}
 	var n cell.Network
 	if access.Rules != nil && q.Network != job.NoNetwork && q.Tool == string(job.ToolNone) {
 		if n, err = s.network.jail(r.peer, access); err != nil {
-			repo.Close()
 			return nil, nil, err
 		}
 		o := s.network.opening(r.peer, repo, r.id, q.Network, sessions.NewPlaceholder())
@@ -73,13 +78,14 @@ func (s *Supervisor) authorize(served *admit.Served, r *run, q *admit.Request, l
 	s.jobs.setRepo(r, repo.Path)
 	r.limits, r.protect = limits, served.Protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
-		repo.Close()
 		return nil, nil, err
 	}
+	u.Cancel()
 	j, err := s.cells.Enter(r.peer, repo, profile, n)
 	if err != nil {
 		return nil, nil, err
 	}
+	r.retire = j.Retire
 	return j, j.Leave, nil
 }
 
@@ -102,12 +108,26 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 		return wire.Result{}, err
 	}
 	defer leave()
+	whole := false
+	defer func() {
+		if !whole { // a panic: nobody knows the state in which it left the jail
+			r.retire()
+		}
+	}()
+	result, err := s.inSlot(ctx, j, r, q, terminal)
+	whole = true
+	return result, err
+}
+
+// inSlot runs the job in a slot of its jail.
+func (s *Supervisor) inSlot(ctx context.Context, j *cell.Jail, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	sl, err := j.TakeSlot(q.Tool != string(job.ToolNone))
 	if err != nil {
 		return wire.Result{}, err
 	}
 	defer sl.Release() // the teardown takes the kernel time, and the job does not wait for it
 	door := s.network.use(r.door, sl)
+	defer door.report()
 	result, err := s.runIn(ctx, sl, r, q, door, terminal)
 	result.Reached = door.report()
 	return result, err

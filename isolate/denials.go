@@ -3,9 +3,9 @@ package isolate
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/internal/ratelimit"
 	"corral/internal/text"
 	"corral/isolate/host"
@@ -27,7 +27,7 @@ var denialLimit = ratelimit.Rate{Burst: denialBurst, PerSecond: denialRate}
 // denialLimiter is a token bucket per user. The zero value is ready
 // to use.
 type denialLimiter struct {
-	mu      sync.Mutex
+	mu      fault.Mutex
 	buckets map[host.Peer]*bucket // guarded by mu
 }
 
@@ -98,15 +98,15 @@ func (d *denialLimiter) forgetFull(now time.Time) {
 
 // flush calls write with the number of dropped records of each user since the last flush.
 func (d *denialLimiter) flush(write func(peer host.Peer, count uint64, since time.Time)) {
-	d.mu.Lock()
 	dropped := map[host.Peer]bucket{}
-	for peer, b := range d.buckets {
-		if b.dropped > 0 {
-			dropped[peer] = *b
-			b.dropped = 0
+	fault.With(&d.mu, func() {
+		for peer, b := range d.buckets {
+			if b.dropped > 0 {
+				dropped[peer] = *b
+				b.dropped = 0
+			}
 		}
-	}
-	d.mu.Unlock()
+	})
 	for peer, b := range dropped {
 		write(peer, b.dropped, b.since)
 	}
@@ -118,7 +118,7 @@ const maxRecent = 16
 // recentDenials are the requests of each user that were denied or refused last, for lists: the audit log has all of them, and is root's.
 // The zero value is ready to use.
 type recentDenials struct {
-	mu sync.Mutex
+	mu fault.Mutex
 	by map[uint32][]wire.Denial // guarded by mu: by payer, the oldest first; payers are accounts of the machine
 }
 

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"os"
 	"sort"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/host"
@@ -21,7 +21,7 @@ type jobTable struct {
 	jails *cell.Jails
 	drain atomic.Bool // no new jobs and sessions are admitted
 
-	mu                 sync.Mutex
+	mu                 fault.Mutex
 	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
 	live               map[string]*run // guarded by mu: by id
 	perUser            map[uint32]int  // guarded by mu: live jobs
@@ -43,9 +43,7 @@ func (t *jobTable) adjust(maxAll, maxPerUser int) {
 
 // kill ends the job called id, if peer may: the user whose job it is, or root at a daemon's socket.
 func (t *jobTable) kill(peer host.Peer, id string) error {
-	t.mu.Lock()
-	r := t.live[id]
-	t.mu.Unlock()
+	r := fault.Get(&t.mu, func() *run { return t.live[id] })
 	if r == nil || !peer.MayOperate() && (peer.UID != r.peer.UID || peer.Embedded != r.peer.Embedded) {
 		return &job.Refusal{Step: "request", Message: fmt.Sprintf("no job %q", id), Hint: "it has ended, or it is not yours: corral ps"}
 	}
@@ -102,11 +100,12 @@ func (t *jobTable) leave(payer uint32, log *slog.Logger) cell.LeftSetter {
 	l := &leftJob{}
 	logged := false
 	return func(kind cell.LeftKind, bytes int64) (reclaim bool) {
-		t.mu.Lock()
-		reclaim = t.left.change(payer, l, kind, bytes)
-		warn := l.counts && kind != cell.LeftUnknown && !logged
-		logged = logged || warn
-		t.mu.Unlock()
+		warn := fault.Get(&t.mu, func() bool {
+			reclaim = t.left.change(payer, l, kind, bytes)
+			first := l.counts && kind != cell.LeftUnknown && !logged
+			logged = logged || first
+			return first
+		})
 		if warn {
 			log.Warn("memory of an ended job is still held: the job passed descriptors to another process", "bytes", bytes)
 		}
@@ -133,9 +132,7 @@ func (t *jobTable) entries(peer host.Peer) []wire.Entry {
 
 // command opens the command line of a running job; nil: it is not known.
 func (t *jobTable) command(id string) *os.File {
-	t.mu.Lock()
-	r := t.live[id]
-	t.mu.Unlock()
+	r := fault.Get(&t.mu, func() *run { return t.live[id] })
 	if r == nil {
 		return nil
 	}

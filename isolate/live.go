@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/door"
@@ -35,12 +36,15 @@ type run struct {
 	variables  []string         // NAME=VALUE that the job gets unless its request sets them
 	claim      job.Claim        // set before the run is registered
 	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
+	retire     func()           // lets no further job into its jail or session; nil before these are known
 	signals    chan wire.Signal // queue of signals to be forwarded
 	done       chan struct{}    // closed when the job has ended
 	endHandled chan struct{}    // closed when whoever requested the end no longer uses the slot
 
 	mu         sync.Mutex
 	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
+	requested  bool         // guarded by mu: requestEnd set it
+	over       bool         // guarded by mu: done is closed
 	slot       *cell.Slot   // guarded by mu: where the job runs; nil before and afterwards
 	cpu        int64        // guarded by mu: as usage read it last
 	peak       int64        // guarded by mu: likewise
@@ -93,16 +97,42 @@ func (r *run) setOutcome(o wire.Outcome) bool {
 // requestEnd ends the job with outcome o, unless an outcome was set before. A job that is not in a slot yet ends as
 // soon as it would start.
 func (r *run) requestEnd(o wire.Outcome) {
-	if !r.setOutcome(o) {
+	if fault.Do(r.s.config.Log, "ending a job", func() { r.end(o) }, "job", r.id) {
+		fault.With(&r.mu, func() {
+			if r.slot != nil {
+				r.slot.HangUp()
+			}
+		})
+	}
+}
+
+func (r *run) end(o wire.Outcome) {
+	sl, first := r.beginEnd(o)
+	if !first {
 		return
 	}
-	r.mu.Lock()
-	sl := r.slot
-	r.mu.Unlock()
+	defer close(r.endHandled)
 	if sl != nil {
 		sl.Kill()
 	}
-	close(r.endHandled)
+}
+
+// beginEnd sets the outcome, unless one was set before, and returns the slot in which the job has started, if it has.
+func (r *run) beginEnd(o wire.Outcome) (sl *cell.Slot, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.outcome != 0 {
+		return nil, false
+	}
+	r.outcome, r.requested = o, true
+	return r.slot, true
+}
+
+// contain calls what another goroutine than the job's own does for the job. If that panics, the job ends.
+func (r *run) contain(what string, f func()) {
+	if fault.Do(r.s.config.Log, what, f, "job", r.id) {
+		r.requestEnd(wire.Vanished)
+	}
 }
 
 // Signal queues a signal for the job. If the queue is full the signal is dropped, as the kernel drops a pending
@@ -127,7 +157,8 @@ func (r *run) startForwarding() {
 		return
 	}
 	r.forwarding = true
-	go r.forwardSignals(r.slot)
+	sl := r.slot
+	go r.contain("signals of a job", func() { r.forwardSignals(sl) })
 }
 
 // forwardSignals sends the queued signals to the stub, in order, until the job is over.
@@ -145,25 +176,29 @@ func (r *run) forwardSignals(sl *cell.Slot) {
 // setSlot records the slot in which the job starts. From now on requestEnd kills it there; if an outcome is already
 // set, the job is killed at once.
 func (r *run) setSlot(sl *cell.Slot) {
-	r.mu.Lock()
-	r.slot = sl
-	late := r.outcome != 0
-	r.startForwarding()
-	r.mu.Unlock()
+	late := fault.Get(&r.mu, func() bool {
+		r.slot = sl
+		r.startForwarding()
+		return r.outcome != 0
+	})
 	if late {
 		sl.Kill()
 	}
 }
 
-// finish returns why the job ended. If the outcome was set by another goroutine (mine is false), finish first waits
-// until that goroutine no longer uses the slot.
-func (r *run) finish(mine bool) wire.Outcome {
-	if !mine {
+// finish returns why the job ended, which is an outcome that was set, or else that its watch was broken off. If another goroutine requested
+// the end, finish first waits until that goroutine no longer uses the slot. It may be called again.
+func (r *run) finish() wire.Outcome {
+	r.setOutcome(wire.Vanished)
+	if fault.Get(&r.mu, func() bool { return r.requested }) {
 		<-r.endHandled
 	}
-	close(r.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.over {
+		r.over = true
+		close(r.done)
+	}
 	r.slot = nil // usage must not read the slot's cgroup once it is released
 	return r.outcome
 }
@@ -196,12 +231,12 @@ func (r *run) command() *os.File {
 	return f
 }
 
-// runAfter calls f after d, unless stop is called before. stop waits for a call of f in progress.
-func runAfter(d time.Duration, f func()) (stop func()) {
+// killLater kills the slot after lastPatience, unless stop is called before. stop waits for that if it is in progress.
+func (r *run) killLater(sl *cell.Slot) (stop func()) {
 	done := make(chan struct{})
-	timer := time.AfterFunc(d, func() {
+	timer := time.AfterFunc(lastPatience, func() {
 		defer close(done)
-		f()
+		r.contain("ending what a job left", sl.Kill)
 	})
 	return func() {
 		if !timer.Stop() {

@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/egress/control"
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/door"
@@ -104,12 +106,14 @@ func (n *network) open(o door.Opening, trusted []byte) (cell.Door, error) {
 // A doorUse is a job's use of its door, which is opened and closed beside everything else that beginning and ending the job takes. A nil
 // doorUse is that of a job without a door.
 type doorUse struct {
+	log    *slog.Logger
 	opened chan struct{} // closed when the fields below are set
 	end    func() (reached string)
 	err    error
 
 	closing sync.Once
-	reached chan string
+	closed  chan struct{} // closed when reached is set
+	reached string
 }
 
 // use begins to open the door that o requests, in the network namespace of a slot. nil requests none: corral's own programs reach no host,
@@ -118,14 +122,17 @@ func (n *network) use(o *door.Opening, sl *cell.Slot) *doorUse {
 	if o == nil {
 		return nil
 	}
-	u := &doorUse{opened: make(chan struct{}), reached: make(chan string, 1)}
+	u := &doorUse{log: n.doors.Log, opened: make(chan struct{}), closed: make(chan struct{})}
 	go func() {
 		defer close(u.opened)
-		u.end, u.err = sl.UseDoor(func(sockets []*os.File) (cell.Door, error) {
-			in := *o
-			in.Sockets = sockets
-			return n.open(in, sl.Jail().Authority())
-		})
+		u.err = fault.Contain(u.log, "opening a door", func() (err error) {
+			u.end, err = sl.UseDoor(func(sockets []*os.File) (cell.Door, error) {
+				in := *o
+				in.Sockets = sockets
+				return n.open(in, sl.Jail().Authority())
+			})
+			return err
+		}, "for", o.Name)
 	}()
 	return u
 }
@@ -146,22 +153,22 @@ func (u *doorUse) close() {
 	}
 	u.closing.Do(func() {
 		go func() {
-			reached := ""
-			if u.ready() == nil {
-				reached = u.end()
+			defer close(u.closed)
+			if u.ready() == nil && fault.Do(u.log, "closing a door", func() { u.reached = u.end() }) {
+				u.reached = control.Lost()
 			}
-			u.reached <- reached
 		}()
 	})
 }
 
-// report closes the door, and returns what the job reached. It must be called once.
+// report closes the door, and returns what the job reached. It may be called again.
 func (u *doorUse) report() string {
 	if u == nil {
 		return ""
 	}
 	u.close()
-	return <-u.reached
+	<-u.closed
+	return u.reached
 }
 
 // reload applies the configuration and the authority that were read or replaced since.

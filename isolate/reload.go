@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"corral/internal/fault"
 	"corral/internal/text"
 	"corral/isolate/admit"
 	"corral/isolate/host"
@@ -46,6 +47,7 @@ func newReloader(s *Supervisor) *reloader {
 // served any more. If the configuration is faulty, nothing changes and the error says what is wrong. Concurrent calls
 // share their work.
 func (s *Supervisor) Reload() (Reloaded, error) {
+	defer fault.End() // all jobs depend on what it changes
 	if !s.work.Begin() {
 		return Reloaded{}, host.ErrEnding
 	}

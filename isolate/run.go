@@ -2,10 +2,13 @@ package isolate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -21,13 +24,30 @@ func (r *run) Serve(ctx context.Context, q *admit.Request, terminal func(*os.Fil
 	}
 	defer s.work.Done()
 	r.claim = q.Claim
-	result, err := s.acquire(ctx, r, q, terminal)
-	if err != nil {
+	var result wire.Result
+	err := fault.Contain(s.config.Log, "a job", func() (err error) {
+		result, err = s.acquire(ctx, r, q, terminal)
+		return err
+	}, "job", r.id, "uid", r.peer.UID)
+	switch {
+	case errors.Is(err, fault.ErrInternal):
+		result = wire.Result{Outcome: wire.Refused}
+		result.Step, result.Message, result.Hint = r.internal()
+	case err != nil:
 		result = admit.RefusedResult(err)
 	}
 	result.Job, result.ReadOnly = r.id, q.Narrowed
 	s.record(r, q, &result)
 	return result
+}
+
+// internal is what the client of a job is told that the supervisor's own mistake has ended.
+func (r *run) internal() (step, message, hint string) {
+	state := "the job was not started"
+	if !r.sent.IsZero() {
+		state = "the job had started, and was ended"
+	}
+	return "internal", fmt.Sprintf("%v: %s", fault.ErrInternal, state), "the operator finds the reason in the log of corrald: internal error, job " + r.id
 }
 
 // Log writes the end of a job to the diagnostic log. It is called after the client has the result, so the

@@ -72,10 +72,11 @@ func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stop fun
 func (s *Supervisor) watch(ctx context.Context, sl *cell.Slot, r *run, terminal func(*os.File)) (wire.Result, error) {
 	result := wire.Result{Cgroup: s.instance.Tree.Layout()}
 	r.setSlot(sl)
+	defer r.finish()
 	stop := s.endOn(ctx, r)
 	defer stop()
 	gone, mine, err := follow(sl, r, &result, terminal)
-	result.Outcome = r.finish(mine)
+	result.Outcome = r.finish()
 	if gone && err == nil && result.Outcome == wire.Exited {
 		return result, nil
 	}
@@ -126,7 +127,7 @@ func follow(sl *cell.Slot, r *run, result *wire.Result, terminal func(*os.File))
 				return report.Kind == inside.Gone, mine, nil
 			}
 			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub.
-			defer runAfter(lastPatience, sl.Kill)()
+			defer r.killLater(sl)()
 		}
 	}
 }

@@ -3,17 +3,18 @@ package rootfs
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/fault"
 )
 
 // An Etc keeps the copy of a host's /etc from one tree to the next while it is unchanged. Each time, it stats every
 // directory that was read and every file in them, which takes a tenth of reading them. The zero Etc is empty and
 // ready for use. It is safe for concurrent use.
 type Etc struct {
-	mu      sync.Mutex
+	mu      fault.Mutex
 	testAge time.Duration // replaces minAge in tests; 0 stands for minAge
 	etcCopy
 }

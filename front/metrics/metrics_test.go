@@ -109,6 +109,7 @@ func TestValues(t *testing.T) {
 	c := calls.Begin(m, calls.Start{Tool: "run", At: time.Now()})
 	c.Failed(fmt.Errorf("run: %w", &job.Refusal{Step: "audit"}))
 	c.Failed(&job.Refusal{Step: "landlock"})
+	c.Failed(&job.Refusal{Step: "internal"})
 	c.Failed(job.ErrUnavailable)
 	got := text(t, m)
 	for key, want := range map[string]float64{
@@ -138,6 +139,7 @@ func TestValues(t *testing.T) {
 		`corral_refusals_total{step="jail"}`:                          1,
 		`corral_refusals_total{step="audit"}`:                         1,
 		`corral_refusals_total{step="other"}`:                         1,
+		`corral_refusals_total{step="internal"}`:                      1,
 		`corral_artifacts_limit_bytes`:                                8192,
 		`corral_jobs_running`:                                         1,
 		`corral_jobs_running_limit`:                                   2,

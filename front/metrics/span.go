@@ -88,7 +88,7 @@ var (
 	}
 	// steps are those of job.Refusal that the supervisor and sessions name. A step of the confinement counts as other.
 	steps = []string{
-		"audit", "changes", "cwd", "exec", "files", "jail", "limits", "network", "payload", "profile", "protect", "repo",
+		"audit", "changes", "cwd", "exec", "files", "internal", "jail", "limits", "network", "payload", "profile", "protect", "repo",
 		"request", "session", "workspace",
 	}
 	limits = []string{job.LimitMemory, job.LimitPIDs, job.LimitDisk, job.LimitFiles, job.LimitLocks, job.LimitOutput}

@@ -185,6 +185,9 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "internal/fault", only: []string{"std"}, reason: "what decides whether the supervisor ends depends on nothing of it",
+	},
+	{
 		from: "internal/ratelimit", only: []string{"std"},
 		reason: "whatever bounds how often something happens imports it",
 	},
@@ -273,7 +276,7 @@ var bounds = []bound{
 	{
 		from: "store/audit",
 		only: []string{
-			"std", sys, "internal/flock", "internal/ratelimit", "internal/text", "job", "store/audit/files", "store/audit/record",
+			"std", sys, "internal/fault", "internal/flock", "internal/ratelimit", "internal/text", "job", "store/audit/files", "store/audit/record",
 		},
 		reason: "root writes this log and others verify it, so it must be easy to audit",
 	},
@@ -282,12 +285,12 @@ var bounds = []bound{
 		reason: "it is the form of the audit log, which writers and readers share: it writes nothing",
 	},
 	{
-		from: "store/audit/files", only: []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/record"},
+		from: "store/audit/files", only: []string{"std", sys, "internal/fault", "internal/flock", "internal/text", "job", "store/audit/record"},
 		reason: "it opens, locks and reads files of root's, so it must be easy to audit",
 	},
 	{
 		from:   "store/audit/reader",
-		only:   []string{"std", sys, "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
+		only:   []string{"std", sys, "internal/fault", "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
 		reason: "it only reads, and cannot reach what writes records",
 	},
 	{
@@ -315,11 +318,11 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "isolate/trust", only: []string{"std", sys, "rootfs", "software.sslmate.com/src/go-pkcs12"},
+		from: "isolate/trust", only: []string{"std", sys, "internal/fault", "rootfs", "software.sslmate.com/src/go-pkcs12"},
 		reason: "it is a function of a tree of files and a certificate: who gets the files is decided elsewhere",
 	},
 	{
-		from: "isolate/operate", only: []string{"std"},
+		from: "isolate/operate", only: []string{"std", "internal/fault"},
 		reason: "it decides when an operator's request is carried out, and knows nothing of jobs",
 	},
 	{
@@ -598,7 +601,7 @@ var bounds = []bound{
 	{
 		from: "front/forward",
 		only: []string{
-			"std", sys, "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/forward/status", "front/otlp", "internal/flock",
+			"std", sys, "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/forward/status", "front/otlp", "internal/fault", "internal/flock",
 			"internal/text", "job", "store/audit/files", "store/audit/reader", "store/audit/record",
 		},
 		reason: "it sends the audit log to other machines, so it must not reach more than that",
@@ -689,7 +692,7 @@ var bounds = []bound{
 		reason: "it opens as root what the operator names, so it must be easy to audit",
 	},
 	{
-		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control", "store/at"},
+		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control", "internal/fault", "store/at"},
 		reason: "it has the keys that every jail with rules about requests depends on",
 	},
 	{

@@ -1,9 +1,10 @@
 package cell
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"corral/internal/fault"
 )
 
 // A slotBudget bounds the waiting slots of all jails. When none is left, the pool that has been unused for the longest
@@ -12,7 +13,7 @@ type slotBudget struct {
 	max     int64        // maximum of waiting slots; negative is none
 	waiting atomic.Int64 // slots that wait or are being made to wait
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	pools map[slotGiver]struct{} // guarded by mu
 }
 

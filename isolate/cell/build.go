@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/cgroups"
@@ -16,6 +17,7 @@ import (
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // the first half of libcontainer's init, in C
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -34,7 +36,7 @@ func (j *Jail) build(u *host.Cleanup) error {
 		return err
 	}
 	base := j.base
-	j.work.Go(j.s.Instance.Groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
+	j.work.Go(func() { fault.Do(j.s.Log, "building a jail", j.s.Instance.Groups.Hasten) }) // for libcontainer's process; the steps until then do not wait for it
 	dir := filepath.Join(j.s.Instance.Dir, "jails", j.name)
 	if err := host.MakeDir(dir); err != nil {
 		return err
@@ -58,10 +60,14 @@ func (j *Jail) build(u *host.Cleanup) error {
 	for _, b := range p.tree.Late {
 		j.late = append(j.late, inside.Bind{Source: b.Source, Target: b.Target})
 	}
-	maps := make(chan error)
-	go func() { maps <- j.users.prepare(j.firstUsers()) }()
+	maps := make(chan error, 1)
+	go func() {
+		maps <- fault.Contain(j.s.Log, "building a jail", func() error { return j.users.prepare(j.firstUsers()) })
+	}()
+	mapsErr := sync.OnceValue(func() error { return <-maps })
+	defer mapsErr() //nolint:errcheck // it uses what is undone after a panic
 	err = j.start(u, dir, p)
-	if err := cmp.Or(err, <-maps); err != nil {
+	if err := cmp.Or(err, mapsErr()); err != nil {
 		return err
 	}
 	if err := p.unmount(); err != nil {
@@ -207,9 +213,11 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 		return err
 	}
 	go func() {
-		host.AwaitEnd(pid)
-		_, _ = process.Wait()
-		close(j.init.ended)
+		defer close(j.init.ended)
+		fault.Do(j.s.Log, "the end of a jail", func() {
+			host.AwaitEnd(pid)
+			_, _ = process.Wait()
+		})
 	}()
 	u.Push(func() {
 		j.endInit()

@@ -1,11 +1,9 @@
 package cell
 
 import (
-	"maps"
-	"slices"
-
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 )
 
@@ -34,18 +32,13 @@ type JailState struct {
 // Inspect returns a snapshot of the jails that are built.
 func (s *Jails) Inspect() inspection {
 	list := inspection{Slots: int(s.slots.waiting.Load())}
-	s.roots.mu.Lock()
-	if s.roots.spare != nil {
+	fault.With(&s.roots.mu, func() {
 		var st unix.Stat_t
-		if unix.Fstat(int(s.roots.spare.mount.Fd()), &st) == nil {
+		if s.roots.spare != nil && unix.Fstat(int(s.roots.spare.mount.Fd()), &st) == nil {
 			list.SpareRoot = st.Dev
 		}
-	}
-	s.roots.mu.Unlock()
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.all))
-	s.mu.Unlock()
-	for _, j := range all {
+	})
+	for _, j := range s.list() {
 		<-j.built
 		if j.failure == nil {
 			list.Jails = append(list.Jails, j.state())
@@ -59,25 +52,18 @@ func (j *Jail) state() JailState {
 	if state, err := j.container.State(); err == nil {
 		d.InitPID = state.InitProcessPid
 	}
-	j.users.mu.Lock()
-	d.FreeUsers, d.IDMaps = len(j.users.free), len(j.users.maps)
-	j.users.mu.Unlock()
-	j.pool.mu.Lock()
-	for _, sl := range j.pool.ready {
-		if pid, err := host.PidOf(sl.pidfd); err == nil {
-			d.Waiting = append(d.Waiting, pid)
+	fault.With(&j.users.mu, func() { d.FreeUsers, d.IDMaps = len(j.users.free), len(j.users.maps) })
+	fault.With(&j.pool.mu, func() {
+		for _, sl := range j.pool.ready {
+			if pid, err := host.PidOf(sl.pidfd); err == nil {
+				d.Waiting = append(d.Waiting, pid)
+			}
 		}
-	}
-	d.Want, d.Used = j.pool.demand.want, len(j.pool.used)
-	j.pool.mu.Unlock()
-	j.scannerMu.Lock()
-	scanner := j.scanner
-	j.scannerMu.Unlock()
-	if scanner != nil {
+		d.Want, d.Used = j.pool.demand.want, len(j.pool.used)
+	})
+	if scanner := fault.Get(&j.scannerMu, func() *scanner { return j.scanner }); scanner != nil {
 		d.ScannerPID, _ = host.PidOf(scanner.slot.(*Slot).pidfd) // 0 if it has exited
-		scanner.mu.Lock()
-		d.ScannerRequests = scanner.sent
-		scanner.mu.Unlock()
+		d.ScannerRequests = fault.Get(&scanner.mu, func() uint64 { return scanner.sent })
 	}
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 
 	"corral/cgroup"
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
@@ -99,7 +100,7 @@ func (s *Jails) newJail(key jailKey, r *admit.Repo, session *Session, authority 
 		built: make(chan struct{}), gone: make(chan struct{}),
 	}
 	j.reporter = reporter{s.Log, j.name}
-	j.occupancy = occupancy{idle: s.Idle, rest: s.Reclaim, dying: s.Dying, end: j.endInit, reclaim: j.reclaimFiles, jobs: 1}
+	j.occupancy = occupancy{log: s.Log, idle: s.Idle, rest: s.Reclaim, dying: s.Dying, end: j.endInit, reclaim: j.reclaimFiles, jobs: 1}
 	j.users = newJobUsers(session != nil, func(n uint32) (*os.File, error) { return s.Userns.RepoMap(r.Owner, j.base+1+n, j.base) })
 	j.pool = newPool(j)
 	return j
@@ -131,7 +132,7 @@ func (j *Jail) lifecycle() {
 	defer close(j.gone)
 	j.s.slots.join(j.pool)
 	var u host.Cleanup
-	j.failure = j.build(&u)
+	j.failure = fault.Contain(j.s.Log, "building a jail", func() error { return j.build(&u) }, "jail", j.name)
 	if j.failure != nil {
 		j.markDropped(false)
 		level := slog.LevelError
@@ -147,28 +148,37 @@ func (j *Jail) lifecycle() {
 		j.awaitInit()
 		j.markDropped(false)
 	}
-	j.pool.close()
-	j.scannerMu.Lock()
-	j.scanner.close()
-	j.scannerMu.Unlock()
-	j.work.Wait()
-	j.keepIfLeft()
-	j.s.mu.Lock()
-	if j.s.all[j.key] == j {
-		delete(j.s.all, j.key)
-	}
-	j.s.mu.Unlock()
-	u.Run()
+	fault.Do(j.s.Log, "ending a jail", func() { j.end(&u) }, "jail", j.name) // what is left then, and its user ids, are not used again
 	if j.session != nil {
 		j.session.Forget()
 	}
 	j.s.Log.Info("jail ended", "jail", j.name)
 }
 
+// end removes what the jail had on the host, when no job is in it any more.
+func (j *Jail) end(u *host.Cleanup) {
+	defer j.s.forget(j)
+	j.pool.close()
+	fault.With(&j.scannerMu, j.scanner.close)
+	j.work.Wait()
+	j.keepIfLeft()
+	j.s.forget(j)
+	u.Run()
+}
+
+// forget removes a jail from those that jobs can enter.
+func (s *Jails) forget(j *Jail) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[j.key] == j {
+		delete(s.all, j.key)
+	}
+}
+
 // afterRemoval looks at what the removed jobs of the jail have left, if that is due. The caller's slot has not been given back.
 func (j *Jail) afterRemoval() {
 	if j.leavers.small.due(j.s.Small) {
-		j.leavers.add(func() { j.leavers.small.looked(j.leftSmall() > j.s.Small) })
+		j.leavers.add(j.s.Log, func() { j.leavers.small.looked(j.leftSmall() > j.s.Small) })
 	}
 }
 
@@ -194,7 +204,7 @@ func (j *Jail) keepIfLeft() {
 	}
 	left := leftMemory{j.groups, func() int64 { return leftMin }, j.s.Look, func() LeftSetter { return j.s.Left(j.builtFor, j.repo.Path) }}
 	if left.some() {
-		j.leavers.add(func() { left.await(j.s.Context, &j.leavers.reclaim)() })
+		j.leavers.add(j.s.Log, func() { left.await(j.s.Context, &j.leavers.reclaim)() })
 	}
 }
 

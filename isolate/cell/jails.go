@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/probe"
@@ -65,7 +66,7 @@ type Jails struct {
 	live    atomic.Int64 // jobs between JobBegins and JobEnds
 	lastEnd atomic.Int64 // when the last job ended, in nanoseconds since began
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	all   map[jailKey]*Jail // guarded by mu
 	ended bool              // guarded by mu: no jail is built any more
 	work  sync.WaitGroup    // lifecycles of jails, and writeAhead; incremented under mu
@@ -103,42 +104,47 @@ func New(c Config) (*Jails, error) {
 		closeFilters(s.filters)
 		return nil, err
 	}
-	s.roots = newRoots(c.Tools, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
+	s.roots = newRoots(c.Tools, c.Log, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
 	return s, nil
 }
 
 // Enter returns the jail for r and profile whose jobs have this network, building it if necessary. It takes over r. The caller
 // must call leave.
 func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, n Network) (*Jail, error) {
-	key := keyOf(r, profile, "", n)
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
+	j, err := s.find(peer, r, profile, n)
+	if err != nil || j.repo != r {
 		r.Close()
-		return nil, host.ErrEnding
 	}
-	j, ok := s.all[key]
-	if ok && j.use() {
-		s.mu.Unlock()
-		r.Close()
-	} else {
-		if err := s.roomForJail(peer); err != nil {
-			s.mu.Unlock()
-			r.Close()
-			return nil, err
-		}
-		j = s.newJail(key, r, nil, n.Authority)
-		j.builtFor = peer.Payer()
-		s.all[key] = j
-		s.work.Add(1)
-		s.mu.Unlock()
-		go j.lifecycle()
+	if err != nil {
+		return nil, err
 	}
 	<-j.built
 	if j.failure != nil {
 		j.Leave()
 		return nil, j.failure
 	}
+	return j, nil
+}
+
+// find returns the jail for r, with one more use. If there is none, it starts to build one, which takes over r.
+func (s *Jails) find(peer host.Peer, r *admit.Repo, profile string, n Network) (*Jail, error) {
+	key := keyOf(r, profile, "", n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, host.ErrEnding
+	}
+	if j := s.all[key]; j != nil && j.use() {
+		return j, nil
+	}
+	if err := s.roomForJail(peer); err != nil {
+		return nil, err
+	}
+	j := s.newJail(key, r, nil, n.Authority)
+	j.builtFor = peer.Payer()
+	s.all[key] = j
+	s.work.Add(1)
+	go j.lifecycle()
 	return j, nil
 }
 
@@ -231,12 +237,9 @@ func (s *Jails) Adjust(maxJails int, idle time.Duration) {
 // Retire ends the jails whose repository keep returns false for: unused ones now, others when the jobs in them have
 // ended. A jail of a session stays: it ends with the session.
 func (s *Jails) Retire(keep func(*admit.Repo) bool) {
-	s.mu.Lock()
-	list := slices.Collect(maps.Values(s.all))
-	s.mu.Unlock()
-	for _, j := range list {
+	for _, j := range s.list() {
 		if j.session == nil && !keep(j.repo) {
-			j.retireNow()
+			j.Retire()
 		}
 	}
 }
@@ -250,12 +253,16 @@ func (s *Jails) End() {
 
 // Drop ends every jail and the jobs in it. It does not wait for that. end must have been called.
 func (s *Jails) Drop() {
-	s.mu.Lock()
-	list := slices.Collect(maps.Values(s.all))
-	s.mu.Unlock()
-	for _, j := range list {
+	for _, j := range s.list() {
 		j.Drop()
 	}
+}
+
+// list returns all jails.
+func (s *Jails) list() []*Jail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.all))
 }
 
 // Close waits for the end of all jails, and releases what they shared. drop must have been called.

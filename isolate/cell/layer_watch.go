@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/wire"
 )
 
@@ -25,7 +26,7 @@ func (j *Jail) WatchLayer(r *wire.Result) (stop func()) {
 	over := false
 	mu.Lock()
 	defer mu.Unlock()
-	timer = time.AfterFunc(layerInterval, func() {
+	timer = fault.AfterFunc(j.s.Log, "watching a layer", layerInterval, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !over {

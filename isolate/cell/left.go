@@ -2,11 +2,13 @@ package cell
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"corral/cgroup"
+	"corral/internal/fault"
 )
 
 // A descriptor that a job has passed on over a unix socket outlives the job, and so does the memory that it refers to: a
@@ -88,7 +90,7 @@ func (l *leftMemory) some() bool {
 
 // await returns when no process holds memory of the job any more, or ctx ends. The job counts until freed is called.
 // Reclaiming can take a second, so mu is locked for it.
-func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
+func (l *leftMemory) await(ctx context.Context, mu *fault.Mutex) (freed func()) {
 	set := l.count()
 	freed = func() { set(LeftNothing, 0) }
 	attempts, again := 0, 0 // to reclaim, and the number of the look for the next attempt
@@ -119,7 +121,7 @@ func (l *leftMemory) await(ctx context.Context, mu *sync.Mutex) (freed func()) {
 }
 
 // reclaimed returns what is left when the kernel has reclaimed what it can.
-func (l *leftMemory) reclaimed(mu *sync.Mutex, attempts int) (LeftKind, int64) {
+func (l *leftMemory) reclaimed(mu *fault.Mutex, attempts int) (LeftKind, int64) {
 	mu.Lock()
 	defer mu.Unlock()
 	_ = l.group.Reclaim() // what could not be reclaimed is seen next
@@ -131,16 +133,16 @@ func (l *leftMemory) reclaimed(mu *sync.Mutex, attempts int) (LeftKind, int64) {
 type leavers struct {
 	n       atomic.Int64
 	wg      sync.WaitGroup
-	reclaim sync.Mutex // held while the kernel reclaims what one of them left
+	reclaim fault.Mutex // held while the kernel reclaims what one of them left
 	small   smallLeft
 }
 
 // add calls f, which waits for one slot's memory, in the background.
-func (l *leavers) add(f func()) {
+func (l *leavers) add(log *slog.Logger, f func()) {
 	l.n.Add(1)
 	l.wg.Go(func() {
 		defer l.n.Add(-1)
-		f()
+		fault.Do(log, "memory left by a job", f)
 	})
 }
 

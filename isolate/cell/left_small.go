@@ -1,8 +1,9 @@
 package cell
 
 import (
-	"sync"
 	"sync/atomic"
+
+	"corral/internal/fault"
 )
 
 // Many thousand jobs that leave less than leftMin each could gather memory, too. So from time to time the supervisor looks at what all
@@ -18,7 +19,7 @@ const (
 type smallLeft struct {
 	strict atomic.Bool // it is more than maxSmall
 
-	mu      sync.Mutex
+	mu      fault.Mutex
 	removed int  // guarded by mu: groups removed since the last look
 	looking bool // guarded by mu
 }

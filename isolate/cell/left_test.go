@@ -3,11 +3,11 @@ package cell
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"corral/cgroup"
+	"corral/internal/fault"
 )
 
 // A fakeGroup is the group of an ended job that left looks in turn, and the last one for ever. A look with reclaimed set is not reached
@@ -91,7 +91,7 @@ func TestAwaitLeft(t *testing.T) {
 						return !c.spare
 					}
 				}}
-				l.await(t.Context(), new(sync.Mutex))()
+				l.await(t.Context(), new(fault.Mutex))()
 				if !slices.Equal(all, c.told) || g.reclaims != c.reclaims {
 					t.Errorf("told %v, want %v; %d attempts to reclaim, want %d", all, c.told, g.reclaims, c.reclaims)
 				}
@@ -103,7 +103,7 @@ func TestAwaitLeft(t *testing.T) {
 		end()
 		g := &fakeGroup{looks: []fakeLook{{other, false}}}
 		l := leftMemory{g, small.least, leftLater, func() LeftSetter { return func(LeftKind, int64) bool { return true } }}
-		if l.await(ctx, new(sync.Mutex))(); g.reclaims > 0 {
+		if l.await(ctx, new(fault.Mutex))(); g.reclaims > 0 {
 			t.Error("cached files were dropped")
 		}
 	})
@@ -116,7 +116,7 @@ func TestReclaimsSeldom(t *testing.T) {
 		g.looks = append(g.looks, fakeLook{})
 		looks := 0
 		l := leftMemory{g, small.least, leftLater, func() LeftSetter { return func(LeftKind, int64) bool { looks++; return true } }}
-		l.await(t.Context(), new(sync.Mutex))()
+		l.await(t.Context(), new(fault.Mutex))()
 		if g.reclaims > looks/20 {
 			t.Errorf("%d attempts to reclaim, %d times told", g.reclaims, looks)
 		}

@@ -1,8 +1,11 @@
 package cell
 
 import (
+	"log/slog"
 	"sync"
 	"time"
+
+	"corral/internal/fault"
 )
 
 // maxDying is the number of memory cgroups of ended jobs, roughly 100 KiB of kernel memory each, above which their
@@ -15,6 +18,7 @@ const (
 
 // An occupancy counts the jobs and slots of a jail, and decides when the jail ends and when its memory is reclaimed.
 type occupancy struct {
+	log     *slog.Logger
 	rest    time.Duration // how long a jail has been unused when reclaim is called
 	dying   int           // number of removed memory cgroups above which reclaim is called
 	end     func()        // ends the jail; may be called repeatedly and with mu locked
@@ -22,7 +26,7 @@ type occupancy struct {
 
 	work sync.WaitGroup // slots that exist; incremented under mu
 
-	mu           sync.Mutex
+	mu           fault.Mutex
 	idle         time.Duration // guarded by mu: how long an unused jail is kept
 	jobs         int           // guarded by mu: jobs that run in the jail or are about to
 	idleTimer    *time.Timer   // guarded by mu: drops the jail when it fires
@@ -58,9 +62,9 @@ func (o *occupancy) Leave() {
 	switch {
 	case o.jobs > 0:
 	case !o.dropped:
-		o.idleTimer = time.AfterFunc(o.idle, func() { o.dropUnused() })
+		o.idleTimer = fault.AfterFunc(o.log, "an idle jail", o.idle, func() { o.dropUnused() })
 		if o.dyingGroups >= o.dying {
-			o.reclaimTimer = time.AfterFunc(o.rest, o.reclaimUnused)
+			o.reclaimTimer = fault.AfterFunc(o.log, "an idle jail", o.rest, o.reclaimUnused)
 		}
 	default:
 		o.end()
@@ -95,24 +99,29 @@ func (o *occupancy) removedGroup() {
 
 // reclaimUnused calls reclaim, unless a job has come.
 func (o *occupancy) reclaimUnused() {
-	o.mu.Lock()
-	unused := o.jobs == 0 && !o.dropped
-	if unused {
-		o.dyingGroups = 0
-		o.work.Add(1)
-	}
-	o.mu.Unlock()
-	if unused {
+	if o.beginReclaim() {
 		defer o.work.Done()
 		o.reclaim()
 	}
 }
 
+// beginReclaim counts a reclaim as work, unless a job has come.
+func (o *occupancy) beginReclaim() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.jobs > 0 || o.dropped {
+		return false
+	}
+	o.dyingGroups = 0
+	o.work.Add(1)
+	return true
+}
+
 // retire keeps further jobs from entering the jail. It ends when the jobs in it have ended.
 func (o *occupancy) retire() { o.markDropped(false) }
 
-// retireNow is retire, and ends the jail at once if no job is in it.
-func (o *occupancy) retireNow() {
+// Retire keeps further jobs from entering the jail, and ends it when no job is in it any more.
+func (o *occupancy) Retire() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dropped {

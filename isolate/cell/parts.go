@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/trust"
@@ -39,9 +40,13 @@ func makeJailParts(
 	}
 	var work sync.WaitGroup
 	var failed [3]error
-	work.Go(func() { p.tree, p.trusted, failed[0] = roots.make(root, r.Path, common, authority) })
-	work.Go(func() { failed[1] = makeDevices(devices) })
-	work.Go(func() { p.users, failed[2] = userns() })
+	for n, f := range []func() error{
+		func() (err error) { p.tree, p.trusted, err = roots.make(root, r.Path, common, authority); return err },
+		func() error { return makeDevices(devices) },
+		func() (err error) { p.users, err = userns(); return err },
+	} {
+		work.Go(func() { failed[n] = fault.Contain(roots.log, "building a jail", f) })
+	}
 	work.Wait()
 	if err := cmp.Or(failed[:]...); err != nil {
 		if p.users != nil {

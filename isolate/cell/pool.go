@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"corral/internal/fault"
 )
 
 // A pool holds the slots of one jail that wait for jobs, and those that are still to be torn down.
@@ -18,7 +20,7 @@ type pool struct {
 	jail *Jail
 	work sync.WaitGroup // tracks reconcile
 
-	mu          sync.Mutex
+	mu          fault.Mutex
 	ready       []*Slot          // guarded by mu: waiting slots, the newest last
 	used        usedSlots[*Slot] // guarded by mu
 	demand      demand           // guarded by mu: how many slots are to wait
@@ -55,11 +57,11 @@ func (p *pool) begin() (made <-chan struct{}) {
 	p.reconciling = true
 	p.last = time.Now() // a job is waiting for the jail
 	p.work.Go(func() {
-		p.make()
-		p.mu.Lock()
-		p.reconciling = false
-		p.mu.Unlock()
-		close(done) // no job can come before this, so no job's end is missed
+		defer close(done) // no job can come before this, so no job's end is missed
+		p.contain(func() {
+			p.make()
+			fault.With(&p.mu, func() { p.reconciling = false })
+		})
 	})
 	return done
 }
@@ -99,13 +101,15 @@ func (p *pool) release(sl *Slot) {
 
 // relieve tears down the oldest slot that a job has used, and reports whether there was one.
 func (p *pool) relieve() bool {
-	p.mu.Lock()
-	if len(p.used) == 0 {
-		p.mu.Unlock()
+	sl := fault.Get(&p.mu, func() *Slot {
+		if len(p.used) == 0 {
+			return nil
+		}
+		return p.used.oldest()
+	})
+	if sl == nil {
 		return false
 	}
-	sl := p.used.oldest()
-	p.mu.Unlock()
 	sl.destroy()
 	return true
 }
@@ -120,7 +124,7 @@ func (p *pool) schedule() {
 	case p.short(0) || p.used.many():
 		p.start()
 	case p.rest == nil:
-		p.rest = time.AfterFunc(restTime, p.onIdle)
+		p.rest = fault.AfterFunc(p.jail.s.Log, "the slots of a jail", restTime, p.onIdle)
 	}
 }
 
@@ -139,7 +143,16 @@ func (p *pool) busy() bool { return !p.jail.s.resting() && time.Since(p.since) <
 // start starts reconcile. The caller holds p.mu.
 func (p *pool) start() {
 	p.reconciling = true
-	p.work.Go(p.reconcile)
+	p.work.Go(func() { p.contain(p.reconcile) })
+}
+
+// contain calls f, which makes or tears down slots. After a panic the pool makes no more, and the jail takes no further job.
+func (p *pool) contain(f func()) {
+	if !fault.Do(p.jail.s.Log, "the slots of a jail", f, "jail", p.jail.name) {
+		return
+	}
+	fault.With(&p.mu, func() { p.reconciling, p.stuck = false, true })
+	p.jail.Retire()
 }
 
 // onIdle starts reconcile, or reschedules itself while jobs run.
@@ -209,7 +222,7 @@ func (p *pool) trimLater() {
 	p.trimmer = nil
 	if p.demand.want > minSlots {
 		p.demand.low = len(p.ready)
-		p.trimmer = time.AfterFunc(p.jail.s.Trim, p.trim)
+		p.trimmer = fault.AfterFunc(p.jail.s.Log, "the slots of a jail", p.jail.s.Trim, p.trim)
 	}
 }
 
@@ -250,9 +263,7 @@ func (p *pool) make() bool {
 	sl, err := j.plainSlot()
 	if err != nil {
 		j.s.slots.giveBack(1)
-		p.mu.Lock()
-		p.stuck = true
-		p.mu.Unlock()
+		fault.With(&p.mu, func() { p.stuck = true })
 		if !errors.Is(err, errJailEnded) && j.alive() {
 			j.s.Log.Warn("slot not made ahead", "jail", j.name, "error", err)
 		}
@@ -299,25 +310,30 @@ func (p *pool) give() bool {
 
 // close tears down all slots that are not in use, and returns when that is done.
 func (p *pool) close() {
-	p.mu.Lock()
-	p.closed = true
-	for _, t := range []*time.Timer{p.rest, p.trimmer} {
-		if t != nil {
-			t.Stop()
+	fault.With(&p.mu, func() {
+		p.closed = true
+		for _, t := range []*time.Timer{p.rest, p.trimmer} {
+			if t != nil {
+				t.Stop()
+			}
 		}
-	}
-	p.mu.Unlock()
+	})
 	p.work.Wait()
 	p.jail.s.slots.leave(p)
+	for _, sl := range p.takeAll() {
+		sl.destroy()
+	}
+}
+
+// takeAll returns all slots that are not in use.
+func (p *pool) takeAll() []*Slot {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	left := p.ready
 	for _, s := range p.used {
 		left = append(left, s.slot)
 	}
 	p.jail.s.slots.giveBack(len(p.ready))
 	p.ready, p.used = nil, nil
-	p.mu.Unlock()
-	for _, sl := range left {
-		sl.destroy()
-	}
+	return left
 }

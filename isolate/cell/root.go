@@ -2,12 +2,13 @@ package cell
 
 import (
 	"errors"
+	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/trust"
 	"corral/rootfs"
@@ -19,21 +20,22 @@ import (
 // its repository.
 type roots struct {
 	tools *host.Toolchains
+	log   *slog.Logger
 	begin func() bool // registers work, which done ends; returns false if the jails are ending
 	done  func()
 	live  func() int64 // returns the number of live jobs
 	etc   *rootfs.Etc
 	trust trust.Maker
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	spare *spareRoot    // guarded by mu: nil if there is none
 	timer *time.Timer   // guarded by mu: calls writeAhead; nil if not scheduled
 	rest  time.Duration // guarded by mu: the timer's current delay
 }
 
 // newRoots returns roots that show the toolchains in tools.
-func newRoots(tools *host.Toolchains, etc *rootfs.Etc, begin func() bool, done func(), live func() int64) *roots {
-	return &roots{tools: tools, begin: begin, done: done, live: live, etc: etc}
+func newRoots(tools *host.Toolchains, log *slog.Logger, etc *rootfs.Etc, begin func() bool, done func(), live func() int64) *roots {
+	return &roots{tools: tools, log: log, begin: begin, done: done, live: live, etc: etc}
 }
 
 // A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
@@ -123,10 +125,8 @@ func newRoot() (*os.File, error) {
 // take returns the tree that was written ahead if wanted extends it, and reduces wanted to what is missing in it.
 // Otherwise it returns nil.
 func (r *roots) take(wanted *rootfs.Tree) *os.File {
-	r.mu.Lock()
-	spare := r.spare
-	r.spare = nil
-	r.mu.Unlock()
+	var spare *spareRoot
+	fault.With(&r.mu, func() { spare, r.spare = r.spare, nil })
 	if spare == nil {
 		return nil
 	}
@@ -162,7 +162,11 @@ func (r *roots) writeAhead() {
 		r.timer.Reset(r.rest)
 		return
 	}
-	spare, err := r.newSpare()
+	var spare *spareRoot
+	err := fault.Contain(r.log, "the root of the next jail", func() (err error) {
+		spare, err = r.newSpare()
+		return err
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.timer = nil

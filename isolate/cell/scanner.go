@@ -71,6 +71,7 @@ func (s *scanner) exchange(op scan.Op, since time.Time, read func([]byte) error)
 	if s.dead {
 		return errNoScanner
 	}
+	s.dead = true // also after a panic: the next answer could be to this request
 	s.sent++
 	b, err := s.answer(op, since)
 	if err == nil {

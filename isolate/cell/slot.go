@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"corral/cgroup"
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/meter"
@@ -32,6 +34,7 @@ type Slot struct {
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	left         leftMemory
 	door         []*os.File // the sockets of its own door, see UseDoor; nil: none
+	doneOnce     sync.Once  // ends its part in the jail's work
 }
 
 // Jail returns the slot's jail.
@@ -61,7 +64,7 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 	}
 	var u host.Cleanup
 	defer u.Run()
-	u.Push(j.work.Done)
+	u.Push(sl.done)
 	var err error
 	left := false // a process may be left: then its user id is not reused
 	if sl.user, err = j.takeUser(profile == seccomp.Scanner); err != nil {
@@ -89,13 +92,14 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 		return nil, err
 	}
 	u.Cancel() // from here on there is a process, and destroy undoes everything
+	u.Push(sl.destroy)
 	if err == nil {
 		err = sl.confine(&p, profile)
 	}
 	if err != nil {
-		sl.destroy()
 		return nil, err
 	}
+	u.Cancel()
 	return sl, nil
 }
 
@@ -153,7 +157,7 @@ func (sl *Slot) UseDoor(open func(sockets []*os.File) (Door, error)) (end func()
 }
 
 // Release tears the slot down in the background, after a job has used it.
-func (sl *Slot) Release() { sl.jail.pool.release(sl) }
+func (sl *Slot) Release() { sl.contain(func() { sl.jail.pool.release(sl) }) }
 
 // stubPatience is how long a stub may take to see that its socket was closed, and the kernel to tear it down.
 const stubPatience = 200 * time.Millisecond
@@ -164,18 +168,33 @@ func (sl *Slot) AwaitGone() error { return sl.wait(sl.jail.s.Ending) }
 // destroy ends what is left of the slot and releases its resources. If that takes longer than stubPatience, it
 // continues in the background, so that only the jail's teardown waits for it.
 func (sl *Slot) destroy() {
-	sl.stub.conn.Close()
-	if err := sl.wait(stubPatience); err == nil {
-		sl.giveBack()
-		return
-	}
-	go func() {
-		if err := sl.group.Kill(); err != nil {
-			sl.jail.report("processes", err)
+	sl.contain(func() {
+		sl.stub.conn.Close()
+		if err := sl.wait(stubPatience); err == nil {
+			sl.giveBack()
+			return
 		}
-		sl.awaitEnd()
-	}()
+		go sl.contain(func() {
+			if err := sl.group.Kill(); err != nil {
+				sl.jail.report("processes", err)
+			}
+			sl.awaitEnd()
+		})
+	})
 }
+
+// contain calls f, which ends the slot. After a panic its cgroup and user id are not used again, as of a slot whose processes do not exit,
+// and its jail takes no further job.
+func (sl *Slot) contain(f func()) {
+	if fault.Do(sl.jail.s.Log, "the end of a slot", f, "jail", sl.jail.name) {
+		sl.HangUp()
+		sl.jail.Retire()
+		sl.done()
+	}
+}
+
+// done ends what the jail's end waits for. It may be called again.
+func (sl *Slot) done() { sl.doneOnce.Do(sl.jail.work.Done) }
 
 // awaitEnd releases the slot's resources when its processes have exited. That may take long: the kernel removes a
 // million epoll watches per second, and a process may be blocked by a file system that does not answer. awaitEnd waits
@@ -192,7 +211,7 @@ func (sl *Slot) awaitEnd() {
 			sl.jail.report("processes that have not ended yet", err)
 		}
 		if !sl.jail.alive() || !errors.Is(err, os.ErrDeadlineExceeded) {
-			sl.jail.work.Done()
+			sl.done()
 			return
 		}
 	}
@@ -200,14 +219,14 @@ func (sl *Slot) awaitEnd() {
 
 // giveBack releases the slot's resources. No process of it is left.
 func (sl *Slot) giveBack() {
-	defer sl.jail.work.Done()
+	defer sl.done()
 	sl.pidfd.Close()
 	sl.jail.discard(sl.door)
 	if !sl.left.some() {
 		sl.removeGroup()
 		return
 	}
-	sl.jail.leavers.add(func() {
+	sl.jail.leavers.add(sl.jail.s.Log, func() {
 		freed := sl.left.await(sl.jail.s.Context, &sl.jail.leavers.reclaim)
 		sl.removeGroup()
 		freed()
@@ -283,15 +302,18 @@ func (sl *Slot) usable() bool {
 // Kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
 func (sl *Slot) Kill() {
 	skip := sl.jail.s.Skip
+	if !inside.Skips(skip, inside.StubEnd) {
+		defer sl.HangUp()
+	}
 	if !inside.Skips(skip, inside.Kill) {
 		if err := sl.group.Kill(); err != nil {
 			sl.jail.report("processes", err)
 		}
 	}
-	if !inside.Skips(skip, inside.StubEnd) {
-		sl.stub.conn.Close()
-	}
 }
+
+// HangUp closes the stub's socket: the stub ends the job, and follow ends.
+func (sl *Slot) HangUp() { sl.stub.conn.Close() }
 
 // Account adds the job's resource usage, and which limits it reached, to r.
 func (sl *Slot) Account(r *wire.Result) {

@@ -21,6 +21,7 @@ func (sl *Slot) WatchDisk(user uint32, limits job.Limits, end func(wire.Outcome)
 	}
 	return meter.WatchDisk(meter.Disk{
 		Group: sl.group, Limits: limits, Device: j.repo.Dev, Usage: j.usage, End: end,
+		Log:  j.s.Log,
 		Free: func() (bytes, inodes int64, err error) { return j.free(user) },
 	})
 }

@@ -3,8 +3,8 @@ package cell
 import (
 	"fmt"
 	"os"
-	"sync"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 )
 
@@ -17,7 +17,7 @@ type jobUsers struct {
 	newMap func(n uint32) (*os.File, error)
 	shared bool // all jobs have the user with number 0, as in a session
 
-	mu   sync.Mutex
+	mu   fault.Mutex
 	free []uint32            // guarded by mu: numbers of users that no slot has
 	maps map[uint32]*os.File // guarded by mu: by user number
 }
@@ -66,10 +66,7 @@ func (u *jobUsers) giveBack(n uint32) {
 // idmap returns the id map from the repository's owner to the user with number n. It is valid until n is returned;
 // it stays cached while there are few.
 func (u *jobUsers) idmap(n uint32) (*os.File, error) {
-	u.mu.Lock()
-	m := u.maps[n]
-	u.mu.Unlock()
-	if m != nil {
+	if m := fault.Get(&u.mu, func() *os.File { return u.maps[n] }); m != nil {
 		return m, nil
 	}
 	m, err := u.newMap(n)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"corral/cgroup"
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/scan"
@@ -82,9 +83,7 @@ func (j *Jail) startScanner() (*scanner, error) {
 // OpenWindow records that a job is about to start. The caller must call End when no process of the job is left and its
 // result is complete.
 func (j *Jail) OpenWindow() *Window {
-	j.scannerMu.Lock()
-	state := j.scanner.stateOrNil()
-	j.scannerMu.Unlock()
+	state := fault.Get(&j.scannerMu, func() *scanState { return j.scanner.stateOrNil() })
 	return j.s.windows.open(&j.key, state, j.s.Only())
 }
 

@@ -2,9 +2,9 @@ package cell
 
 import (
 	"strings"
-	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/scan"
 )
@@ -24,7 +24,7 @@ type Window struct {
 
 // liveWindows holds the windows of all live jobs.
 type liveWindows struct {
-	mu   sync.Mutex
+	mu   fault.Mutex
 	live map[*Window]struct{} // guarded by mu
 }
 

@@ -146,6 +146,9 @@ func allWith[T any](c *Client, request wire.Op, read func(answer) (T, error)) ([
 		if a.op == wire.OpAnswer {
 			return nil, failed(a.body)
 		}
+		if a.op == wire.OpResult {
+			return nil, refusal(a)
+		}
 		one, err := read(a)
 		if err != nil {
 			return nil, err

@@ -133,13 +133,17 @@ func (c *Client) answered(ctx context.Context, want wire.Op, request func(tag ui
 		return a, err
 	}
 	wire.CloseAll(a.files)
-	err = wire.ErrMalformed
-	if a.op == wire.OpResult {
-		m, failed := wire.ReadResult(a.body)
-		if failed == nil {
-			_, failed = m.JobResult()
-		}
-		err = cmp.Or(failed, err)
+	return answer{}, refusal(a)
+}
+
+// refusal returns the refusal that an answer of another kind than awaited is, or ErrMalformed.
+func refusal(a answer) error {
+	if a.op != wire.OpResult {
+		return wire.ErrMalformed
 	}
-	return answer{}, err
+	m, err := wire.ReadResult(a.body)
+	if err == nil {
+		_, err = m.JobResult()
+	}
+	return cmp.Or(err, wire.ErrMalformed)
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"corral/cgroup"
 	"corral/egress/control"
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -50,7 +53,7 @@ type Doors struct {
 	Config
 	work sync.WaitGroup // the goroutines of egresses
 
-	mu      sync.Mutex
+	mu      fault.Mutex
 	ended   bool
 	program *os.File           // guarded by mu until set: nil before the first door
 	filters [2]*os.File        // likewise: without and with those of a store; the latter may be nil
@@ -96,10 +99,11 @@ func (d *Doors) Open(o Opening) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	d.last++
-	door := &Door{egress: e, number: d.last, opening: o, answer: make(chan answer, 1)}
-	d.mu.Unlock()
+	door := &Door{egress: e, opening: o, answer: make(chan answer, 1)}
+	fault.With(&d.mu, func() {
+		d.last++
+		door.number = d.last
+	})
 	why, err := e.add(door)
 	if err == nil && why != "" {
 		message, hint, _ := strings.Cut(why, "\nhint: ")
@@ -185,27 +189,22 @@ func (d *Doors) freeUID() uint32 {
 
 // Update applies changed rules to all open doors: those that Opening.Access returns now. What they no longer allow ends.
 func (d *Doors) Update() {
-	d.mu.Lock()
-	var all []*egress
-	for _, e := range d.users {
-		all = append(all, e)
-	}
-	d.mu.Unlock()
+	all := fault.Get(&d.mu, func() []*egress { return slices.Collect(maps.Values(d.users)) })
 	var work sync.WaitGroup // one that reads slowly does not delay what the others are told
 	for _, e := range all {
-		work.Go(e.update)
+		work.Go(func() { fault.Do(d.Log, "rules of a user's doors", e.update, "uid", e.payer) })
 	}
 	work.Wait()
 }
 
 // Close ends all doors and processes.
 func (d *Doors) Close() error {
-	d.mu.Lock()
-	d.ended = true
-	for _, e := range d.users {
-		e.stop()
-	}
-	d.mu.Unlock()
+	fault.With(&d.mu, func() {
+		d.ended = true
+		for _, e := range d.users {
+			e.stop()
+		}
+	})
 	d.work.Wait()
 	wire.CloseAll([]*os.File{d.program, d.filters[0], d.filters[1]})
 	if d.groups == nil {

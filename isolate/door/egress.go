@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"corral/egress/control"
+	"corral/internal/fault"
 )
 
 // An egress is the process of one user, through all of its restarts, with the doors that it answers for.
@@ -23,7 +24,7 @@ type egress struct {
 	ending chan struct{} // closed when the egress is not used any more
 	once   sync.Once
 
-	mu   sync.Mutex
+	mu   fault.Mutex
 	now  *process         // guarded by mu: nil while none runs
 	open map[uint64]*Door // guarded by mu
 	// told are closed when the process has done what it was sent before, or has ended, the oldest first; guarded by mu.
@@ -63,7 +64,7 @@ func (e *egress) run() {
 	pause := e.doors.Pause
 	for {
 		began := time.Now()
-		err := e.serve()
+		err := fault.Contain(e.doors.Log, "a process of "+Program, e.serve, "uid", e.payer)
 		if e.isEnding() {
 			return
 		}
@@ -115,12 +116,12 @@ func (e *egress) serve() error {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it has exited")
 	}
-	e.mu.Lock()
-	e.now = nil
-	if e.outdated {
-		e.outdated, err = false, errOutdated
-	}
-	e.mu.Unlock()
+	fault.With(&e.mu, func() {
+		e.now = nil
+		if e.outdated {
+			e.outdated, err = false, errOutdated
+		}
+	})
 	e.abandon(control.KindReported, fmt.Errorf("network access: %s: %w", Program, err))
 	return err
 }
@@ -201,11 +202,12 @@ func (e *egress) patience() (inTime func()) {
 
 // add opens a door, and returns why there is none, "" if there is.
 func (e *egress) add(door *Door) (why string, err error) {
-	e.mu.Lock()
-	e.open[door.number] = door
-	door.wants, door.access = control.KindOpened, door.opening.current()
-	err = e.send(door, control.KindOpen)
-	e.mu.Unlock()
+	access := door.opening.current()
+	fault.With(&e.mu, func() {
+		e.open[door.number] = door
+		door.wants, door.access = control.KindOpened, access
+		err = e.send(door, control.KindOpen)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -215,14 +217,15 @@ func (e *egress) add(door *Door) (why string, err error) {
 // summary requests a report, or the end of a door. Without an answer, it says that: a job that makes corral-egress end must not look like
 // one that reached nothing.
 func (e *egress) summary(door *Door, kind control.Kind) string {
-	e.mu.Lock()
-	running, asked := e.now != nil, door.wants != 0
+	var running, asked bool
 	var err error
-	if running && !asked {
-		door.wants = control.KindReported
-		err = e.send(door, kind)
-	}
-	e.mu.Unlock()
+	fault.With(&e.mu, func() {
+		running, asked = e.now != nil, door.wants != 0
+		if running && !asked {
+			door.wants = control.KindReported
+			err = e.send(door, kind)
+		}
+	})
 	switch {
 	case asked:
 		return "" // another job of the session is told
@@ -369,9 +372,7 @@ func (e *egress) sendRules() (done chan struct{}) {
 
 // remove forgets a door. A process without doors ends after a while.
 func (e *egress) remove(door *Door) {
-	e.mu.Lock()
-	delete(e.open, door.number)
-	e.mu.Unlock()
+	fault.With(&e.mu, func() { delete(e.open, door.number) })
 	d := e.doors
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/internal/ratelimit"
 )
 
@@ -33,7 +33,7 @@ type lineLog struct {
 	log   *slog.Logger
 	payer uint32
 
-	mu     sync.Mutex      // the copy of a process that has ended can go on for a moment
+	mu     fault.Mutex     // the copy of a process that has ended can go on for a moment
 	lines  ratelimit.Lines // guarded by mu
 	unread int             // guarded by mu: bytes since the last pause
 }
@@ -41,6 +41,10 @@ type lineLog struct {
 // copy copies lines until the last process that has the other end of the pipe has closed it.
 func (l *lineLog) copy(pipe *os.File) {
 	defer pipe.Close()
+	fault.Do(l.log, "lines of "+Program, func() { l.copyAll(pipe) }, "uid", l.payer)
+}
+
+func (l *lineLog) copyAll(pipe *os.File) {
 	lines := bufio.NewReaderSize(pipe, maxLine)
 	for {
 		line, err := lines.ReadSlice('\n')

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"corral/internal/directory"
+	"corral/internal/fault"
 )
 
 // accounts is the host's accounts.
@@ -18,7 +18,7 @@ var accounts = accountFiles{passwd: "/etc/passwd", group: "/etc/group"}
 type accountFiles struct {
 	passwd, group string // paths
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	seen  [2]fileVersion    // guarded by mu: versions of the files before they were read
 	whole bool              // guarded by mu: last is what files of these versions say
 	last  directory.Account // guarded by mu

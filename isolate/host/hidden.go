@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/fault"
 )
 
 // HiddenPaths finds the paths in the host's system directories that are not readable by every user, and caches
@@ -18,7 +20,7 @@ import (
 // may read on the host would be readable there, so such files are left out. The directories are root's, and no job
 // writes to them.
 type HiddenPaths struct {
-	mu    sync.Mutex
+	mu    fault.Mutex
 	known map[string]*hiddenTree // guarded by mu: by directory
 }
 
@@ -86,7 +88,7 @@ type hiddenWalk struct {
 	work  sync.WaitGroup
 	slots chan struct{}
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	found *hiddenTree // guarded by mu
 	err   error       // guarded by mu
 }

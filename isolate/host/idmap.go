@@ -6,10 +6,10 @@ import (
 	"math"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
@@ -20,9 +20,9 @@ import (
 type UsernsMaker struct {
 	stub *os.File // the helper's program; owned by the caller
 
-	mu   sync.Mutex // serializes requests
-	conn *wire.Conn // guarded by mu: nil while no helper runs
-	pid  int        // guarded by mu: the helper's
+	mu   fault.Mutex // serializes requests
+	conn *wire.Conn  // guarded by mu: nil while no helper runs
+	pid  int         // guarded by mu: the helper's
 }
 
 // NewUsernsMaker returns a maker whose helper runs the program stub. No process is started before begin or make.

@@ -1,9 +1,9 @@
 package host
 
 import (
-	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/internal/ratelimit"
 )
 
@@ -19,7 +19,7 @@ var lineLimit = ratelimit.Rate{Burst: lineBurst, PerSecond: lineRate}
 // A LogLimit decides which of those lines are written: a token bucket for each user. The zero value is ready to use. It is
 // safe for concurrent use.
 type LogLimit struct {
-	mu    sync.Mutex
+	mu    fault.Mutex
 	users map[uint32]*ratelimit.Lines // guarded by mu
 }
 

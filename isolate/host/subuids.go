@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/fault"
 )
 
 // A user with a range of subordinate user ids (subuid(5)) can act as each of them: newuidmap(1) maps the range into a
@@ -34,7 +35,7 @@ type Subordinates struct {
 	subuid, passwd string // paths
 	log            *slog.Logger
 
-	mu     sync.Mutex
+	mu     fault.Mutex
 	seen   [2]fileVersion // guarded by mu: versions of the files when they were read
 	ranges []subRange     // guarded by mu: sorted by first
 }

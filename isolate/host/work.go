@@ -1,10 +1,14 @@
 package host
 
-import "sync"
+import (
+	"sync"
+
+	"corral/internal/fault"
+)
 
 // Work counts pieces of work that the supervisor waits for when it ends. The zero value is ready to use.
 type Work struct {
-	mu    sync.Mutex
+	mu    fault.Mutex
 	ended bool // guarded by mu
 	group sync.WaitGroup
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/fault"
 )
 
 // A ledger accounts for the space to which layers may still grow. Their files are sparse: reserved space must be available
@@ -23,7 +24,7 @@ type ledger struct {
 	own  *os.File // size is the sum of this ledger's reservations
 	name string   // of own's file
 
-	mu   sync.Mutex
+	mu   fault.Mutex
 	live map[*reservation]bool // guarded by mu
 }
 

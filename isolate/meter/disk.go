@@ -3,6 +3,7 @@ package meter
 import (
 	"bufio"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -38,6 +40,7 @@ type Disk struct {
 	Usage func(since time.Time) (bytes, inodes int64, err error)
 	// End ends the job. It may be called several times.
 	End func(wire.Outcome)
+	Log *slog.Logger
 }
 
 // WatchDisk ends the job when it has added more to the repository than its limits allow. A host directory that the
@@ -57,7 +60,11 @@ func WatchDisk(d Disk) (stop func()) {
 	w.baseBytes, w.baseInodes = w.bytes, w.inodes
 	over := make(chan struct{})
 	var loop sync.WaitGroup
-	loop.Go(func() { w.loop(over) })
+	loop.Go(func() {
+		if fault.Do(d.Log, "watching disk space", func() { w.loop(over) }) {
+			w.fail()
+		}
+	})
 	return func() {
 		close(over)
 		loop.Wait()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"corral/internal/fault"
 )
 
 // The kernel charges POSIX record locks (F_SETLK, fcntl(2)), 192 bytes each, to no cgroup, and RLIMIT_LOCKS no longer has an effect.
@@ -52,7 +54,7 @@ type Group interface {
 // A LockWatch ends jobs that have more than MaxLocks locks, as long as the host has many. A running job is not stopped to be read. A job
 // that cannot be read is not ended.
 type LockWatch struct {
-	mu      sync.Mutex
+	mu      fault.Mutex
 	watched map[*lockHolder]bool // guarded by mu
 	timer   *time.Timer          // guarded by mu: calls look while there are jobs
 	base    int                  // guarded by mu: number of records when each job was read and none was over MaxLocks, or the lowest since
@@ -80,12 +82,12 @@ func (w *LockWatch) Watch(group Group, end func()) (stop func()) {
 }
 
 func (w *LockWatch) remove(h *lockHolder) {
-	w.mu.Lock()
-	delete(w.watched, h)
-	if len(w.watched) == 0 {
-		w.timer.Stop()
-	}
-	w.mu.Unlock()
+	fault.With(&w.mu, func() {
+		delete(w.watched, h)
+		if len(w.watched) == 0 {
+			w.timer.Stop()
+		}
+	})
 	h.mu.Lock() // the end of the job lets a look at it return
 	defer h.mu.Unlock()
 	h.gone = true
@@ -98,15 +100,15 @@ func (w *LockWatch) look() {
 	if err != nil {
 		next = locksUnknown
 	}
-	w.mu.Lock()
-	w.base = min(w.base, n)
 	var all []*lockHolder
-	if err != nil || n > w.base+ManyLocks {
-		for h := range w.watched {
-			all = append(all, h)
+	fault.With(&w.mu, func() {
+		w.base = min(w.base, n)
+		if err != nil || n > w.base+ManyLocks {
+			for h := range w.watched {
+				all = append(all, h)
+			}
 		}
-	}
-	w.mu.Unlock()
+	})
 	begin := time.Now()
 	few := len(all) > 0 && allHaveFew(all)
 	w.mu.Lock()

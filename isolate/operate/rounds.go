@@ -1,6 +1,8 @@
 package operate
 
-import "sync"
+import (
+	"corral/internal/fault"
+)
 
 // Rounds runs a function for callers that all want the same work done after they asked. At most one round runs and one
 // waits: everybody who asks while a round runs shares the next one, because the running one may have read something that
@@ -8,7 +10,7 @@ import "sync"
 type Rounds[T any] struct {
 	run func() (T, error)
 
-	mu   sync.Mutex
+	mu   fault.Mutex
 	busy bool      // guarded by mu: a round runs
 	next *round[T] // guarded by mu: waits for the running one; nil if nobody asked
 }
@@ -24,21 +26,26 @@ func NewRounds[T any](run func() (T, error)) *Rounds[T] { return &Rounds[T]{run:
 
 // Do returns the result of a round that began after Do was called.
 func (r *Rounds[T]) Do() (T, error) {
-	r.mu.Lock()
-	if r.busy {
-		if r.next == nil {
-			r.next = &round[T]{done: make(chan struct{})}
-		}
-		mine := r.next
-		r.mu.Unlock()
+	if mine := r.join(); mine != nil {
 		<-mine.done
 		return mine.value, mine.err
 	}
-	r.busy = true
-	r.mu.Unlock()
-	value, err := r.run()
-	r.follow()
-	return value, err
+	defer r.follow()
+	return r.run()
+}
+
+// join returns the round that waits for the running one, or nil if none runs: then the caller runs one.
+func (r *Rounds[T]) join() *round[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.busy:
+		r.busy = true
+		return nil
+	case r.next == nil:
+		r.next = &round[T]{done: make(chan struct{})}
+	}
+	return r.next
 }
 
 // follow starts the round that waits, if there is one. It does not run in the caller's goroutine, which has its result.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -44,7 +45,7 @@ type fileCloser struct {
 	probes *Prober
 	fuse   *os.File // the root of a fusectl file system; nil: this kernel has no FUSE
 
-	mu      sync.Mutex
+	mu      fault.Mutex
 	changed sync.Cond             // of mu: a queue became shorter, or the supervisor ends
 	payers  map[payer]*closeQueue // guarded by mu: who has something to close
 	ending  bool                  // guarded by mu: the supervisor is ending; add no longer waits
@@ -183,22 +184,28 @@ func holdsDescriptors(conn *wire.Conn) bool {
 // work closes a user's queued descriptors until the queue is empty.
 func (c *fileCloser) work(by payer, q *closeQueue) {
 	for {
-		c.mu.Lock()
-		n := min(len(q.waiting), closeBatch)
-		batch := q.waiting[:n:n]
-		q.waiting = q.waiting[n:]
-		if n == 0 {
-			if q.helpers--; q.helpers == 0 && c.payers[by] == q {
-				delete(c.payers, by)
-			}
-		}
-		c.changed.Broadcast()
-		c.mu.Unlock()
-		if n == 0 {
+		batch := c.next(by, q)
+		if len(batch) == 0 {
 			return
 		}
-		c.closeAll(by, q, batch)
+		fault.Do(c.probes.Log, "closing descriptors", func() { c.closeAll(by, q, batch) }, "uid", by.uid)
 	}
+}
+
+// next takes descriptors from a user's queue. When it is empty, the caller must end.
+func (c *fileCloser) next(by payer, q *closeQueue) []closable {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(q.waiting), closeBatch)
+	batch := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	if n == 0 {
+		if q.helpers--; q.helpers == 0 && c.payers[by] == q {
+			delete(c.payers, by)
+		}
+	}
+	c.changed.Broadcast()
+	return batch
 }
 
 // closeAll closes descriptors through a helper. It returns when they are closed or the supervisor ends. If no helper can be started it
@@ -252,9 +259,7 @@ func (c *fileCloser) release(by payer, q *closeQueue, h *helper) {
 			return
 		case <-time.After(closePause):
 		}
-		c.mu.Lock()
-		c.abortSoon(by, q)
-		c.mu.Unlock()
+		fault.With(&c.mu, func() { c.abortSoon(by, q) })
 	}
 }
 

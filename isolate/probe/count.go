@@ -36,21 +36,10 @@ func (b payer) max() int {
 func (p *Prober) acquire(by payer) error {
 	var over <-chan time.Time
 	for {
-		p.mu.Lock()
-		mine := p.of(by)
-		if mine.busy < by.max() && (p.all.busy < MaxAll || mine.stuck == 0 && p.all.busy-p.all.stuck < MaxAll) {
-			mine.busy++
-			p.all.busy++
-			p.mu.Unlock()
+		changed, stuck, hopeless := p.tryAcquire(by)
+		if changed == nil {
 			return nil
 		}
-		stuck, hopeless := mine.stuck, mine.stuck >= by.max() || mine.stuck > 0 && p.all.stuck >= MaxAll
-		p.forget(by)
-		if p.changed == nil {
-			p.changed = make(chan struct{})
-		}
-		changed := p.changed
-		p.mu.Unlock()
 		if hopeless {
 			return tooManyProbes(stuck)
 		}
@@ -67,6 +56,25 @@ func (p *Prober) acquire(by payer) error {
 			return host.ErrEnding
 		}
 	}
+}
+
+// tryAcquire counts a probe of the payer. At the maximum it returns a channel that is closed when another probe ends, the number of the
+// payer's stuck ones, and whether it is hopeless to wait.
+func (p *Prober) tryAcquire(by payer) (changed <-chan struct{}, stuck int, hopeless bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mine := p.of(by)
+	if mine.busy < by.max() && (p.all.busy < MaxAll || mine.stuck == 0 && p.all.busy-p.all.stuck < MaxAll) {
+		mine.busy++
+		p.all.busy++
+		return nil, 0, false
+	}
+	stuck, hopeless = mine.stuck, mine.stuck >= by.max() || mine.stuck > 0 && p.all.stuck >= MaxAll
+	p.forget(by)
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed, stuck, hopeless
 }
 
 // release ends a probe.

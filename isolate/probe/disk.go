@@ -2,10 +2,10 @@ package probe
 
 import (
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/inside"
 )
 
@@ -19,7 +19,7 @@ var diskTypes = map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC
 
 // disks counts the directories that are held open on each device with a file system of diskTypes.
 type disks struct {
-	mu   sync.Mutex
+	mu   fault.Mutex
 	open map[uint64]int // guarded by mu: by device number
 }
 

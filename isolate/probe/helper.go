@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -52,9 +53,20 @@ func (h *helper) exchange(r request) ([]byte, []*os.File, error) {
 // takeHelper returns an idle helper or starts one. It skips helpers that are still closing descriptors and abandons those
 // for which that takes too long, because otherwise one user would wait for another user's file system.
 func (p *Prober) takeHelper() (*helper, error) {
+	found, late := p.takeIdle()
+	for _, h := range late {
+		p.abandonClosing(h)
+	}
+	if found != nil {
+		return found, nil
+	}
+	return p.start()
+}
+
+// takeIdle takes an idle helper, if there is one, and those that take too long to close descriptors.
+func (p *Prober) takeIdle() (found *helper, late []*helper) {
 	p.mu.Lock()
-	var found *helper
-	var late []*helper
+	defer p.mu.Unlock()
 	p.idle = slices.DeleteFunc(p.idle, func(h *helper) bool {
 		switch {
 		case found != nil:
@@ -68,14 +80,7 @@ func (p *Prober) takeHelper() (*helper, error) {
 		}
 		return false
 	})
-	p.mu.Unlock()
-	for _, h := range late {
-		p.abandonClosing(h)
-	}
-	if found != nil {
-		return found, nil
-	}
-	return p.start()
+	return found, late
 }
 
 // ready reports, without waiting, whether the helper can take a question. One that has exited cannot.
@@ -90,12 +95,13 @@ func (h *helper) ready() bool {
 
 // keep keeps a helper for the next probe, or ends it.
 func (p *Prober) keep(h *helper) {
-	p.mu.Lock()
-	kept := len(p.idle) < maxIdleProbes && p.ctx.Err() == nil
-	if kept {
-		p.idle = append(p.idle, h)
-	}
-	p.mu.Unlock()
+	kept := fault.Get(&p.mu, func() bool {
+		room := len(p.idle) < maxIdleProbes && p.ctx.Err() == nil
+		if room {
+			p.idle = append(p.idle, h)
+		}
+		return room
+	})
 	switch {
 	case kept:
 	case h.closing:

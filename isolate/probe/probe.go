@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -47,7 +47,7 @@ type Prober struct {
 	closer fileCloser
 	disks  disks
 
-	mu      sync.Mutex
+	mu      fault.Mutex
 	idle    []*helper
 	payers  map[payer]*count // guarded by mu: who has probes in progress
 	all     count            // guarded by mu
@@ -272,10 +272,8 @@ func (p *Prober) begin() error {
 // Close ends the idle helpers. Stuck ones exit when they can.
 func (p *Prober) Close() {
 	p.closer.finish()
-	p.mu.Lock()
-	idle := p.idle
-	p.idle = nil
-	p.mu.Unlock()
+	var idle []*helper
+	fault.With(&p.mu, func() { idle, p.idle = p.idle, nil })
 	for _, h := range idle {
 		if h.closing {
 			p.kill(h, func() {})

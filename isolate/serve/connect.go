@@ -12,15 +12,15 @@ func (c *client) connect(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.startBackground(func() {
+	return c.startBackground(tag, func() {
 		socket, err := c.s.Sessions.Connect(c.peer, m)
 		if err != nil {
 			c.refuse(tag, err)
 			return
 		}
-		c.answer(wire.Empty(wire.OpConnected, tag), socket)
 		// The client can have the last close of the socket wait for the job (SO_LINGER), and may have closed it already.
-		c.unwanted <- []*os.File{socket}
+		defer c.giveUp([]*os.File{socket})
+		c.answer(wire.Empty(wire.OpConnected, tag), socket)
 	})
 }
 
@@ -30,7 +30,7 @@ func (c *client) ports(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.startBackground(func() {
+	return c.startBackground(tag, func() {
 		list, err := c.s.Sessions.Ports(c.peer, m.ID)
 		if err != nil {
 			c.refuse(tag, err)

@@ -77,7 +77,10 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 	}
 	c.work.Go(func() {
 		defer func() { <-c.denials }()
-		c.answer(answerOf(c.s.Jobs.Denied(c.peer, m.Claim)).Append(tag))
+		_ = c.contain(tag, func() error { // the connection goes on
+			c.answer(answerOf(c.s.Jobs.Denied(c.peer, m.Claim)).Append(tag))
+			return nil
+		})
 	})
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/probe"
@@ -80,7 +81,7 @@ type Server struct {
 	clients host.Work     // connections
 	dropped host.LogLimit // lines about connections that were ended
 
-	mu      sync.Mutex
+	mu      fault.Mutex
 	all     int            // guarded by mu: connections
 	perUser map[uint32]int // guarded by mu: connections per user
 	hostile map[uint32]int // guarded by mu: messages per user that count toward maxHostile
@@ -180,8 +181,8 @@ func (s *Server) accept(u *net.UnixConn) error {
 	go func() {
 		// The connection counts until everything that the client sent is closed, which can take as long as the client
 		// wants: this bounds the threads that it can block.
+		defer s.connect(peer.Payer(), -1)
 		<-s.ServeConn(conn, peer)
-		s.connect(peer.Payer(), -1)
 	}()
 	return nil
 }
@@ -252,7 +253,7 @@ func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struc
 	defer close(c.unwanted)
 	// When the supervisor ends, it reads no more requests, but running jobs still get their results.
 	stop := context.AfterFunc(s.Context, func() { conn.CloseRead() })
-	err := c.serve(ctx)
+	err := fault.Contain(s.Log, "a connection", func() error { return c.serve(ctx) }, "uid", peer.UID)
 	stop()
 	cancel()
 	if errors.Is(err, probe.ErrForeign) {
@@ -262,7 +263,7 @@ func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struc
 		conn.Shutdown() // a client that violates the protocol gets no more messages
 	}
 	c.work.Wait() // requests in progress are still answered
-	c.endSessions()
+	fault.Do(s.Log, "the sessions of a connection", c.endSessions, "uid", peer.UID)
 	s.Probes.HangUp(peer.Payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.logDropped(peer, err)
@@ -303,7 +304,7 @@ const sendPatience = 20 * time.Second
 // the connection counts until it has finished.
 func (c *client) discard() {
 	for files := range c.unwanted {
-		c.s.Probes.Discard(c.peer.Payer(), files...)
+		fault.Do(c.s.Log, "descriptors of a connection", func() { c.s.Probes.Discard(c.peer.Payer(), files...) }, "uid", c.peer.UID)
 	}
 }
 
@@ -319,15 +320,24 @@ func (c *client) serve(ctx context.Context) error {
 		}
 		head, body, err := wire.ReadHeader(message)
 		if err == nil {
-			err = c.handle(ctx, head, body, files)
+			err = c.contain(head.Tag, func() error { return c.handle(ctx, head, body, files) })
 		}
 		if err != nil {
-			if len(files) > 0 {
-				c.unwanted <- files
-			}
+			c.giveUp(files)
 			return err
 		}
 	}
+}
+
+// contain calls f, which serves a request. After a panic, the request is answered with an internal error.
+func (c *client) contain(tag uint32, f func() error) error {
+	err := fault.Contain(c.s.Log, "a request", f, "uid", c.peer.UID)
+	if errors.Is(err, fault.ErrInternal) {
+		c.refuse(tag, &job.Refusal{
+			Step: "internal", Message: err.Error(), Hint: "the operator finds the reason in the log of corrald: internal error",
+		})
+	}
+	return err
 }
 
 // handle handles one message. It takes over files if it returns nil.
@@ -403,29 +413,33 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	take(&q.RepoDir, q.Flags&wire.FlagRepo != 0)
 	take(&q.CommonDir, q.Flags&wire.FlagCommon != 0)
 	r, err := c.begin(tag)
-	var refusal *job.Refusal
-	if errors.As(err, &refusal) {
-		result := admit.RefusedResult(err)
-		c.unwanted <- files
-		c.answer(result.Append(tag))
+	if errors.As(err, new(*job.Refusal)) {
+		c.refuse(tag, err)
+		c.giveUp(files)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.work.Add(1)
-	go func() {
-		defer c.work.Done()
+	c.work.Go(func() {
 		growStack()
-		result := r.Serve(ctx, q, func(master *os.File) {
-			c.answer(wire.Empty(wire.OpTerminal, tag), master)
-			master.Close()
-		})
-		c.forget(tag)
-		c.answer(result.Append(tag))
-		r.Log(&result)
-	}()
+		defer q.Close(c.s.Probes, c.peer.Payer()) // nothing, unless Serve was not reached or ended by a panic
+		if fault.Do(c.s.Log, "the answer about a job", func() { c.serveRun(ctx, tag, r, q) }, "uid", c.peer.UID) {
+			c.conn.Shutdown()
+		}
+	})
 	return nil
+}
+
+// serveRun runs a job and answers with its result.
+func (c *client) serveRun(ctx context.Context, tag uint32, r Run, q *admit.Request) {
+	result := r.Serve(ctx, q, func(master *os.File) {
+		c.answer(wire.Empty(wire.OpTerminal, tag), master)
+		master.Close()
+	})
+	c.forget(tag)
+	c.answer(result.Append(tag))
+	r.Log(&result)
 }
 
 // begin creates the run of a tag, so that a following signal on the connection finds it. A tag in use is a protocol
@@ -455,10 +469,7 @@ func (c *client) signal(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	r := c.runs[tag]
-	c.mu.Unlock()
-	if r != nil { // otherwise the job has ended in the meantime
+	if r := fault.Get(&c.mu, func() Run { return c.runs[tag] }); r != nil { // otherwise the job has ended in the meantime
 		r.Signal(signal)
 	}
 	return nil

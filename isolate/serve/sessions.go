@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
@@ -16,7 +17,7 @@ const maxClientSessions = 64
 
 // startBackground runs work in a goroutine of the connection, so that slow work does not delay its other requests. It
 // blocks while maxClientSessions are running.
-func (c *client) startBackground(work func()) error {
+func (c *client) startBackground(tag uint32, work func()) error {
 	select {
 	case c.opening <- struct{}{}:
 	case <-c.s.Context.Done():
@@ -24,7 +25,7 @@ func (c *client) startBackground(work func()) error {
 	}
 	c.work.Go(func() {
 		defer func() { <-c.opening }()
-		work()
+		_ = c.contain(tag, func() error { work(); return nil }) // the connection goes on
 	})
 	return nil
 }
@@ -46,11 +47,9 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		common = files[len(files)-1]
 	}
 	if m.Flags&wire.OpenCheck != 0 {
-		return c.startBackground(func() {
+		return c.startBackground(tag, func() {
+			defer c.giveUp(files)
 			err := c.s.Sessions.CheckAdmitted(c.peer, m, dir, common)
-			if len(files) > 0 {
-				c.unwanted <- files
-			}
 			if err != nil {
 				c.refuse(tag, err)
 				return
@@ -58,24 +57,27 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			c.answer(wire.Closed{}.Append(tag))
 		})
 	}
-	return c.startBackground(func() {
+	return c.startBackground(tag, func() {
+		defer c.giveUp(files)
 		ss, err := c.s.Sessions.OpenAdmitted(c.peer, m, dir, common)
-		if len(files) > 0 {
-			c.unwanted <- files
-		}
 		if err != nil {
 			c.refuse(tag, err)
 			return
 		}
 		if !ss.Lasts() {
 			c.forgetEnded()
-			c.mu.Lock()
-			c.sessions = append(c.sessions, ss)
-			c.mu.Unlock()
+			fault.With(&c.mu, func() { c.sessions = append(c.sessions, ss) })
 		}
 		words := ss.Info()
 		c.answer(wire.AppendSession(&words, tag))
 	})
+}
+
+// giveUp has files closed soon.
+func (c *client) giveUp(files []*os.File) {
+	if len(files) > 0 {
+		c.unwanted <- files
+	}
 }
 
 // refuse sends the reason for the failure of a request that is not about a job.
@@ -89,7 +91,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.startBackground(func() {
+	return c.startBackground(tag, func() {
 		kept, err := c.s.Sessions.CloseSession(c.peer, m.ID, m.Keep)
 		c.forgetEnded()
 		if err != nil {
@@ -109,11 +111,9 @@ func (c *client) forgetEnded() {
 
 // EndSessions ends the sessions that the connection opened for itself.
 func (c *client) endSessions() {
-	c.mu.Lock()
-	sessions := c.sessions
-	c.sessions = nil
-	c.mu.Unlock()
-	for _, ss := range sessions {
+	var own []*sessions.Session
+	fault.With(&c.mu, func() { own, c.sessions = c.sessions, nil })
+	for _, ss := range own {
 		ss.LogEnd(ss.EndWithClient())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -85,7 +86,7 @@ func (n *sessionNetwork) mark(socket *os.File) (err error) {
 // heldNetworks are the network namespaces of ended sessions that clients hold, by the payer of the session. The zero value is
 // ready to use.
 type heldNetworks struct {
-	mu   sync.Mutex
+	mu   fault.Mutex
 	user map[uint32][]int32 // guarded by mu
 }
 

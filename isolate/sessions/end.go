@@ -4,14 +4,15 @@ import (
 	"errors"
 	"time"
 
+	"corral/internal/fault"
 	"corral/job"
 )
 
 func (ss *Session) leave() {
-	ss.mu.Lock()
-	ss.jobs--
-	ss.used = time.Now()
-	ss.mu.Unlock()
+	fault.With(&ss.mu, func() {
+		ss.jobs--
+		ss.used = time.Now()
+	})
 	ss.armIdleTimer()
 }
 
@@ -19,7 +20,7 @@ func (ss *Session) leave() {
 func (ss *Session) use() bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.ending {
+	if ss.ending || ss.retired {
 		return false
 	}
 	ss.jobs++
@@ -31,6 +32,16 @@ func (ss *Session) use() bool {
 	return true
 }
 
+// retiredIdle is how soon after its last job a retired session ends.
+const retiredIdle = time.Second
+
+// Retire lets no further job into the session, which ends soon after those in it. What is kept of it is decided as when it expires.
+func (ss *Session) Retire() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.retired, ss.idle = true, min(ss.idle, retiredIdle)
+}
+
 // armIdleTimer starts the idle timer of a session without jobs.
 func (ss *Session) armIdleTimer() {
 	ss.mu.Lock()
@@ -38,7 +49,7 @@ func (ss *Session) armIdleTimer() {
 	if ss.jobs > 0 || ss.ending || ss.timer != nil {
 		return
 	}
-	ss.timer = time.AfterFunc(ss.idle, ss.expireIfIdle)
+	ss.timer = fault.AfterFunc(ss.m.Log, "an idle session", ss.idle, ss.expireIfIdle)
 }
 
 // expireIfIdle ends a session that has been idle for its timeout. Unreviewed changes are kept.
@@ -108,9 +119,7 @@ func (ss *Session) beginEnd(keep, onlyIdle bool) bool {
 
 // cancelEnd undoes beginEnd. The session ends at the next request, or when it has been idle for its timeout.
 func (ss *Session) cancelEnd() {
-	ss.mu.Lock()
-	ss.ending = false
-	ss.mu.Unlock()
+	fault.With(&ss.mu, func() { ss.ending = false })
 	ss.armIdleTimer()
 }
 

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -22,7 +22,7 @@ type images struct {
 	dir   string // directory of mount points
 	path  string // directory of the store
 
-	mu   sync.Mutex
+	mu   fault.Mutex
 	open map[string]*image // guarded by mu
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -19,10 +20,8 @@ func (ss *Session) closeLayer() (bool, error) {
 	ss.layerMu.Lock()
 	defer ss.layerMu.Unlock()
 	ss.closed = true
-	ss.mu.Lock()
 	// If the jail ended by itself, nobody decided to discard the changes.
-	keep := ss.keep || !ss.ending && !ss.imports()
-	ss.mu.Unlock()
+	keep := fault.Get(&ss.mu, func() bool { return ss.keep || !ss.ending && !ss.imports() })
 	switch {
 	case ss.imports() && keep:
 		return ss.keepImage()
@@ -48,9 +47,7 @@ func (ss *Session) closeLayer() (bool, error) {
 func (ss *Session) ensureKeepable() error {
 	ss.layerMu.Lock()
 	defer ss.layerMu.Unlock()
-	ss.mu.Lock()
-	jobs := ss.jobs
-	ss.mu.Unlock()
+	jobs := fault.Get(&ss.mu, func() int { return ss.jobs })
 	if ss.closed || ss.from != "" || jobs == 0 && !ss.layerHas("repo/upper") {
 		return nil
 	}

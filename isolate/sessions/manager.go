@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/host"
@@ -50,7 +51,7 @@ type Manager struct {
 	expiring sync.WaitGroup // the goroutine that expires kept layers
 	stop     context.CancelFunc
 
-	mu     sync.Mutex
+	mu     fault.Mutex
 	all    map[string]*Session // guarded by mu: open ones, by id
 	limits Layers              // guarded by mu: defaults and maximums for sessions that are opened from now on
 }
@@ -112,9 +113,7 @@ func (m *Manager) Close() error {
 // sessionOf returns a session that peer may use: an open one, or a new one that resumes a kept layer. The caller must
 // call leave.
 func (m *Manager) sessionOf(peer host.Peer, id string) (*Session, error) {
-	m.mu.Lock()
-	ss := m.all[id]
-	m.mu.Unlock()
+	ss := m.find(id)
 	if ss == nil {
 		return m.resume(peer, id)
 	}
@@ -124,18 +123,25 @@ func (m *Manager) sessionOf(peer host.Peer, id string) (*Session, error) {
 	return ss, nil
 }
 
+// find returns the open session with an id, or nil.
+func (m *Manager) find(id string) *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[id]
+}
+
 // SessionsOf lists the sessions of a client's user, or all for root: open ones and kept layers.
 func (m *Manager) SessionsOf(peer host.Peer) []job.Session {
-	m.mu.Lock()
 	var open []*Session
 	busy := map[string]bool{}
-	for _, ss := range m.all {
-		busy[ss.id], busy[ss.from] = true, true // a session that is being ended may have its name on the layer already
-		if ss.of(peer) && ss.jail.IsBuilt() {
-			open = append(open, ss)
+	fault.With(&m.mu, func() {
+		for _, ss := range m.all {
+			busy[ss.id], busy[ss.from] = true, true // a session that is being ended may have its name on the layer already
+			if ss.of(peer) && ss.jail.IsBuilt() {
+				open = append(open, ss)
+			}
 		}
-	}
-	m.mu.Unlock()
+	})
 	var list []job.Session
 	for _, ss := range open {
 		list = append(list, ss.Info())
@@ -151,9 +157,7 @@ func (m *Manager) SessionsOf(peer host.Peer) []job.Session {
 
 // CloseSession ends a session of peer's, or removes a kept layer of peer's.
 func (m *Manager) CloseSession(peer host.Peer, id string, keep bool) (bool, error) {
-	m.mu.Lock()
-	ss := m.all[id]
-	m.mu.Unlock()
+	ss := m.find(id)
 	if ss == nil && !keep {
 		return false, m.removeKept(peer, id)
 	}

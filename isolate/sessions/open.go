@@ -84,9 +84,11 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
+	var u host.Cleanup
+	defer u.Run()
+	u.Push(r.Close)
 	network, err := ss.networkIn(r)
 	if err != nil {
-		r.Close()
 		return nil, err
 	}
 	ss.placeholder = NewPlaceholder()
@@ -94,13 +96,29 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 		Owner: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
 		Image: ss.spec.Image, Resumed: ss.from != "", Network: network,
 	}
-	m.mu.Lock()
-	if other := m.all[ss.id]; other != nil {
-		m.mu.Unlock()
-		r.Close()
+	other, err := m.build(ss, t, r)
+	if other != nil {
 		return other, other.jail.AwaitBuilt()
 	}
-	err = m.Jails.StartFor(t, ss.peer, r, ss.profile, func(j *cell.Jail) error {
+	if err != nil {
+		return nil, err
+	}
+	u.Cancel()
+	if err := ss.jail.AwaitBuilt(); err != nil {
+		return nil, err
+	}
+	ss.armIdleTimer()
+	return ss, nil
+}
+
+// build starts to build the session's jail, which takes over r, unless a session with the same id is open: then it returns that one.
+func (m *Manager) build(ss *Session, t *cell.Session, r *admit.Repo) (other *Session, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if other := m.all[ss.id]; other != nil {
+		return other, nil
+	}
+	return nil, m.Jails.StartFor(t, ss.peer, r, ss.profile, func(j *cell.Jail) error {
 		if ss.from == "" {
 			if err := m.nameTaken(ss); err != nil {
 				return err
@@ -109,16 +127,6 @@ func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 		ss.jail, m.all[ss.id] = j, ss
 		return nil
 	})
-	m.mu.Unlock()
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	if err := ss.jail.AwaitBuilt(); err != nil {
-		return nil, err
-	}
-	ss.armIdleTimer()
-	return ss, nil
 }
 
 // networkIn returns what the session's jobs have in a repository.
@@ -159,16 +167,17 @@ func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 	if err != nil {
 		return nil, err
 	}
+	var u host.Cleanup
+	defer u.Run()
+	u.Push(r.Close)
 	q := &admit.Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
 	if !ss.root() { // a root of its own has no mount point for it
 		r.Common = served.Common(ss.peer, ss.spec.Common, common, r)
 	}
 	if _, ss.profile, err = served.Clamp(r, q, served.Defaults); err != nil {
-		r.Close()
 		return nil, err
 	}
 	if err := admit.CheckNetwork(ss.spec.Network, served.Access(ss.peer, r.Paths()).Rules); err != nil {
-		r.Close()
 		return nil, err
 	}
 	if q.Narrowed {
@@ -176,6 +185,7 @@ func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 		ss.workspace = job.ReadOnly
 	}
 	ss.spec.Repo = r.Path
+	u.Cancel()
 	return r, nil
 }
 

@@ -2,8 +2,8 @@ package sessions
 
 import (
 	"os"
-	"sync"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
@@ -38,7 +38,7 @@ func (m *Manager) CheckAdmitted(peer host.Peer, spec wire.Open, dir, common *os.
 
 // openings counts what is being opened: sessions, or connections to them. The zero value is ready to use.
 type openings struct {
-	mu   sync.Mutex
+	mu   fault.Mutex
 	user map[uint32]int // guarded by mu
 	all  int            // guarded by mu
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/internal/lazyregexp"
 	"corral/isolate/admit"
 	"corral/isolate/cell"
@@ -39,13 +40,14 @@ type Session struct {
 	layerMu sync.Mutex // locked before mu
 	closed  bool       // guarded by layerMu: the layer is closed
 
-	mu       sync.Mutex
+	mu       fault.Mutex
 	used     time.Time   // guarded by mu
 	jobs     int         // guarded by mu
 	writers  int         // guarded by mu: running jobs that may write to the layer
 	applying bool        // guarded by mu: a running job applies the layer to the repository
 	timer    *time.Timer // guarded by mu: ends the session when idle; nil if not armed
 	ending   bool        // guarded by mu: no new jobs start
+	retired  bool        // guarded by mu: likewise, and it is not over yet
 	keep     bool        // guarded by mu: keep the layer if it has changes
 	kept     bool        // the layer was kept; set before jail.gone is closed
 	err      error       // why it was not kept; set before jail.gone is closed

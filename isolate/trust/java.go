@@ -5,14 +5,15 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"sync"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"corral/internal/fault"
 )
 
 // A Maker makes the files for jails, and keeps what takes long to make. The zero Maker is ready for use, also concurrently.
 type Maker struct {
-	mu   sync.Mutex
+	mu   fault.Mutex
 	java map[[sha256.Size]byte][]byte // guarded by mu: the stores, by the digest of the bundle that each is made from
 }
 

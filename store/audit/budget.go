@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"corral/internal/fault"
 	"corral/internal/ratelimit"
 	"corral/store/audit/record"
 )
@@ -33,7 +33,7 @@ type budgets struct {
 	daily int64            // bytes; 0 means no bound
 	now   func() time.Time // replaced by tests
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	users map[payer]*ratelimit.Bucket // guarded by mu
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/store/audit/files"
 	"corral/store/audit/record"
 )
@@ -53,12 +54,12 @@ type Log struct {
 	patience time.Duration // for the lock of writes
 	budgets  budgets
 
-	turn    sync.Mutex      // before mu; held while holding or waiting for the lock of writes
+	turn    fault.Mutex     // before mu; held while holding or waiting for the lock of writes
 	closed  bool            // guarded by turn
 	running map[uint64]bool // guarded by turn: seqs of jobs decided by this Log and not finished
 	pending []pendingRecord // guarded by turn: ends of jobs that could not be written
 
-	mu               sync.Mutex
+	mu               fault.Mutex
 	file             *os.File       // guarded by mu: the current file, opened with O_APPEND
 	fileOf           uint64         // guarded by mu: the seq that names file
 	at               record.State   // guarded by mu: the end at our last write
@@ -67,7 +68,7 @@ type Log struct {
 	lastState        record.State   // guarded by mu: lastHead decoded
 	unrecordedRepair *record.Repair // guarded by mu: a repair without a record so far
 	syncer           *files.Syncer
-	scanMu           sync.Mutex     // before mu; the lock of scans excludes processes, not goroutines
+	scanMu           fault.Mutex    // before mu; the lock of scans excludes processes, not goroutines
 	tidying          sync.WaitGroup // goroutines started by rotateIfFull
 }
 
@@ -198,20 +199,26 @@ func (l *Log) closeAll() {
 
 // Close writes the pending ends of jobs, waits until every record is on disk, and closes the audit log.
 func (l *Log) Close() error {
-	until := time.Now().Add(l.patience)
-	l.turn.Lock()
-	if l.closed {
-		l.turn.Unlock()
+	first, err := l.endWriting(time.Now().Add(l.patience))
+	if !first {
 		return nil
 	}
-	var err error
-	if len(l.pending) > 0 {
-		err = l.finalFlush(until)
-	}
-	l.closed = true
-	l.turn.Unlock()
 	l.tidying.Wait()
 	err = errors.Join(err, l.syncer.End())
 	l.closeAll()
 	return err
+}
+
+// endWriting writes the pending ends of jobs, and lets nothing be written any more. first reports that nobody has done so before.
+func (l *Log) endWriting(until time.Time) (first bool, err error) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	if l.closed {
+		return false, nil
+	}
+	if len(l.pending) > 0 {
+		err = l.finalFlush(until)
+	}
+	l.closed = true
+	return true, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/fault"
 	"corral/store/audit/files"
 	"corral/store/audit/record"
 )
@@ -190,8 +191,5 @@ func (l *Log) hold(until time.Time, f func() error) error {
 
 // syncFile syncs the current file. Earlier files were synced when the next one was started.
 func (l *Log) syncFile() error {
-	l.mu.Lock()
-	f := l.file
-	l.mu.Unlock()
-	return files.DataSync(f)
+	return files.DataSync(fault.Get(&l.mu, func() *os.File { return l.file }))
 }

@@ -22,13 +22,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	issuer "corral/egress/authority"
 	"corral/egress/control"
+	"corral/internal/fault"
 	"corral/store/at"
 )
 
@@ -54,7 +54,7 @@ type Authority struct {
 type Store struct {
 	dir string
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	users map[uint32]*user // guarded by mu
 }
 

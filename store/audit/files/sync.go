@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/fault"
 )
 
 // ErrClosed is returned for what is done with an audit log after it was closed.
@@ -28,7 +30,7 @@ type Syncer struct {
 	ending chan struct{} // closed by End
 	done   chan struct{}
 
-	mu              sync.Mutex
+	mu              fault.Mutex
 	changed         *sync.Cond
 	written, synced uint64 // guarded by mu: seqs
 	err             error  // guarded by mu
@@ -62,21 +64,22 @@ func (s *Syncer) run() {
 }
 
 func (s *Syncer) syncOnce() {
-	s.mu.Lock()
-	s.armed = false
-	target := s.written
-	idle := target == s.synced || s.err != nil
-	s.mu.Unlock()
+	var target uint64
+	idle := fault.Get(&s.mu, func() bool {
+		s.armed = false
+		target = s.written
+		return target == s.synced || s.err != nil
+	})
 	if idle {
 		return
 	}
 	err := s.call()
-	s.mu.Lock()
-	s.synced = target
-	if err != nil {
-		s.err = err
-	}
-	s.mu.Unlock()
+	fault.With(&s.mu, func() {
+		s.synced = target
+		if err != nil {
+			s.err = err
+		}
+	})
 	s.changed.Broadcast()
 }
 
@@ -126,10 +129,10 @@ func (s *Syncer) Fail(err error) {
 
 // End syncs the rest, and stops the goroutine.
 func (s *Syncer) End() error {
-	s.mu.Lock()
-	s.ended = true
-	close(s.ending)
-	s.mu.Unlock()
+	fault.With(&s.mu, func() {
+		s.ended = true
+		close(s.ending)
+	})
 	<-s.done
 	return s.Failure()
 }
