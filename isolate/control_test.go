@@ -189,9 +189,9 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%q is as long as a name can be: it may have been cut", fact.Name)
 		}
 	}
-	// 2,048 connections, and the configured maximums.
+	// All connections, and the configured maximums.
 	c := f.s.config
-	if want := 2048*4 + c.MaxJails*96 + (c.MaxJobs+c.MaxSlots)*16 + int(c.Defaults.PIDs*c.Defaults.OpenFiles); names["open files"] != strconv.Itoa(want) {
+	if want := 2560*4 + c.MaxJails*96 + (c.MaxJobs+c.MaxSlots)*16 + int(c.Defaults.PIDs*c.Defaults.OpenFiles); names["open files"] != strconv.Itoa(want) {
 		t.Errorf("%s open files, want %d", names["open files"], want)
 	}
 	if names["cgroup layout"] == "" || names["profiles"] != "default strict" {

@@ -16,6 +16,7 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/cell"
 	"corral/isolate/host"
+	"corral/isolate/serve"
 	"corral/isolate/wire"
 )
 
@@ -74,11 +75,12 @@ print(served, flush=True)
 // user's connections.
 func TestSubUIDsAttack(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("python3"))
-	const group, first, users, most = 54321, 0x6ff00000, 12, 3
+	const group, first, most = 54321, 0x6ff00000, 3
+	const bound, users = most + serve.MaxUserAsking, most + serve.MaxUserAsking + 5
 	for _, tt := range []struct {
 		subuid string
 		want   int
-	}{{fmt.Sprintf("%d:%d:1000\n", owner, first), most}, {"", users}} {
+	}{{fmt.Sprintf("%d:%d:1000\n", owner, first), bound}, {"", users}} {
 		subuid := filepath.Join(t.TempDir(), "subuid")
 		put(t, subuid, tt.subuid, 0o600, 0)
 		s := supervise(t, func(c *Config) { c.MaxPerUser, c.subuid = most, subuid })

@@ -82,9 +82,9 @@ type Server struct {
 	dropped host.LogLimit // lines about connections that were ended
 
 	mu      fault.Mutex
-	all     int            // guarded by mu: connections
-	perUser map[uint32]int // guarded by mu: connections per user
-	hostile map[uint32]int // guarded by mu: messages per user that count toward maxHostile
+	all     places            // guarded by mu: of all users
+	perUser map[uint32]places // guarded by mu
+	hostile map[uint32]int    // guarded by mu: messages per user that count toward maxHostile
 }
 
 // New returns a server. The caller must call End and Wait.
@@ -92,7 +92,7 @@ func New(c Config) *Server {
 	if c.Patience == 0 {
 		c.Patience = sendPatience
 	}
-	return &Server{Config: c, perUser: map[uint32]int{}, hostile: map[uint32]int{}}
+	return &Server{Config: c, perUser: map[uint32]places{}, hostile: map[uint32]int{}}
 }
 
 // Adjust changes how many connections a user other than root may have. Those that exist stay.
@@ -174,21 +174,19 @@ func (s *Server) accept(u *net.UnixConn) error {
 	peer := host.Peer{
 		UID: cred.Uid, Holder: s.Subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups},
 	}
-	if !s.connect(peer.Payer(), 1) {
+	p := s.connect(peer.Payer())
+	if p == nil {
 		s.Probes.HangUp(peer.Payer(), conn)
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.Payer())
 	}
 	go func() {
 		// The connection counts until everything that the client sent is closed, which can take as long as the client
 		// wants: this bounds the threads that it can block.
-		defer s.connect(peer.Payer(), -1)
-		<-s.ServeConn(conn, peer)
+		defer p.leave()
+		<-s.serveConn(conn, peer, p)
 	}()
 	return nil
 }
-
-// MaxConnections bounds the connections of all users together.
-const MaxConnections = 2048
 
 // maxHostile is the number of messages with a descriptor that no correct client sends, after which no further
 // connection of their user is accepted.
@@ -213,23 +211,14 @@ func (s *Server) noteHostile(uid uint32) {
 	s.hostile[uid]++
 }
 
-// connect changes the user's number of connections. It returns false if there would be too many.
-func (s *Server) connect(uid uint32, change int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if change > 0 && uid != 0 && (s.perUser[uid] >= s.MaxPerUser || s.all >= MaxConnections || s.hostile[uid] >= maxHostile) {
-		return false
-	}
-	s.all += change
-	if s.perUser[uid] += change; s.perUser[uid] == 0 {
-		delete(s.perUser, uid)
-	}
-	return true
+// ServeConn serves one client, which counts as no connection, until the client closes conn; its jobs end with it. It returns when all of
+// them are gone. closed is closed when all discarded descriptors of the client have been closed.
+func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
+	return s.serveConn(conn, peer, nil)
 }
 
-// ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
-// gone. closed is closed when all discarded descriptors of the client have been closed.
-func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
+// serveConn is ServeConn for a connection that has a place.
+func (s *Server) serveConn(conn *wire.Conn, peer host.Peer, p *place) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.clients.Begin() {
 		s.Probes.HangUp(peer.Payer(), conn)
@@ -240,7 +229,7 @@ func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struc
 	ctx, cancel := context.WithCancel(s.Context)
 	conn.Patience = s.Patience
 	c := &client{
-		s: s, conn: conn, peer: peer, runs: map[uint32]Run{}, denials: make(chan struct{}, maxClientDenials),
+		s: s, conn: conn, peer: peer, place: p, runs: map[uint32]Run{}, denials: make(chan struct{}, maxClientDenials),
 		opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File),
 	}
 	if !peer.Embedded { // an embedded client can harm only its own supervisor
@@ -280,10 +269,11 @@ func (s *Server) logDropped(peer host.Peer, err error) {
 
 // A client is one connection.
 type client struct {
-	s    *Server
-	conn *wire.Conn
-	peer host.Peer
-	work sync.WaitGroup
+	s     *Server
+	conn  *wire.Conn
+	peer  host.Peer
+	place *place // nil: it counts as no connection
+	work  sync.WaitGroup
 
 	denials  chan struct{} // semaphore: records being written
 	opening  chan struct{} // semaphore: sessions being opened or closed
@@ -449,6 +439,9 @@ func (c *client) begin(tag uint32) (Run, error) {
 	defer c.mu.Unlock()
 	if c.runs[tag] != nil {
 		return nil, fmt.Errorf("tag %d in use: %w", tag, wire.ErrMalformed)
+	}
+	if err := c.place.forJobs(); err != nil {
+		return nil, err
 	}
 	if len(c.runs) >= MaxClientRuns {
 		return nil, admit.TooMany(MaxClientRuns, MaxClientRuns, 0, "per connection")

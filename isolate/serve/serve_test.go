@@ -23,20 +23,64 @@ import (
 func TestHostileUserRefused(t *testing.T) {
 	s := New(Config{MaxPerUser: 9})
 	for range maxHostile {
-		if !s.connect(isolatetest.Owner, 1) {
+		if s.connect(isolatetest.Owner) == nil {
 			t.Fatal("refused too early")
 		}
 		s.noteHostile(isolatetest.Owner)
 	}
-	if s.connect(isolatetest.Owner, 1) {
+	if s.connect(isolatetest.Owner) != nil {
 		t.Error("one more connection")
 	}
-	if !s.connect(isolatetest.Owner+1, 1) {
+	if s.connect(isolatetest.Owner+1) == nil {
 		t.Error("another user is refused")
 	}
-	s.all = MaxConnections
-	if s.connect(isolatetest.Owner+1, 1) {
+	s.all = places{maxWorking, maxAsking}
+	if s.connect(isolatetest.Owner+1) != nil {
 		t.Error("more connections than the maximum")
+	}
+}
+
+// TestPlaces: beyond a user's maximum of connections with jobs, a bounded number of connections can ask, and one of them can start jobs
+// when there is room. Those of one user take no place of another's.
+func TestPlaces(t *testing.T) {
+	const most = 3
+	s := New(Config{MaxPerUser: most})
+	var working, asking []*place
+	for n := range most + MaxUserAsking {
+		p := s.connect(isolatetest.Owner)
+		if p == nil || p.working != (n < most) {
+			t.Fatalf("connection %d: %+v", n, p)
+		}
+		if n < most {
+			working = append(working, p)
+		} else {
+			asking = append(asking, p)
+		}
+	}
+	if s.connect(isolatetest.Owner) != nil {
+		t.Error("more connections than a user may have")
+	}
+	if p := s.connect(isolatetest.Owner + 1); p == nil || !p.working {
+		t.Errorf("another user: %+v", p)
+	}
+	isolatetest.RefusedAt(t, "a job too many", asking[0].forJobs(), "request", 0)
+	working[0].leave()
+	if err := asking[0].forJobs(); err != nil {
+		t.Error(err)
+	}
+	isolatetest.RefusedAt(t, "another job too many", asking[1].forJobs(), "request", 0)
+	s.Adjust(most + 1)
+	s.all.working = maxWorking
+	isolatetest.RefusedAt(t, "a job too many of all users", asking[1].forJobs(), "request", 0)
+	s.all.working = most + 1
+	for _, p := range append(working[1:], asking...) {
+		p.leave()
+	}
+	if len(s.perUser) != 1 || s.all != (places{working: 1}) {
+		t.Errorf("after all have left: %v, %v", s.perUser, s.all)
+	}
+	if err := (*place)(nil).forJobs(); err != nil {
+		t.Error(err)
 	}
 }
 

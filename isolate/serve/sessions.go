@@ -57,6 +57,11 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			c.answer(wire.Closed{}.Append(tag))
 		})
 	}
+	if err := c.place.forJobs(); err != nil {
+		c.refuse(tag, err)
+		c.giveUp(files)
+		return nil
+	}
 	return c.startBackground(tag, func() {
 		defer c.giveUp(files)
 		ss, err := c.s.Sessions.OpenAdmitted(c.peer, m, dir, common)
