@@ -208,7 +208,8 @@ func (p *program) open(job *nettest.Space, rules string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if why := p.exchange(m, job.UDP(netip.MustParseAddrPort("127.0.0.1:53")), job.TCP(), job.TCP()); why != "" {
+	resolver := netip.MustParseAddrPort("127.0.0.1:53")
+	if why := p.exchange(m, job.UDP(resolver), job.Listener(resolver), job.TCP(), job.TCP()); why != "" {
 		p.t.Fatal(why)
 	}
 }
