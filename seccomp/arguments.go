@@ -84,7 +84,8 @@ func socketConditions(call string) []condition {
 	}{
 		{
 			defaultProfile, "AF_UNIX, AF_INET, AF_INET6, AF_NETLINK", "; NETLINK_ROUTE",
-			[]clause{{routeSocket}}, []clause{{routeSocket, is(2, unix.NETLINK_ROUTE)}},
+			[]clause{{routeSocket}},
+			[]clause{{routeSocket, is(2, unix.NETLINK_ROUTE)}},
 		},
 		// Without NETLINK_ROUTE, listing interfaces fails; resolving names and connecting still work.
 		{profile: strictProfile, families: "AF_UNIX, AF_INET, AF_INET6"},

@@ -52,7 +52,8 @@ func TestLayers(t *testing.T) {
 		{"a file added", []headers{{text("d/c", "c")}}, with(files{"d/c": "c"})},
 		{"a directory's mode", []headers{{closed}}, with(files{"d": "/700"})},
 		{
-			"settings of dpkg", []headers{{dir("etc"), dir("etc/dpkg"), dir("etc/dpkg/dpkg.cfg.d")}},
+			"settings of dpkg",
+			[]headers{{dir("etc"), dir("etc/dpkg"), dir("etc/dpkg/dpkg.cfg.d")}},
 			with(files{"etc": "/755", "etc/dpkg": "/755", "etc/dpkg/dpkg.cfg.d": "/755", "etc/dpkg/dpkg.cfg.d/corral": "force-not-root\n"}),
 		},
 		{
