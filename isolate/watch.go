@@ -25,6 +25,9 @@ func (s *Supervisor) runIn(
 	})
 	stopWatching := s.watchUse(sl, r, q)
 	defer stopWatching()
+	var layer wire.Result
+	stopLayer := j.WatchLayer(&layer) // first: the layer of a session without jobs has little room
+	defer stopLayer()
 	var err error
 	if r.sent, err = sl.Start(&cell.Job{
 		Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect, Env: r.variables,
@@ -32,8 +35,6 @@ func (s *Supervisor) runIn(
 	}); err != nil {
 		return wire.Result{}, err
 	}
-	var layer wire.Result
-	stopLayer := j.WatchLayer(&layer)
 	q.Close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	door.close()
@@ -43,7 +44,7 @@ func (s *Supervisor) runIn(
 		return result, err
 	}
 	result.Wall = int64(time.Since(r.sent))
-	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
+	result.LayerFull, result.FilesFull, result.RoomShort = layer.LayerFull, layer.FilesFull, layer.RoomShort
 	sl.Account(&result)
 	if q.Writes() && j.Scanned() {
 		j.Sensitive(since, &result)

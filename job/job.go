@@ -162,6 +162,8 @@ type Result struct {
 	// examined.
 	SensitiveMore       int
 	SensitiveIncomplete bool
+	// RoomShort reports that the session's layer could not grow to its size while the job ran: the host's disk had little room.
+	RoomShort bool
 	// ReadOnly reports that the job asked to write to the repository (workspace direct) and could not: it is
 	// configured as readonly, or was passed from a mount that is read-only.
 	ReadOnly bool

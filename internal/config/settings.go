@@ -219,6 +219,9 @@ type Layers struct {
 	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1TiB" default:"4GiB"`
 	// Files in the layer of a session that requests no other number.
 	Inodes int64 `yaml:"inodes" form:"count" min:"64" max:"2147483648" default:"500000"`
+	// Bytes that the jobs of each open session can write for certain, what they have written included. Beyond that, the jobs that run share
+	// what is free on the file system of the state directory, up to the size of their layer. With less, more sessions can be open.
+	Reserve int64 `yaml:"reserve" form:"size" min:"1MiB" max:"1TiB" default:"32MiB"`
 	// Maximum of `disk` that a session may request.
 	MaxDisk int64 `yaml:"max_disk" form:"size" min:"16MiB" max:"1TiB" default:"64GiB"`
 	// Maximum of `inodes` that a session may request.

@@ -13,14 +13,21 @@ func (j *Jail) noteFull(r *wire.Result) {
 	u, err := j.view.layer.Usage()
 	r.LayerFull = r.LayerFull || err == nil && u.Full()
 	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
+	if err == nil {
+		short, err := j.view.layer.Refill(u)
+		j.report("room of a layer", err)
+		r.RoomShort = r.RoomShort || short
+	}
 }
 
 // WatchLayer polls the layer of the jail's session, if it has one, while a job runs in it, so that a layer that was full
-// only for a while is reported too. It checks a last time in stop.
+// only for a while is reported too. The layer grows meanwhile as far as there is room. It checks a last
+// time in the first call of stop.
 func (j *Jail) WatchLayer(r *wire.Result) (stop func()) {
 	if j.session == nil {
 		return func() {}
 	}
+	j.report("room of a layer", j.view.layer.JobBegins())
 	var mu sync.Mutex
 	var timer *time.Timer
 	over := false
@@ -37,9 +44,13 @@ func (j *Jail) WatchLayer(r *wire.Result) (stop func()) {
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
+		if over {
+			return
+		}
 		over = true
 		timer.Stop()
 		j.noteFull(r)
+		j.report("room of a layer", j.view.layer.JobEnds())
 	}
 }
 

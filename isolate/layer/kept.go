@@ -101,7 +101,7 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 		file.Close()
 		return nil, fmt.Errorf("layer %s: %w", name, errors.Join(ErrHost, err))
 	}
-	held, err := s.ledger.take(c, st.Size, st.Blocks*512)
+	held, err := s.ledger.take(c, st.Size, st.Size/minFile, st.Blocks*512)
 	if err != nil {
 		file.Close()
 		return nil, err
@@ -110,8 +110,10 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("layer %s: %w", name, err), s.ledger.give(held))
 	}
-	s.ledger.mounted(held, file)
 	l.held, l.named = held, true
+	if err := s.ledger.mounted(held, l); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	if st.Mode&0o777 == lostMode {
 		l.lost = ErrLost
 	}

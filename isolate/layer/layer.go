@@ -10,7 +10,8 @@
 // of its jail. The file system has no journal: it ends with its session; a kept one was unmounted, or is checked before
 // it is mounted again.
 //
-// Disk space for the growth of all open layers is reserved: creating or reopening a layer fails if there is not enough.
+// Disk space for the growth of all open layers is reserved, though less than their size (see ledger): creating or reopening a layer
+// fails if there is not enough, and jobs get ENOSPC from their layer before the host's file system is full.
 // The stores of one file system count together, and so do all processes that have the same store open.
 //
 // The package needs root, mkfs.ext4 (mke2fs(8)), e2fsck(8) and the loop driver (loop(4)).
@@ -19,6 +20,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -36,6 +38,7 @@ const (
 	MinBytes  = 16 << 20
 	MaxBytes  = 1 << 40
 	MinInodes = 64
+	minFile   = 4096 // bytes of a layer for each file
 )
 
 // Errors that callers distinguish.
@@ -66,9 +69,19 @@ type Store struct {
 	owns   bool // Close closes ledger
 }
 
+// Options are about the space that the layers of stores on one file system use.
+type Options struct {
+	// Reserve is how many bytes the jobs of an open layer can write for certain, what they have written included. More is shared.
+	Reserve int64
+	Log     *slog.Logger // gets a line when room becomes short; nil: none
+}
+
 // Open opens a store at path, a directory owned by root, and creates it if it does not exist. Stores on the same file
-// system as one in beside share its accounting; they must be closed before that one.
-func Open(path string, beside ...*Store) (*Store, error) {
+// system as one in beside share its accounting and Options; they must be closed before that one.
+func Open(path string, o Options, beside ...*Store) (*Store, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -88,7 +101,7 @@ func Open(path string, beside ...*Store) (*Store, error) {
 			return s, nil
 		}
 	}
-	if s.ledger, err = openLedger(int(dir.Fd()), st.Dev); err != nil {
+	if s.ledger, err = openLedger(int(dir.Fd()), st.Dev, o); err != nil {
 		dir.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -112,7 +125,9 @@ type Layer struct {
 	loop  *volume.Loop
 	path  string // of the mount
 	held  *reservation
-	named bool // its file has a name in the store, and outlives the mount
+	// unused is how many clusters of the file system the kernel keeps back by itself.
+	unused int64
+	named  bool // its file has a name in the store, and outlives the mount
 	// root is the layer's root directory, open from the mount on: the kernel reports a failed write of the file system once
 	// to each descriptor that was open when the write failed (syncfs(2)).
 	root *os.File
@@ -121,7 +136,7 @@ type Layer struct {
 
 // Check returns an error unless a layer may have this size, in bytes and in files.
 func Check(bytes, inodes int64) error {
-	if bytes < MinBytes || bytes > MaxBytes || inodes < MinInodes || inodes > bytes/4096 {
+	if bytes < MinBytes || bytes > MaxBytes || inodes < MinInodes || inodes > bytes/minFile {
 		return fmt.Errorf("a layer of %d bytes and %d files: must have at least %d bytes, %d files, and 4096 bytes for each file", bytes, inodes, MinBytes, MinInodes)
 	}
 	return nil
@@ -132,7 +147,7 @@ func (s *Store) Make(path string, c Client, bytes, inodes int64) (*Layer, error)
 	if err := Check(bytes, inodes); err != nil {
 		return nil, err
 	}
-	held, err := s.ledger.take(c, bytes, 0)
+	held, err := s.ledger.take(c, bytes, inodes, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +155,10 @@ func (s *Store) Make(path string, c Client, bytes, inodes int64) (*Layer, error)
 	if err != nil {
 		return nil, errors.Join(err, s.ledger.give(held))
 	}
-	s.ledger.mounted(held, l.file)
 	l.held = held
+	if err := s.ledger.mounted(held, l); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	return l, nil
 }
 
@@ -187,7 +204,8 @@ func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error)
 func (l *Layer) Path() string { return l.path }
 
 // Usage is a layer's size and free space, in bytes and in files.
-type Usage struct{ Bytes, Free, Files, FreeFiles int64 }
+// Free is what jobs may write, Used what they have written.
+type Usage struct{ Bytes, Used, Free, Files, FreeFiles int64 }
 
 // Full reports whether a write may have failed for lack of space. A full ext4 has some free space again as soon as it
 // releases reservations for blocks not yet written: up to a sixteenth, and at most 32 MiB, counts as full.
@@ -200,7 +218,7 @@ func (l *Layer) Usage() (Usage, error) {
 		return Usage{}, fmt.Errorf("statfs of a layer: %w", err)
 	}
 	return Usage{
-		Bytes: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
+		Bytes: int64(st.Blocks) * st.Bsize, Used: int64(st.Blocks-st.Bfree) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
 		Files: int64(st.Files), FreeFiles: int64(st.Ffree),
 	}, nil
 }
@@ -257,6 +275,9 @@ func (l *Layer) awaitDetached(keep bool) error {
 // unmount unmounts the layer. It retries for a moment if a copy of the mount is still in use.
 func (l *Layer) unmount() error {
 	var err error
+	if l.held != nil {
+		l.store.ledger.unmounting(l.held)
+	}
 	if l.root != nil { // else it would keep the mount busy
 		l.root.Close()
 		l.root = nil

@@ -24,7 +24,7 @@ func storeIn(t *testing.T, prepare func(dir string)) (s *Store, mounts string) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("mkfs.ext4"))
 	dir := t.TempDir()
 	prepare(dir)
-	s, err := Open(filepath.Join(dir, "layers"))
+	s, err := Open(filepath.Join(dir, "layers"), Options{Reserve: MaxBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestStoreIsRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{open, link} {
-		if s, err := Open(path); err == nil {
+		if s, err := Open(path, Options{}); err == nil {
 			s.Close()
 			t.Errorf("%s was opened", path)
 		}

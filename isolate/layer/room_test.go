@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,12 +25,12 @@ func disk(t *testing.T, mib string) (s *Store, dir string) {
 			t.Error(err)
 		}
 	})
-	return open(t, filepath.Join(dir, "layers")), dir
+	return open(t, filepath.Join(dir, "layers"), Options{Reserve: MaxBytes}), dir
 }
 
-func open(t *testing.T, path string, beside ...*Store) *Store {
+func open(t *testing.T, path string, o Options, beside ...*Store) *Store {
 	t.Helper()
-	s, err := Open(path, beside...)
+	s, err := Open(path, o, beside...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +108,8 @@ func TestKeptAreCounted(t *testing.T) {
 func TestSupervisorsCountTogether(t *testing.T) {
 	s, dir := disk(t, "128")
 	at, other := mountPoint(t, dir, "mount"), mountPoint(t, dir, "other")
-	second := open(t, filepath.Join(dir, "layers"))
-	images := open(t, filepath.Join(dir, "images"), second)
+	second := open(t, filepath.Join(dir, "layers"), Options{Reserve: MaxBytes})
+	images := open(t, filepath.Join(dir, "images"), Options{}, second)
 	l, err := s.Make(at, Client{}, 64<<20, files)
 	if err != nil {
 		t.Fatal(err)
@@ -171,5 +172,169 @@ func TestShare(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// sparse returns a store on a new file system of mib MiB whose layers have 8 MiB each for certain.
+func sparse(t *testing.T, mib string) (s *Store, dir string) {
+	t.Helper()
+	_, dir = disk(t, mib)
+	if !canLimit() {
+		t.Skip("this kernel, or its sysfs, does not limit ext4")
+	}
+	return open(t, filepath.Join(dir, "sparse"), Options{Reserve: 8 << 20}), dir
+}
+
+// make makes a layer of a user, larger than the disk.
+func (s *Store) make(t *testing.T, dir, name string, user uint32) *Layer {
+	t.Helper()
+	l, err := s.Make(mountPoint(t, dir, name), Client{UID: user}, 1<<30, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// begin has a job begin in a layer, until the function that is returned is called.
+func begin(t *testing.T, l *Layer) (end func()) {
+	t.Helper()
+	if err := l.JobBegins(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := l.JobEnds(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// grow writes to a layer, as its job would, until that fails, and returns how many bytes were written, and the error. The layer is
+// asked to grow again and again meanwhile, as while a job runs.
+func grow(t *testing.T, l *Layer, most int) (written int, short bool, failed error) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(l.Path(), "grown"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, false, err
+	}
+	defer f.Close()
+	chunk := make([]byte, 4<<20)
+	for written < most && failed == nil {
+		n, err := f.Write(chunk)
+		written, failed = written+n, err
+		if err == nil {
+			failed = f.Sync() // what is accepted gets to the disk
+		}
+		u, err := l.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := l.Refill(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short = short || now
+	}
+	return written, short, failed
+}
+
+// TestSparse: layers that are together far larger than the disk can be open, and each may grow as far as there is room.
+func TestSparse(t *testing.T) {
+	s, dir := sparse(t, "640") // 600 can be used
+	var all []*Layer
+	for n := range 20 {
+		all = append(all, s.make(t, dir, string(rune('a'+n)), 1001))
+	}
+	end := begin(t, all[7])
+	if n, short, err := grow(t, all[7], 100<<20); err != nil || n != 100<<20 {
+		t.Errorf("%d MiB were written, short %v, %v", n>>20, short, err)
+	}
+	end()
+	if u, err := all[7].Usage(); err != nil || u.Used < 100<<20 || u.Free > 10<<20 {
+		t.Errorf("without a job, the layer may still grow: %+v, %v", u, err)
+	}
+}
+
+// TestFullDisk: a user who fills all layers there are gets ENOSPC in them, and nothing that was written is lost. Another user can
+// work, what is open has what it has for certain, and the reserve of the host is not touched.
+func TestFullDisk(t *testing.T) {
+	s, dir := sparse(t, "640")
+	idle := s.make(t, dir, "idle", 1002)
+	var greedy []*Layer
+	for n := range 4 {
+		greedy = append(greedy, s.make(t, dir, string(rune('a'+n)), 1001))
+		defer begin(t, greedy[n])()
+	}
+	sum := 0
+	for round := range 2 { // again: what others left is divided again
+		for _, l := range greedy {
+			n, short, err := grow(t, l, 1<<30)
+			if !errors.Is(err, unix.ENOSPC) || !short {
+				t.Errorf("round %d: %d MiB were written, short %v, %v", round, n>>20, short, err)
+			}
+			sum += n
+		}
+	}
+	if sum < 350<<20 || sum > 450<<20 { // three quarters of 600, less what the others have for certain
+		t.Errorf("one user has written %d MiB", sum>>20)
+	}
+	for _, l := range greedy {
+		if err := l.Sync(); err != nil {
+			t.Errorf("what was written is lost: %v", err)
+		}
+	}
+	if err := os.Remove(filepath.Join(greedy[0].Path(), "grown")); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Eventually(t, 5*time.Second, "a layer gets nothing of what another one has freed", func() bool {
+		u, err := greedy[1].Usage()
+		if err == nil {
+			_, err = greedy[1].Refill(u)
+		}
+		return err != nil || u.Free > 30<<20
+	})
+	if n, _, err := grow(t, greedy[1], 20<<20); err != nil || n != 20<<20 {
+		t.Errorf("after files were removed: %d MiB, %v", n>>20, err)
+	}
+	if n, _, err := grow(t, idle, 1<<20); err != nil || n < 1<<20 {
+		t.Errorf("a layer without a job of another user lacks what it has for certain: %d, %v", n, err)
+	}
+	other := s.make(t, dir, "other", 1002)
+	defer begin(t, other)()
+	if n, _, err := grow(t, other, 60<<20); err != nil || n != 60<<20 {
+		t.Errorf("another user: %d MiB, %v", n>>20, err)
+	}
+	_, _, _ = grow(t, other, 1<<30)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || int64(st.Bavail)*st.Bsize < 40<<20 {
+		t.Errorf("%d MiB of the disk are left, %v, want the sixteenth of the host", int64(st.Bavail)*st.Bsize>>20, err)
+	}
+}
+
+// TestShrinks: when others than sessions fill the disk, layers get less.
+func TestShrinks(t *testing.T) {
+	s, dir := sparse(t, "640")
+	l := s.make(t, dir, "a", 1001)
+	defer begin(t, l)()
+	before, err := l.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filepath.Join(dir, "x"), 560<<20)
+	defer begin(t, s.make(t, dir, "b", 1001))()
+	after, err := l.Usage()
+	if err != nil || after.Free > 40<<20 || before.Free < 300<<20 {
+		t.Errorf("before %d MiB, after %d MiB, %v", before.Free>>20, after.Free>>20, err)
+	}
+	if _, _, err := grow(t, l, 1<<30); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%v", err)
+	}
+	if err := l.Sync(); err != nil {
+		t.Errorf("what was written is lost: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 // Layers configures the layers of sessions.
 type Layers struct {
 	Disk, Inodes       int64         // defaults; 0 is job.DefaultLayerDisk and job.DefaultLayerInodes
+	Reserve            int64         // what each open layer has for certain; 0 is 32 MiB
 	MaxDisk, MaxInodes int64         // maximums per session; 0 is 64 GiB and 10 million
 	Idle, MaxIdle      time.Duration // default and maximum idle timeout; 0 is job.DefaultSessionIdle and a day
 	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week, negative is forever
@@ -19,7 +20,7 @@ type Layers struct {
 // Complete sets defaults for zero fields, and refuses values out of range.
 func (l *Layers) Complete() error {
 	for field, value := range map[*int64]int64{
-		&l.Disk: job.DefaultLayerDisk, &l.Inodes: job.DefaultLayerInodes, &l.MaxDisk: 64 << 30, &l.MaxInodes: 10_000_000,
+		&l.Reserve: 32 << 20, &l.Disk: job.DefaultLayerDisk, &l.Inodes: job.DefaultLayerInodes, &l.MaxDisk: 64 << 30, &l.MaxInodes: 10_000_000,
 	} {
 		if *field == 0 {
 			*field = value

@@ -66,12 +66,12 @@ func New(c Config) (*Manager, error) {
 	}
 	var err error
 	dir := filepath.Join(m.StateDir, "layers")
-	if m.layers, err = layer.Open(dir); err != nil {
+	if m.layers, err = layer.Open(dir, layer.Options{Reserve: m.Layers.Reserve, Log: m.Log}); err != nil {
 		return nil, err
 	}
 	m.kept = &keptStore{dir: dir, store: m.layers, retention: m.Layers.Keep, log: m.Log}
 	path := filepath.Join(m.StateDir, "images")
-	store, err := layer.Open(path, m.layers)
+	store, err := layer.Open(path, layer.Options{}, m.layers)
 	if err != nil {
 		return nil, errors.Join(err, m.layers.Close())
 	}

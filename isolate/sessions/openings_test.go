@@ -45,7 +45,7 @@ func TestOpeningsBounded(t *testing.T) {
 func TestExpiresWhileRunning(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	dir := filepath.Join(t.TempDir(), "layers")
-	store, err := layer.Open(dir)
+	store, err := layer.Open(dir, layer.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -209,7 +209,7 @@ func (ss *Session) Info() job.Session {
 		Kept: ss.from != "" && ss.jobs == 0, // that it is still mounted does not matter to the client
 	}
 	if u, err := ss.layer.Usage(); err == nil {
-		w.DiskUsed = u.Bytes - u.Free
+		w.DiskUsed = u.Used
 	}
 	return w
 }

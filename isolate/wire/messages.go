@@ -186,6 +186,7 @@ type Result struct {
 	Incomplete bool // not all files were checked for Sensitive
 	LayerFull  bool // the session's layer ran out of bytes
 	FilesFull  bool // the session's layer ran out of inodes
+	RoomShort  bool // the session's layer could not grow to its size: the host's disk had little room
 	ReadOnly   bool // the job requested write access, but the repository is read-only for every job
 	More       uint32
 	Errno      uint32
@@ -222,7 +223,7 @@ func (r *Result) Append(tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, 256+len(r.Sensitive))}
 	e.header(OpResult, tag)
 	e.u8(uint8(r.Outcome))
-	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16) | bit(r.ReadOnly, 32))
+	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16) | bit(r.ReadOnly, 32) | bit(r.RoomShort, 64))
 	e.u32(r.WaitStatus)
 	e.u32(r.More)
 	e.u32(r.Errno)
@@ -245,14 +246,14 @@ func ReadResult(body []byte) (Result, error) {
 	r := Result{Outcome: Outcome(d.u8())}
 	flags := d.u8()
 	r.OOM, r.PIDsMax, r.Incomplete, r.LayerFull, r.FilesFull = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
-	r.ReadOnly = flags&32 != 0
+	r.ReadOnly, r.RoomShort = flags&32 != 0, flags&64 != 0
 	r.WaitStatus, r.More, r.Errno = d.u32(), d.u32(), d.u32()
 	for _, n := range r.numbers() {
 		*n = d.i64()
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
 	r.Message, r.Hint, r.Sensitive, r.Reached = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive), d.text(MaxReached)
-	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 63
+	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127
 	return r, d.done()
 }
 

@@ -233,7 +233,7 @@ func TestMalformed(t *testing.T) {
 		{"fact: present 2", second(ReadFact(set(fact, 0, 2)))},
 		{"result: outcome 0", second(ReadResult(set(fullResult.Append(1), 0, 0)))},
 		{"result: outcome of the future", second(ReadResult(set(fullResult.Append(1), 0, byte(outcomeEnd))))},
-		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 64)))},
+		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 128)))},
 	} {
 		if !errors.Is(tt.err, ErrMalformed) {
 			t.Errorf("%s: %v", tt.name, tt.err)

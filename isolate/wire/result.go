@@ -16,7 +16,7 @@ func (r *Result) JobResult() (job.Result, error) {
 		return job.Result{}, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message, Hint: r.Hint}
 	}
 	j := job.Result{
-		ID: r.Job, Cgroup: r.Cgroup, ReadOnly: r.ReadOnly, Status: job.Failure, ExitCode: -1,
+		ID: r.Job, Cgroup: r.Cgroup, ReadOnly: r.ReadOnly, RoomShort: r.RoomShort, Status: job.Failure, ExitCode: -1,
 		SensitiveMore: int(r.More), SensitiveIncomplete: r.Incomplete,
 		Usage: job.Usage{
 			Wall: time.Duration(r.Wall), CPU: time.Duration(r.CPU), User: time.Duration(r.User), System: time.Duration(r.System),
