@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -17,12 +18,44 @@ type SessionProvider interface {
 // A Lease is the use of a session by one job.
 type Lease struct {
 	ID string // of the session
-	// Replaced reports that an earlier session of the client for the same use has ended, and that the files in its layer
-	// are not in this one.
-	Replaced bool
+	// Replaced says why an earlier session of the client for the same use has ended whose files are not in this one; "" if there
+	// was none.
+	Replaced SessionEnd
 	// Return gives the session back; it must be called exactly once. gone reports that the supervisor no longer has
 	// the session.
 	Return func(gone bool)
+}
+
+// A SessionEnd is the reason why a front-end has no longer a session of a client, as metrics name it.
+type SessionEnd string
+
+// The reasons.
+const (
+	SessionExpired SessionEnd = "idle"    // no job used it for the idle time
+	SessionForRoom SessionEnd = "room"    // the disk had no room for another session
+	SessionForMore SessionEnd = "number"  // its principal opened more sessions than it may have at once
+	SessionRetired SessionEnd = "retired" // its repository was not served any more
+	SessionGone    SessionEnd = "gone"    // the supervisor has it no longer: a person or a restart has ended it
+)
+
+// SessionEnds are all reasons.
+var SessionEnds = []SessionEnd{SessionExpired, SessionForRoom, SessionForMore, SessionRetired, SessionGone}
+
+// String says for people what happened to the session, and what of the configuration to change.
+func (e SessionEnd) String() string {
+	switch e {
+	case SessionExpired:
+		return "the previous session expired: no job used it for its idle time (sandbox.session_timeout, http.session_idle)"
+	case SessionForRoom:
+		return "the previous session was ended while idle, because the disk of the sessions had no room for another one (layers.reserve)"
+	case SessionForMore:
+		return "the previous session was ended while idle, because its client opened more sessions than it may have at once (sandbox.max_sessions)"
+	case SessionRetired:
+		return "the previous session was ended, because its repository was not served any more"
+	case "":
+		return ""
+	}
+	return "the previous session was ended by the supervisor or by a person"
 }
 
 // errNoSessions is returned by a front-end without a SessionProvider.
@@ -39,7 +72,7 @@ func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio St
 		again.close()
 		return result, err
 	}
-	record.SessionReplaced = true
+	record.SessionReplaced = SessionGone
 	result, _, err = e.inSession(ctx, record, spec, again)
 	return result, err
 }
@@ -54,7 +87,7 @@ func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio
 		result, err = e.notLent(ctx, record, err)
 		return result, false, err
 	}
-	record.SessionReplaced = record.SessionReplaced || lease.Replaced
+	record.SessionReplaced = cmp.Or(record.SessionReplaced, lease.Replaced)
 	spec.Session = lease.ID
 	result, err = e.attempt(ctx, record, spec, stdio)
 	var refusal *Refusal

@@ -76,7 +76,7 @@ func TestAcquire(t *testing.T) {
 		e := l.engine()
 		e.Changes = list
 		r, err := e.Run(t.Context(), &tt.request, l, Hooks{})
-		if err != nil || r.Status != Success || r.Session != tt.session || ran.Session != tt.session || r.SessionReplaced || (r.Changes != nil) != tt.listed {
+		if err != nil || r.Status != Success || r.Session != tt.session || ran.Session != tt.session || r.SessionReplaced != "" || (r.Changes != nil) != tt.listed {
 			t.Errorf("%s: %+v, %v; ran in %q", tt.name, r, err, ran.Session)
 		}
 		if !slices.Equal(l.steps, tt.steps) {
@@ -87,11 +87,11 @@ func TestAcquire(t *testing.T) {
 
 // TestChangesNotListed: the job succeeds even if its changes cannot be listed.
 func TestChangesNotListed(t *testing.T) {
-	l := &provider{stage: &stage{decision: behind(), run: succeed}, leases: []Lease{{ID: "s1", Replaced: true}}}
+	l := &provider{stage: &stage{decision: behind(), run: succeed}, leases: []Lease{{ID: "s1", Replaced: SessionForRoom}}}
 	e := l.engine()
 	e.Changes = func(context.Context, Spec) (*Changes, error) { return &Changes{}, errors.New("no room") }
 	r, err := e.Run(t.Context(), &request, l, Hooks{})
-	if err != nil || r.Status != Success || r.Changes != nil || r.ChangesReason != "no room" || !r.SessionReplaced {
+	if err != nil || r.Status != Success || r.Changes != nil || r.ChangesReason != "no room" || r.SessionReplaced != SessionForRoom {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -112,7 +112,7 @@ func TestRetriesLostSession(t *testing.T) {
 		return Result{Status: Success}, errors.Join(err, err2)
 	}
 	record, err := l.engine().Run(t.Context(), &r, l, Hooks{})
-	if err != nil || record.Status != Success || !record.SessionReplaced || record.Session != "s2" || l.out != "got given" {
+	if err != nil || record.Status != Success || record.SessionReplaced == "" || record.Session != "s2" || l.out != "got given" {
 		t.Errorf("%+v, %v, %q", record, err, l.out)
 	}
 	if !slices.Equal(l.returned, []bool{true, false}) {

@@ -119,9 +119,8 @@ type Record struct {
 	// Session is the session that the job ran in, "" if none. With workspace Overlay it is the id that `corral
 	// changes` takes.
 	Session string
-	// SessionReplaced reports that an earlier session of the client ended, and that the files in its layer are not in
-	// this one.
-	SessionReplaced bool
+	// SessionReplaced says why an earlier session of the client has ended whose files are not in this one; "" if there was none.
+	SessionReplaced SessionEnd
 	// Changes are what jobs of the session have changed in the repository so far, with workspace Overlay. It is nil
 	// if they were not listed; ChangesReason says why, unless no listing was due.
 	Changes       *Changes

@@ -55,9 +55,9 @@ type Metrics struct {
 	next     calls.Tracer // may be nil
 	registry *prometheus.Registry
 
-	calls, jobs, denials, refusals, limits *prometheus.CounterVec
-	callTime, stageTime                    *prometheus.HistogramVec
-	queueTime                              prometheus.Histogram
+	calls, jobs, denials, refusals, limits, replaced *prometheus.CounterVec
+	callTime, stageTime                              *prometheus.HistogramVec
+	queueTime                                        prometheus.Histogram
 
 	reloads  *prometheus.CounterVec
 	reloaded prometheus.Gauge
@@ -81,6 +81,7 @@ func New(o Options) *Metrics {
 		denials:  counters("corral_denials_total", "Requests for which no job was started, by what refused them.", "rule"),
 		refusals: counters("corral_refusals_total", "Jobs that the supervisor refused or could not start, by the step that failed.", "step"),
 		limits:   counters("corral_limits_hit_total", "Jobs that reached a limit.", "limit"),
+		replaced: counters("corral_sessions_replaced_total", "Jobs that got a new session, by why the former one had ended.", "reason"),
 		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "corral_call_seconds", Help: "Time from a call to its answer.", Buckets: buckets(),
 		}, []string{"tool"}),
@@ -104,7 +105,7 @@ func New(o Options) *Metrics {
 	start.Set(float64(time.Now().UnixMilli()) / 1000)
 	m.reloaded.Set(1)
 	m.zero()
-	m.registry.MustRegister(m.calls, m.jobs, m.denials, m.refusals, m.limits, m.callTime, m.queueTime, m.stageTime,
+	m.registry.MustRegister(m.calls, m.jobs, m.denials, m.refusals, m.limits, m.replaced, m.callTime, m.queueTime, m.stageTime,
 		m.connections, m.sessions, m.reloads, m.reloaded, build, start, &levels{o})
 	return m
 }
@@ -113,12 +114,20 @@ func New(o Options) *Metrics {
 func (m *Metrics) zero() {
 	for counter, values := range map[*prometheus.CounterVec][]string{
 		m.jobs: statuses, m.denials: append([]string{bySupervisor}, rules...), m.refusals: steps, m.limits: append([]string{byTime}, limits...),
-		m.reloads: {applied, failed},
+		m.reloads: {applied, failed}, m.replaced: ends(),
 	} {
 		for _, value := range values {
 			counter.WithLabelValues(value)
 		}
 	}
+}
+
+// ends returns the values of the reasons for which sessions end.
+func ends() (list []string) {
+	for _, end := range job.SessionEnds {
+		list = append(list, string(end))
+	}
+	return list
 }
 
 // Reloaded records whether a configuration that was read again is applied.

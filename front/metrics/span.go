@@ -112,6 +112,9 @@ func (s *span) Job(r *job.Record) {
 	case r.Status == job.Timeout:
 		s.m.limits.WithLabelValues(byTime).Inc()
 	}
+	if r.SessionReplaced != "" {
+		s.m.replaced.WithLabelValues(string(r.SessionReplaced)).Inc()
+	}
 	if r.Queued > 0 { // it came to the queue
 		s.m.queueTime.Observe(r.Queued.Seconds())
 	}

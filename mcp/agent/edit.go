@@ -87,9 +87,7 @@ func (t *Edit) reply(c tool.Caller, r *job.Record, out artifact.Captured) (tool.
 	case r.Status == job.Success && r.Result.ExitCode == 0:
 		v := &view{Suite: t.Suite, caller: c}
 		parts := v.changes(r, r.Request.Repo)
-		if r.SessionReplaced {
-			parts = append(parts, run.SessionReplaced)
-		}
+		parts = append(parts, run.SessionNotes(r)...)
 		return text(run.WithFooter(tool.Clean(out.Stdout.Whole), parts))
 	case r.Result.ExitCode == 1:
 		message := strings.TrimSpace(strings.TrimPrefix(out.Stderr.Whole, "corral-layer: "))

@@ -64,9 +64,7 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	if limit := r.Result.Limit; limit == job.LimitPIDs {
 		parts = append(parts, run.PIDsReached)
 	}
-	if r.SessionReplaced {
-		parts = append(parts, run.SessionReplaced)
-	}
+	parts = append(parts, run.SessionNotes(r)...)
 	written := []string{s.Output.Stderr.Head, s.Output.Stderr.Tail}
 	if r.Status == job.Failure { // else standard output is a text that was shown, not a report
 		written = append(written, s.Output.Stdout.Head, s.Output.Stdout.Tail)

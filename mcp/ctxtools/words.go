@@ -62,8 +62,8 @@ func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (to
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()
 	w.footer()
-	if record.SessionReplaced {
-		w.b.WriteString("\n\n_(" + run.SessionReplaced + ")_")
+	for _, note := range run.SessionNotes(record) {
+		w.b.WriteString("\n\n_(" + note + ")_")
 	}
 	reply.Text = w.b.String()
 	return tool.TextResult(reply, reply.Text, isError), nil

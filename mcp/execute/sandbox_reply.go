@@ -87,8 +87,8 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 	if first != "" {
 		lines = append(lines, first)
 	}
-	if r.SessionReplaced {
-		lines = append(lines, "corral: the previous session expired; this is a new one with an empty file system layer")
+	for _, note := range run.SessionNotes(r) {
+		lines = append(lines, "corral: "+note)
 	}
 	if r.Message != "" {
 		lines = append(lines, "corral: "+tool.Clean(r.Message))

@@ -176,7 +176,7 @@ func TestSandboxReplies(t *testing.T) {
 		{"all that fits", result(job.Success, 0, 0, ""), exact, "abc", nil, reply(exact, "abc", 0)},
 		{"one byte more", result(job.Success, 0, 0, ""), exact, "abcd", nil, reply("", much, 1)},
 		{"too much for another limit", result(job.Success, 0, 0, ""), "abc", "de", func(_ *mcptest.FakeRunner, s *Sandbox) { s.OutputLimit = 4 }, reply("", strings.Replace(much, "2097152", "4", 1), 1)},
-		{"session replaced", result(job.Success, 0, 0, ""), "a", "", func(f *mcptest.FakeRunner, _ *Sandbox) { f.Replaced = true }, reply("a", "corral: the previous session expired; this is a new one with an empty file system layer\n", 0)},
+		{"session replaced", result(job.Success, 0, 0, ""), "a", "", func(f *mcptest.FakeRunner, _ *Sandbox) { f.Replaced = job.SessionForRoom }, reply("a", "corral: "+job.SessionForRoom.String()+"; this is a new one, and files from earlier calls are gone\n", 0)},
 		{"not there", result("", 0, 0, ""), "", "", func(f *mcptest.FakeRunner, _ *Sandbox) {
 			f.Err = &job.Refusal{Step: "exec", Errno: 2, Message: "nope: no such program"}
 		}, reply("", "corral: nope: no such program\n", 127)},

@@ -26,8 +26,19 @@ type changed struct {
 	Sensitive bool           `json:"sensitive,omitempty"` // makes tools outside the sandbox run code or behave differently
 }
 
-// SessionReplaced tells a client that its session is not the one of its earlier calls.
-const SessionReplaced = "the previous session expired; this is a new one, and files from earlier calls are gone"
+// SessionNotes tells a client that its session is not the one of its earlier calls, and why, and that sessions may end for lack of room.
+func SessionNotes(r *job.Record) (notes []string) {
+	if r.SessionReplaced != "" {
+		notes = append(notes, r.SessionReplaced.String()+"; this is a new one, and files from earlier calls are gone")
+	}
+	if r.Result.RoomShort {
+		notes = append(notes, roomShort)
+	}
+	return notes
+}
+
+const roomShort = "the disk of the sessions has little room left: when it is used up, writes fail with ENOSPC (no space left on device), " +
+	"and sessions that are idle end for new ones (hint: end sessions, or make room on the file system of the supervisor's state directory)"
 
 func overlayOf(r *job.Record) overlay {
 	if r.Session == "" || r.Decision.Spec.Workspace != job.Overlay {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -98,8 +99,8 @@ func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
 // ExitOf returns a job's status for clients, and how it ended.
 func ExitOf(r *job.Record) (job.Status, Exit) {
 	status, end := r.Status, Exit{DurationMs: r.Result.Usage.Wall.Milliseconds(), Message: tool.Clean(r.Message)}
-	if r.SessionReplaced && end.Message == "" {
-		end.Message = SessionReplaced
+	if end.Message == "" {
+		end.Message = strings.Join(SessionNotes(r), "; ")
 	}
 	switch r.Status {
 	case job.Success, job.Failure:

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -21,12 +22,12 @@ func (k *Manager) leave(s *entry, gone bool) {
 	k.mu.Lock()
 	s.users--
 	if isClosed(s.opened) && s.err == nil {
-		s.replaced = false
+		s.replaced = ""
 	}
 	if gone && !s.ended {
 		s.lost = true
 		k.forget(s)
-		k.remember(s.key)
+		k.remember(s, job.SessionGone)
 	}
 	k.armIdleTimer(s)
 	mine := k.claim(s)
@@ -61,7 +62,7 @@ func (k *Manager) expire(s *entry, turn uint64) {
 		return
 	}
 	k.forget(s)
-	k.remember(s.key)
+	k.remember(s, job.SessionExpired)
 	s.closing = true
 	k.work.Add(1)
 	k.mu.Unlock()
@@ -81,12 +82,19 @@ func (k *Manager) forget(s *entry) {
 	}
 }
 
-// remember records that a client's session ended, so that its next Lease reports Replaced. mu must be held.
-func (k *Manager) remember(id key) {
+// remember records why a client's session ends, so that its next Lease says so. mu must be held.
+func (k *Manager) remember(s *entry, why job.SessionEnd) {
 	if len(k.former) >= maxFormer {
 		clear(k.former)
 	}
-	k.former[id] = ""
+	k.former[s.key] = former{why: why}
+	k.o.Ended(why)
+	level := slog.LevelInfo
+	if why == job.SessionForRoom {
+		level = slog.LevelWarn
+	}
+	k.o.Log.Log(context.Background(), level, "a client's session is ended", "session", s.id, "repo", s.repo, "principal", s.principal,
+		"reason", string(why), "why", why.String())
 }
 
 // end closes a session that the caller has claimed. If its layer is kept, the client's next session reuses it.
@@ -99,8 +107,8 @@ func (k *Manager) end(s *entry) {
 		k.noteKept(s.principal, layer)
 	}
 	// A root file system is not reused: only the changes in the repository are kept of it.
-	if before, ended := k.former[s.key]; ended && before == "" && !s.lost && !s.root {
-		k.former[s.key] = layer
+	if before, ended := k.former[s.key]; ended && before.layer == "" && !s.lost && !s.root {
+		k.former[s.key] = former{layer, before.why}
 	}
 }
 
@@ -150,10 +158,10 @@ func (k *Manager) Retire(repo string) int {
 	}
 	k.work.Add(1)
 	n, in := 0, func(id key) bool { return id.repo == repo }
-	for id := range k.all {
+	for id, s := range k.all {
 		if in(id) {
 			n++
-			k.remember(id)
+			k.remember(s, job.SessionRetired)
 		}
 	}
 	ended := k.removeMatching(in)

@@ -56,6 +56,8 @@ type Options struct {
 	PerPrincipal          int          // maximum of sessions per principal; 0 is DefaultPerPrincipal
 	InAll                 int          // maximum of sessions in total; 0 is DefaultInAll
 	Log                   *slog.Logger // nil discards log lines
+	// Ended is called for each session that ends although its client may come back; nil is nobody.
+	Ended func(job.SessionEnd)
 	// After calls f in its own goroutine after d, unless stop is called before and returns true; nil is
 	// time.AfterFunc.
 	After func(d time.Duration, f func()) (stop func() bool)
@@ -72,7 +74,7 @@ type Manager struct {
 	all    map[key]*entry             // guarded by mu
 	count  int                        // guarded by mu: sessions in all, and those being closed
 	turn   uint64                     // guarded by mu: incremented with each use
-	former map[key]string             // guarded by mu: ended sessions, with the layer that can be reused, or ""
+	former map[key]former             // guarded by mu: ended sessions
 	kept   map[string]map[string]bool // guarded by mu: ids of kept layers, by principal
 	closed bool                       // guarded by mu
 }
@@ -83,6 +85,12 @@ type key struct {
 	network                          string // what its jobs may reach
 	workspace                        job.Workspace
 	root                             bool
+}
+
+// former is an ended session.
+type former struct {
+	layer string         // that can be used again; "" if there is none
+	why   job.SessionEnd // it has ended
 }
 
 // An entry is one session.
@@ -100,10 +108,10 @@ type entry struct {
 	users    int
 	turn     uint64 // of the last use
 	idle     func() bool
-	replaced bool
-	lost     bool // the supervisor no longer has it
-	ended    bool // it is not in the table any more
-	closing  bool // a goroutine is closing it
+	replaced job.SessionEnd // why an earlier one has ended
+	lost     bool           // the supervisor no longer has it
+	ended    bool           // it is not in the table any more
+	closing  bool           // a goroutine is closing it
 }
 
 // New returns a Manager without sessions. It starts no goroutine.
@@ -112,10 +120,13 @@ func New(o Options) *Manager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Ended == nil {
+		o.Ended = func(job.SessionEnd) {}
+	}
 	if o.After == nil {
 		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 	}
-	k := &Manager{o: o, all: map[key]*entry{}, former: map[key]string{}, kept: map[string]map[string]bool{}}
+	k := &Manager{o: o, all: map[key]*entry{}, former: map[key]former{}, kept: map[string]map[string]bool{}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
@@ -164,7 +175,7 @@ func (k *Manager) OpenOf(principal string) []Open {
 	return list
 }
 
-func (k *Manager) isReplaced(s *entry) bool {
+func (k *Manager) isReplaced(s *entry) job.SessionEnd {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return s.replaced
@@ -219,12 +230,15 @@ func (k *Manager) add(id key, share bool) (*entry, error) {
 	}
 	if oldest != nil {
 		k.forget(oldest)
-		k.remember(oldest.key)
+		k.remember(oldest, job.SessionForMore)
 		oldest.closing = true
 	}
-	layer, had := k.former[id]
+	before := k.former[id]
 	delete(k.former, id)
-	s := &entry{key: id, share: share && !id.root, opened: make(chan struct{}), id: layer, again: layer != "", replaced: had && layer == ""}
+	if before.layer != "" { // its files are still there
+		before.why = ""
+	}
+	s := &entry{key: id, share: share && !id.root, opened: make(chan struct{}), id: before.layer, again: before.layer != "", replaced: before.why}
 	k.all[id] = s
 	k.count++
 	k.work.Go(func() {
@@ -258,8 +272,8 @@ func (k *Manager) open(s *entry) {
 	if s.err != nil {
 		k.count--
 		k.forget(s)
-		if s.replaced {
-			k.remember(s.key)
+		if s.replaced != "" {
+			k.former[s.key] = former{why: s.replaced}
 		}
 		k.mu.Unlock()
 		return

@@ -149,7 +149,7 @@ func use(t *testing.T, k *Manager, r *job.Request, spec job.Spec) (id string, re
 	t.Helper()
 	lease := acquire(t, k, r, spec)
 	lease.Return(false)
-	return lease.ID, lease.Replaced
+	return lease.ID, lease.Replaced != ""
 }
 
 // TestSharedPerClientAndKind: a session is shared per principal, client, repository and kind, and opened with the
@@ -427,7 +427,7 @@ func TestLostSessionIsReplacedOnce(t *testing.T) {
 	again := acquire(t, k, root, direct)
 	second.Return(true)
 	also := acquire(t, k, root, direct)
-	if again.ID != "s2" || also.ID != "s2" || !again.Replaced {
+	if again.ID != "s2" || also.ID != "s2" || again.Replaced != job.SessionGone {
 		t.Errorf("%+v, %+v", again, also)
 	}
 	again.Return(false)
@@ -530,7 +530,7 @@ func TestBounds(t *testing.T) {
 	use(t, k, of("b", "2"), direct)
 	for n := range 3 * maxFormer { // the record of ended sessions is bounded as well
 		k.mu.Lock()
-		k.remember(key{client: fmt.Sprint(n)})
+		k.remember(&entry{key: key{client: fmt.Sprint(n)}}, job.SessionExpired)
 		k.mu.Unlock()
 	}
 	if len(k.former) > maxFormer {

@@ -15,9 +15,9 @@ func (k *Manager) Overlay(principal, client, repo string) string {
 			return s.id
 		}
 	}
-	for id, layer := range k.former {
-		if is(id) && layer != "" {
-			return layer
+	for id, before := range k.former {
+		if is(id) && before.layer != "" {
+			return before.layer
 		}
 	}
 	return ""

@@ -54,7 +54,7 @@ func (k *Manager) spare(s *entry) *entry {
 	}
 	if found != nil {
 		k.forget(found)
-		k.remember(found.key)
+		k.remember(found, job.SessionForRoom)
 		found.closing = true
 	}
 	return found

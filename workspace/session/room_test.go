@@ -43,8 +43,10 @@ func TestRoom(t *testing.T) {
 	if got := h.ended(); !slices.Equal(got, []string{"s2 false", "s3 false"}) {
 		t.Errorf("closed %q", got)
 	}
-	if _, replaced := use(t, k, of("a", 1), direct); !replaced { // s7 instead of s4
-		t.Error("a client is not told that its session has ended")
+	if lease := acquire(t, k, of("a", 1), direct); lease.Replaced != job.SessionForRoom { // s7 instead of s4
+		t.Errorf("a client is told that its session has ended for the reason %q", lease.Replaced)
+	} else {
+		lease.Return(false)
 	}
 	use(t, k, of("b", 1), direct) // s8 instead of s1: a has three
 	lease := acquire(t, k, of("b", 1), direct)

@@ -25,7 +25,7 @@ type FakeRunner struct {
 	Stdout   string
 	Stderr   string
 	During   func(ctx context.Context) // called while the job runs
-	Replaced bool                      // the session replaces an expired one
+	Replaced job.SessionEnd            // why the session replaces another one
 
 	Request *job.Request // last request
 	Spec    job.Spec     // last spec
