@@ -12,7 +12,6 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 )
@@ -60,7 +59,7 @@ func ParseWorkspace(s string) (Workspace, error) {
 	case "overlay":
 		return Overlay, nil
 	}
-	return Direct, fmt.Errorf("workspace %q is not known: must be direct, overlay or readonly", s)
+	return Direct, errors.New("must be direct, overlay or readonly")
 }
 
 // Size is the size of a terminal in characters. The zero value means no terminal.

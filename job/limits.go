@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -101,8 +102,17 @@ func (f *Field) Format(v int64) string {
 	return f.Unit.format(v)
 }
 
-// formatBytes is FormatSize, but always with a unit.
+// formatBytes is FormatSize, but always with a unit, and as the nearest value below with one decimal if that is shorter: nobody reads
+// 24684092KiB.
 func formatBytes(n int64) string {
+	for _, u := range []struct {
+		name string
+		unit int64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}} {
+		if n >= u.unit && n%(u.unit>>10) != 0 {
+			return strconv.FormatFloat(math.Floor(float64(n)/float64(u.unit)*10)/10, 'f', 1, 64) + u.name
+		}
+	}
 	if text := FormatSize(n); text[len(text)-1] == 'B' {
 		return text
 	}

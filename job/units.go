@@ -2,14 +2,11 @@ package job
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 )
-
-var errNumber = errors.New("invalid value")
 
 // sizeUnits maps lower-case suffixes of sizes to their factors.
 var sizeUnits = map[string]int64{
@@ -27,7 +24,7 @@ func ParseSize(s string) (int64, error) {
 	factor, ok := sizeUnits[strings.ToLower(strings.TrimSpace(s[end:]))]
 	n, err := strconv.ParseFloat(s[:end], 64)
 	if err != nil || !ok || n <= 0 || n*float64(factor) > math.MaxInt64/2 || n*float64(factor) < 1 {
-		return 0, fmt.Errorf("%w: must be a size such as 512MiB", errNumber)
+		return 0, errors.New("must be a size such as 512MiB, 1.5GiB or 4096")
 	}
 	return int64(n * float64(factor)), nil
 }
@@ -36,7 +33,7 @@ func ParseSize(s string) (int64, error) {
 func ParseCount(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%w: must be a positive integer", errNumber)
+		return 0, errors.New("must be a positive integer")
 	}
 	return n, nil
 }
@@ -45,7 +42,7 @@ func ParseCount(s string) (int64, error) {
 func ParseCPUs(s string) (int64, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(n >= 0.01 && n <= 1000) {
-		return 0, fmt.Errorf("%w: must be a number of CPUs between 0.01 and 1000", errNumber)
+		return 0, errors.New("must be a number of CPUs between 0.01 and 1000")
 	}
 	return int64(math.Round(n * 1000)), nil
 }
@@ -60,7 +57,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 	}
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%w: must be a duration such as 30s", errNumber)
+		return 0, errors.New("must be a time such as 30s, 5m or 1h30m")
 	}
 	return d, nil
 }

@@ -53,10 +53,10 @@ func TestMessages(t *testing.T) {
 		err  error
 		want string
 	}{
-		{second(ParseSize("x")), "invalid value: must be a size such as 512MiB"},
-		{second(ParseCount("x")), "invalid value: must be a positive integer"},
-		{second(ParseCPUs("x")), "invalid value: must be a number of CPUs between 0.01 and 1000"},
-		{second(ParseDuration("x")), "invalid value: must be a duration such as 30s"},
+		{second(ParseSize("x")), "must be a size such as 512MiB, 1.5GiB or 4096"},
+		{second(ParseCount("x")), "must be a positive integer"},
+		{second(ParseCPUs("x")), "must be a number of CPUs between 0.01 and 1000"},
+		{second(ParseDuration("x")), "must be a time such as 30s, 5m or 1h30m"},
 	} {
 		if tt.err == nil || tt.err.Error() != tt.want {
 			t.Errorf("got %v, want %s", tt.err, tt.want)

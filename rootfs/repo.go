@@ -76,7 +76,7 @@ func CheckRepoPath(p string, extra ...Place) error {
 		return fmt.Errorf("%w: repository %q: %s", ErrPath, p, why)
 	}
 	if why := refused(p, extra); why != "" {
-		return fmt.Errorf("%s is %w, because %s (hint: use the directory of a project)", p, ErrRepo, why)
+		return fmt.Errorf("%s is %w, because %s", p, ErrRepo, why)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func CheckHidden(p string, homes []string) error {
 		if rest, ok := strings.CutPrefix(p, home+"/."); ok && home != "/" {
 			name, _, _ := strings.Cut(rest, "/")
 			return fmt.Errorf("%s is %w, because hidden directories of a home, such as %s/.%s, contain keys "+
-				"and the settings and state of programs (hint: use the directory of a project)", p, ErrRepo, home, name)
+				"and the settings and state of programs", p, ErrRepo, home, name)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 func drainCommand(args []string) (int, error) {
 	f := flag.NewFlagSet("drain", flag.ContinueOnError)
 	undo, timeout := f.Bool("undo", false, ""), f.Duration("timeout", 0, "")
-	_, c, err := operate(f, usage.Drain, 0, args)
+	_, c, err := operate(f, usage.Drain, "", args)
 	if c == nil {
 		return 0, err
 	}

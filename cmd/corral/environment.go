@@ -27,7 +27,7 @@ func environment(set, pass []string, tty bool) ([]string, error) {
 	}
 	for _, name := range pass {
 		if !isVariable(name) {
-			return nil, fmt.Errorf("--env-pass %q: not a variable name", name)
+			return nil, fmt.Errorf("--env-pass %q: %s", name, variableName)
 		}
 		if value, ok := os.LookupEnv(name); ok {
 			put(name, value)
@@ -35,8 +35,11 @@ func environment(set, pass []string, tty bool) ([]string, error) {
 	}
 	for _, s := range set {
 		name, value, ok := strings.Cut(s, "=")
-		if !ok || !isVariable(name) {
-			return nil, fmt.Errorf("--env %q: must be NAME=VALUE", name) // the value may be a secret
+		switch { // no error has the value, which may be a secret
+		case !ok:
+			return nil, fmt.Errorf("--env %q: must be NAME=VALUE\nhint: --env-pass NAME passes a variable of this process", name)
+		case !isVariable(name):
+			return nil, fmt.Errorf("--env %q=…: %s", name, variableName)
 		}
 		put(name, value)
 	}
@@ -46,6 +49,9 @@ func environment(set, pass []string, tty bool) ([]string, error) {
 	}
 	return list, nil
 }
+
+// variableName says what isVariable accepts.
+const variableName = "the name must have only letters, digits and underscores, and not begin with a digit"
 
 // isVariable reports whether name matches [A-Za-z_][A-Za-z0-9_]*. It does not use package regexp, whose initialization
 // costs every start a quarter of a millisecond.

@@ -39,6 +39,16 @@ type runOptions struct {
 // non-nil together with an error: they then say how to print it.
 func parseRun(args []string) (*runOptions, error) {
 	o := &runOptions{limit: -2}
+	f := o.flags()
+	if err := parseFlags(f, args); err != nil {
+		return nil, err
+	}
+	o.spec.Args = f.Args()
+	return o, o.complete()
+}
+
+// flags returns the options of run, which set those of o.
+func (o *runOptions) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	for name, to := range map[string]*string{
@@ -58,7 +68,9 @@ func parseRun(args []string) (*runOptions, error) {
 			o.spec.Workspace = job.NoRepo
 			return nil
 		}
-		o.spec.Workspace, err = job.ParseWorkspace(s)
+		if o.spec.Workspace, err = job.ParseWorkspace(s); err != nil {
+			err = errors.New("must be direct, overlay, readonly or none")
+		}
 		return err
 	})
 	f.Func("protect", "", func(s string) (err error) {
@@ -79,11 +91,7 @@ func parseRun(args []string) (*runOptions, error) {
 			return nil
 		})
 	}
-	if err := parseFlags(f, args); err != nil {
-		return nil, err
-	}
-	o.spec.Args = f.Args()
-	return o, o.complete()
+	return f
 }
 
 // parseFlags calls f.Parse, and writes options in errors as the usage text does (--name).
@@ -118,6 +126,8 @@ func parseInto(to *int64, parse func(string) (int64, error)) func(string) error 
 // complete checks combinations of options and resolves the names of directories.
 func (o *runOptions) complete() error {
 	switch {
+	case len(o.spec.Args) == 0 && o.spec.Session != "":
+		return errors.New("no program given\nhint: corral session exec ID -- PROGRAM [ARG]")
 	case len(o.spec.Args) == 0:
 		return errors.New("no program given\nhint: corral run -- PROGRAM [ARG]")
 	case o.stdin && o.noStdin:

@@ -109,7 +109,7 @@ func TestParseRunRefuses(t *testing.T) {
 		{"--disk nothing x", "--disk"},
 		{"--file-size 0.5 x", "--file-size"},
 		{"--output-limit 0 x", "--output-limit"},
-		{"--workspace overwrite x", `workspace "overwrite" is not known`},
+		{"--workspace overwrite x", `invalid value "overwrite" for --workspace: must be direct, overlay, readonly or none`},
 		{"--repo= x", `invalid value "" for --repo: must not be empty`},
 		{"--profile= x", "--profile"},
 		{"--supervisor= x", "--supervisor"},

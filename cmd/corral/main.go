@@ -75,6 +75,8 @@ func help(args []string) error {
 	switch {
 	case len(args) == 0:
 		return printText(usage.Corral)
+	case len(args) > 1 && args[0] != "session":
+		return fmt.Errorf("unexpected argument %q\nhint: corral help %s", args[1], args[0])
 	case args[0] == "run":
 		return printText(usage.Run)
 	case args[0] == "ps":

@@ -12,11 +12,12 @@ import (
 	"corral/isolate/client"
 )
 
-// operate parses the options of a command for operators, which takes n arguments, and connects to the supervisor. With a
-// request for help it prints that, and c is nil.
-func operate(f *flag.FlagSet, help string, n int, args []string) (rest []string, c *client.Client, err error) {
+// operate parses the options of a command for operators, which takes one argument or none, and connects to the supervisor. missing says
+// what is wrong without the argument; "" takes none. With a request for help it prints that, and c is nil.
+func operate(f *flag.FlagSet, help, missing string, args []string) (rest []string, c *client.Client, err error) {
 	f.SetOutput(io.Discard)
 	socket := f.String("supervisor", "", "")
+	n := min(1, len(missing))
 	rest, err = parseMixed(f, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -26,14 +27,14 @@ func operate(f *flag.FlagSet, help string, n int, args []string) (rest []string,
 	case len(rest) > n:
 		return nil, nil, fmt.Errorf("unexpected argument %q\nhint: corral %s --help", rest[n], f.Name())
 	case len(rest) < n:
-		return nil, nil, fmt.Errorf("missing argument\nhint: corral %s --help", f.Name())
+		return nil, nil, errors.New(missing)
 	}
 	c, err = dial(*socket)
 	return rest, c, err
 }
 
 func reloadCommand(args []string) error {
-	_, c, err := operate(flag.NewFlagSet("reload", flag.ContinueOnError), usage.Reload, 0, args)
+	_, c, err := operate(flag.NewFlagSet("reload", flag.ContinueOnError), usage.Reload, "", args)
 	if c == nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func reloadCommand(args []string) error {
 // killCommand ends a job, and waits until it is gone.
 func killCommand(args []string) error {
 	f := flag.NewFlagSet("kill", flag.ContinueOnError)
-	rest, c, err := operate(f, usage.Kill, 1, args)
+	rest, c, err := operate(f, usage.Kill, "no job given\nhint: corral ps lists those that run", args)
 	if c == nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestNamesAreEscaped(t *testing.T) {
 		{Name: "session list", Lines: 2, Shows: func(s string) string {
 			return printed(t, &os.Stdout, func() {
 				list := []job.Session{{ID: "session-1", Name: s, Repo: s, Image: s, Root: true}}
-				if err := printSessions(list, func(*job.Session) ([]uint16, bool) { return []uint16{80}, true }); err != nil {
+				if err := new(userNames).printSessions(list, func(*job.Session) ([]uint16, bool) { return []uint16{80}, true }); err != nil {
 					t.Error(err)
 				}
 			})

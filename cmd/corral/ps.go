@@ -29,7 +29,7 @@ const clear = "\x1b[H\x1b[2J"
 func psCommand(args []string) error {
 	f := flag.NewFlagSet("ps", flag.ContinueOnError)
 	json, watch := f.Bool("json", false, ""), f.Bool("watch", false, "")
-	_, c, err := operate(f, usage.Ps, 0, args)
+	_, c, err := operate(f, usage.Ps, "", args)
 	if c == nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (n *userNames) show(c *client.Client) error {
 	if err := printText("\n"); err != nil {
 		return err
 	}
-	return printSessions(sessions, portsFrom(c))
+	return n.printSessions(sessions, portsFrom(c))
 }
 
 func (n *userNames) printJobs(list []wire.Entry) error {

@@ -133,19 +133,24 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 	})
 }
 
-// sessionExec is "corral run --session ID" with the id as first argument, or as second after --background.
+// sessionExec is "corral run --session ID" with the id as first argument. Options may stand before and after it.
 func sessionExec(args []string) (int, error) {
-	var first []string
-	if len(args) > 0 && args[0] == "--background" {
-		first, args = args[:1:1], args[1:]
-	}
+	f := new(runOptions).flags() // tells the options before the id from their values
+	err := parseFlags(f, args)
 	switch {
-	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
+	case errors.Is(err, flag.ErrHelp):
 		return 0, printText(usage.Run)
-	case len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "":
-		return 0, errors.New("no session given\nhint: corral session exec [--background] ID -- PROGRAM [ARG]")
+	case err != nil:
+		return 0, err
+	case f.Arg(0) == "":
+		return 0, errors.New("no session given\nhint: corral session exec [--background] ID -- PROGRAM [ARG]; corral session list has the ids")
 	}
-	return runCommand(slices.Concat(first, []string{"--session", args[0]}, args[1:]))
+	at := len(args) - f.NArg()
+	before := args[:at]
+	if at > 0 && args[at-1] == "--" {
+		before = args[:at-1]
+	}
+	return runCommand(slices.Concat(before, []string{"--session", args[at]}, args[at+1:]))
 }
 
 // keep passes the job to corral-front, which takes the place of this process: it starts the job in the background, prints its id and
@@ -219,6 +224,7 @@ type sessionJSON struct {
 	Root      bool      `json:"root"`
 	Kept      bool      `json:"kept"`
 	UID       uint32    `json:"uid"`
+	User      string    `json:"user"`
 	Opened    time.Time `json:"opened"`
 	Used      time.Time `json:"used"`
 	Jobs      int       `json:"jobs"`
@@ -277,13 +283,14 @@ func sessionList(args []string) error {
 		return err
 	}
 	if !asJSON {
-		return printSessions(list, portsFrom(c))
+		return new(userNames).printSessions(list, portsFrom(c))
 	}
+	var names userNames
 	for _, s := range list {
 		ports, _ := portsFrom(c)(&s)
 		if err := printJSON(sessionJSON{
-			s.ID, s.Name, s.Repo, s.Image, s.Workspace.String(), s.Root, s.Kept, s.UID, s.Opened, s.Used, s.Jobs, s.Disk, s.DiskUsed,
-			append([]uint16{}, ports...),
+			s.ID, s.Name, s.Repo, s.Image, s.Workspace.String(), s.Root, s.Kept, s.UID, names.Of(s.UID), s.Opened, s.Used, s.Jobs,
+			s.Disk, s.DiskUsed, append([]uint16{}, ports...),
 		}); err != nil {
 			return err
 		}
@@ -292,7 +299,7 @@ func sessionList(args []string) error {
 }
 
 // printSessions prints a table of sessions.
-func printSessions(list []job.Session, ports func(*job.Session) (ports []uint16, more bool)) error {
+func (n *userNames) printSessions(list []job.Session, ports func(*job.Session) (ports []uint16, more bool)) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SESSION\tNAME\tUSER\tSTATE\tPORTS\tLAYER\tWORKSPACE\tREPOSITORY")
 	for _, s := range list {
@@ -311,8 +318,8 @@ func printSessions(list []job.Session, ports func(*job.Session) (ports []uint16,
 				kind += " " + text.Escape(s.Image)
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d of %d MiB\t%s\t%s\n",
-			s.ID, text.Escape(s.Name), s.UID, state, portsText(ports(&s)), s.DiskUsed>>20, s.Disk>>20, kind, text.Escape(s.Repo))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d of %d MiB\t%s\t%s\n",
+			s.ID, text.Escape(s.Name), text.Escape(n.Of(s.UID)), state, portsText(ports(&s)), s.DiskUsed>>20, s.Disk>>20, kind, text.Escape(s.Repo))
 	}
 	return w.Flush()
 }

@@ -3,13 +3,16 @@ package cli
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"corral/front/privilege"
 	"corral/internal/nearest"
+	"corral/internal/text"
 )
 
 // ParseFlags parses the options of a command into f, whose name is the command's. A request for help, which it answers,
@@ -50,6 +53,39 @@ func ParseAge(s string) (time.Duration, error) {
 	}
 	n, err := strconv.ParseUint(days, 10, 16)
 	return time.Duration(n) * 24 * time.Hour, err
+}
+
+// Misused returns the error for the arguments of a command of commands, such as corral audit: none, an unknown one, or one with the
+// wrong arguments. help has a line for each in its usage, as package commandline reads it.
+func Misused(command, help string, words []string) error {
+	var verbs []string
+	usage := map[string]string{}
+	for line := range strings.Lines(help) {
+		if !strings.HasPrefix(line, "  ") {
+			continue
+		}
+		line, ok := strings.CutPrefix(strings.TrimPrefix(line[2:], "sudo "), "corral "+command+" ")
+		verb, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || verb == "" || !unicode.IsLower(rune(verb[0])) {
+			continue
+		}
+		if usage[verb] == "" {
+			line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+			verbs, usage[verb] = append(verbs, verb), "corral "+command+" "+line
+		}
+	}
+	accepted := strings.Join(verbs[:len(verbs)-1], ", ") + " or " + verbs[len(verbs)-1]
+	switch {
+	case len(words) == 0:
+		return fmt.Errorf("no command given: corral %s needs %s\nhint: corral %s --help", command, accepted, command)
+	case usage[words[0]] != "":
+		return fmt.Errorf("wrong arguments for corral %s %s\nhint: %s", command, words[0], usage[words[0]])
+	}
+	hint := "corral " + command + " --help"
+	if near := nearest.Of(words[0], verbs); near != "" {
+		hint = "did you mean corral " + command + " " + near + "?"
+	}
+	return fmt.Errorf("%s is not a command of corral %s: must be %s\nhint: %s", text.Quote(words[0]), command, accepted, hint)
 }
 
 // Separated splits the value of an option at commas; "" is nil.

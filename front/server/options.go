@@ -71,7 +71,12 @@ func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *s
 			return nil
 		})
 	}
-	f.TextVar(&s.level, "log-level", slog.LevelInfo, "")
+	f.Func("log-level", "", func(level string) error {
+		if !slices.Contains([]string{"debug", "info", "warn", "error"}, strings.ToLower(level)) {
+			return errors.New("must be debug, info, warn or error")
+		}
+		return s.level.UnmarshalText([]byte(level))
+	})
 	if ended, code, err = cli.ParseFlags(f, args, help); ended {
 		return nil, true, code, err
 	}

@@ -207,7 +207,7 @@ func TestErrors(t *testing.T) {
 		{"network, no ports", v + "network: {allow: [{host: a.b, ports: []}]}\n", "f:2:38: `ports` is empty: name at least one, or leave it out"},
 		{"network, port", v + "network: {allow: [{host: a.b, ports: [65536], protocol: tcp}]}\n", "f:2:39: `ports`: must be between 1 and 65535, got 65536"},
 		{"network, ports of tcp", v + "network: {allow: [{host: a.b, protocol: tcp}]}\n", "f:2:19: `allow`: \"a.b\": `protocol: tcp` needs `ports`, such as [5432]"},
-		{"network, protocol", v + "network: {allow: [{host: a.b, protocol: udp}]}\n", "f:2:41: unknown protocol `udp`: did you mean `tcp`?"},
+		{"network, protocol", v + "network: {allow: [{host: a.b, protocol: udp}]}\n", "f:2:41: unknown protocol `udp`: must be one of tls, http, tcp"},
 		{"network, a private address", v + "network: {private: [10.1.2.3]}\n", "f:2:21: `private`: must be a network such as 10.1.0.0/16, got \"10.1.2.3\""},
 		{"network, private bits", v + "network: {private: [10.1.2.3/16]}\n", "f:2:21: `private`: 10.1.2.3/16 has bits after the network: write 10.1.0.0/16"},
 		{"network, private, twice", v + "network: {private: [10.1.0.0/16, 10.1.0.0/16]}\n", "f:2:34: `private`: duplicate entry \"10.1.0.0/16\""},

@@ -145,19 +145,6 @@ func userForm(lookup func(name string) (uint32, error)) strict.Form {
 	}
 }
 
-// User returns the number of a user of the machine by name or number, as an entry of a configuration has it.
-func User(name string) (uint32, error) {
-	tag := "!!str"
-	if _, err := strconv.ParseInt(name, 10, 64); err == nil {
-		tag = "!!int"
-	}
-	id, err := userForm(lookupUser).Parse(name, tag)
-	if err != nil {
-		return 0, err
-	}
-	return id.(uint32), nil
-}
-
 // pathForm is the form of an absolute, clean path. Whether it exists is not checked.
 var pathForm = strict.Form{
 	What: "an absolute path",

@@ -660,7 +660,7 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "policy/ask", only: []string{"std", "job", "policy/network"},
+		from: "policy/ask", only: []string{"std", "internal/nearest", "job", "policy/network"},
 		reason: "it reads words, and is linked into cmd/corral",
 	},
 	{

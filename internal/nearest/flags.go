@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ParseFlags calls f.Parse. Its errors name an option as it was typed, with a hint: the nearest known option for an unknown
@@ -24,11 +25,28 @@ func ParseFlags(f *flag.FlagSet, args []string, command string) error {
 		}
 	} else if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
 		text = "missing value after " + typed(args, name)
-	} else if before, after, ok := strings.Cut(text, "\" for flag -"); ok {
+	} else if before, after, ok := strings.Cut(strings.Replace(text, "boolean value", "value", 1), "\" for "); ok {
+		after = strings.TrimPrefix(strings.TrimPrefix(after, "flag "), "-")
 		name, rest, _ := strings.Cut(after, ":")
-		text = before + "\" for " + typed(args, name) + ":" + rest
+		text = before + "\" for " + typed(args, name) + ": " + accepted(f.Lookup(name), strings.TrimSpace(rest))
 	}
 	return fmt.Errorf("%s\nhint: %s", text, hint)
+}
+
+// accepted returns why package flag or an option's own parser refused a value: what it must be. Those of package flag say no more than
+// "parse error".
+func accepted(option *flag.Flag, why string) string {
+	getter, ok := option.Value.(flag.Getter)
+	if !ok || why != "parse error" && why != "value out of range" {
+		return why
+	}
+	switch getter.Get().(type) {
+	case time.Duration:
+		return "must be a time such as 30s, 5m or 1h30m"
+	case bool:
+		return "must be true or false"
+	}
+	return "must be a number"
 }
 
 // ParseMixed is ParseFlags for commands whose options may stand before and after their arguments, where package flag stops. It

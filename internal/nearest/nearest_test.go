@@ -10,6 +10,7 @@ func TestOf(t *testing.T) {
 	for word, want := range map[string]string{
 		"run": "run", "rnu": "run", "runn": "run", "ru": "run", "--run": "run", "serv": "serve", "versin": "version",
 		"dokter": "doctor", "maxConcurrentJobs": "max_concurrent_jobs", "c++": "cpp", "nodejs": "node", "ip": "id",
+		"vers": "version", "max": "max_concurrent_jobs", "erun": "run", "top": "",
 		"": "", "x": "", "js": "", "py": "", "frobnicate": "", "c": "c",
 		strings.Repeat("x", 1<<20): "",
 	} {

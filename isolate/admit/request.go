@@ -46,7 +46,7 @@ func CheckProfile(name string) error {
 		return nil
 	}
 	return &job.Refusal{
-		Step: "profile", Message: fmt.Sprintf("profile %q is not known", name), Hint: fmt.Sprintf("one of %q", seccomp.Profiles()),
+		Step: "profile", Message: fmt.Sprintf("profile %q is not known", name), Hint: "must be " + strings.Join(seccomp.Profiles(), " or "),
 	}
 }
 

@@ -230,7 +230,7 @@ func (s *Served) checkPath(path string) error {
 		return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%.80q cannot be served: it must be the absolute, clean path of an existing directory, at most 4000 bytes", path)}
 	}
 	if err := errors.Join(rootfs.CheckRepoPath(path, s.refused...), rootfs.CheckHidden(path, s.homes)); err != nil {
-		return &job.Refusal{Step: "repo", Message: err.Error()}
+		return &job.Refusal{Step: "repo", Message: err.Error(), Hint: "use the directory of a project"}
 	}
 	return nil
 }

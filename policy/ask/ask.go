@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"corral/internal/nearest"
 	"corral/job"
 	"corral/policy/network"
 )
@@ -75,6 +76,12 @@ func check(word string) error {
 	if strings.ContainsAny(word, "/@[]") || strings.Count(word, ":") > 1 {
 		host, with = word, false
 	}
+	if isPreset(host) && with {
+		return fmt.Errorf("%q: %s is a preset, whose hosts have their own ports: use %s, or the name of a host", word, host, host)
+	}
+	if near := meant(host); near != "" && !with {
+		return fmt.Errorf("%q is not a preset: did you mean %s? A host of this name is %s:443", word, near, word)
+	}
 	if err := network.CheckHost(host); err != nil {
 		return fmt.Errorf("%w; "+accepted, err, presets())
 	}
@@ -85,6 +92,27 @@ func check(word string) error {
 		return fmt.Errorf("%.300q: the port must be a number from 1 to 65535", word)
 	}
 	return nil
+}
+
+// programs are names of programs and systems, by which people call what a preset is for.
+var programs = map[string]string{
+	"pip": "pypi", "python": "pypi", "poetry": "pypi", "uv": "pypi", "conda": "pypi", "node": "npm", "nodejs": "npm", "npmjs": "npm",
+	"yarn": "npm", "pnpm": "npm", "rust": "cargo", "crates": "cargo", "golang": "go", "apt": "debian", "apt-get": "debian", "deb": "debian",
+	"github": "github-read", "gh": "github-read", "git": "github-read",
+}
+
+// meant returns the preset that a word without a dot most likely stands for, "" if there is none.
+func meant(word string) string {
+	if strings.Contains(word, ".") || programs[word] != "" {
+		return programs[word]
+	}
+	var known []string
+	for _, p := range network.Presets() {
+		if len(p.Name) > 3 { // many words are near to shorter ones
+			known = append(known, p.Name)
+		}
+	}
+	return nearest.Of(word, known)
 }
 
 func isPreset(word string) bool {

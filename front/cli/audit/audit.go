@@ -87,7 +87,11 @@ func Command(args []string) (int, error) {
 		want = 1
 	}
 	if do == nil || len(words) != want {
-		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify, export or forward\nhint: corral audit --help"))
+		given := words
+		if verb != "" {
+			given = append([]string{verb}, words...)
+		}
+		return cli.Failure, errors.Join(privilege.Drop(), cli.Misused("audit", Help, given))
 	}
 	r, err := open(o.state)
 	if err != nil {

@@ -44,7 +44,7 @@ func Command(args []string) (int, error) {
 	path := f.Arg(1)
 	switch verb := f.Arg(0); {
 	case f.NArg() > 2 || f.NArg() == 0 || path != "" && verb == "schema":
-		return cli.Failure, errors.New("must be check, show, init, schema or token\nhint: corral config --help")
+		return cli.Failure, cli.Misused("config", Help, f.Args())
 	case verb == "check":
 		return check(path)
 	case verb == "show":
@@ -54,7 +54,7 @@ func Command(args []string) (int, error) {
 	case verb == "schema":
 		return cli.Print(config.Schema)
 	default:
-		return cli.Failure, fmt.Errorf("%q is not a command of config\nhint: corral config --help", verb)
+		return cli.Failure, cli.Misused("config", Help, f.Args())
 	}
 }
 

@@ -102,7 +102,7 @@ func Command(args []string) (int, error) {
 	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
 		return o.change(verb, words[1:])
 	}
-	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be list, test HOST[:PORT], allow NAME..., deny HOST..., log or authority show|rotate\nhint: corral network --help"))
+	return cli.Failure, errors.Join(privilege.Drop(), cli.Misused("network", Help, words))
 }
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.

@@ -17,6 +17,7 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/text"
+	"corral/internal/users"
 	"corral/isolate/client/embed"
 	"corral/job"
 )
@@ -66,7 +67,7 @@ func Command(args []string) (int, error) {
 	if err := privilege.Drop(); err != nil {
 		return cli.Failure, err
 	}
-	return cli.Failure, errors.New("must be list, add DIR or remove ID\nhint: corral repo --help")
+	return cli.Failure, cli.Misused("repo", Help, words)
 }
 
 func (o *options) list() (int, error) {
@@ -123,7 +124,7 @@ func (o *options) repository(name string) (config.Repo, error) {
 	if o.workspace != "" {
 		w, err := job.ParseWorkspace(o.workspace)
 		if err != nil {
-			return r, err
+			return r, fmt.Errorf("--workspace %s: %w", text.Quote(o.workspace), err)
 		}
 		r.Workspace = &w
 	}
@@ -134,9 +135,9 @@ func (o *options) repository(name string) (config.Repo, error) {
 func (o *options) allowed(owner uint32) ([]uint32, error) {
 	list := []uint32{owner}
 	for _, name := range strings.FieldsFunc(o.users, func(r rune) bool { return r == ',' }) {
-		uid, err := config.User(strings.TrimSpace(name))
+		uid, err := users.Parse(strings.TrimSpace(name))
 		if err != nil {
-			return nil, fmt.Errorf("--users %s: %w\nhint: must be names or numbers of users, separated by commas", text.Quote(o.users), err)
+			return nil, fmt.Errorf("--users %s: %s: %w", text.Quote(o.users), text.Quote(name), err)
 		}
 		if !slices.Contains(list, uid) {
 			list = append(list, uid)

@@ -78,7 +78,7 @@ func Command(args []string) (int, error) {
 	if err := privilege.Drop(); err != nil {
 		return cli.Failure, err
 	}
-	return cli.Failure, errors.New("must be import NAME SOURCE, list or remove NAME\nhint: corral rootfs --help")
+	return cli.Failure, cli.Misused("rootfs", Help, words)
 }
 
 // with calls f with a supervisor; a signal ends ctx. A name is given if f creates or removes that root file system,

@@ -77,14 +77,14 @@ func Command(args []string) (int, error) {
 
 func (o *options) check(words []string) error {
 	if len(words) == 0 || allowed[words[0]] == nil {
-		return errors.New("must be create, rotate, revoke or list\nhint: corral token --help")
+		return cli.Misused("token", Help, words)
 	}
 	want := 2
 	if words[0] == "list" {
 		want = 1
 	}
 	if len(words) != want {
-		return fmt.Errorf("corral token %s: got %d names, want %d\nhint: corral token --help", words[0], len(words)-1, want-1)
+		return cli.Misused("token", Help, words)
 	}
 	for name := range o.set {
 		if name != "config" && !strings.Contains(" "+strings.Join(allowed[words[0]], " ")+" ", " "+name+" ") {
