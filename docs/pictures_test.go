@@ -103,7 +103,7 @@ func drawView() string {
 		{"/home/ada/app", "the repository", "/home/ada/app", "writable, or read-only, or a copy"},
 		{"/usr /opt /bin /lib", "programs", "/usr /opt /bin /lib", "read-only"},
 		{"/etc", "settings, accounts", "/etc", "a few files: certificates, time zone"},
-		{"/home /root /srv …", "everybody's files", "/home /tmp /dev/shm", "empty, its own, 512 MiB each"},
+		{"/home /root /srv …", "everybody's files", "/home /tmp /dev/shm", "empty, its own, in its memory"},
 		{"/proc /sys /dev", "processes, devices", "/proc /dev", "its own processes, harmless devices"},
 		{"network", "and sockets", "network", "its own loopback, nothing else"},
 		{"users", "and their rights", "user job", "an unused id, no capability"},

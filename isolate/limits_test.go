@@ -44,6 +44,54 @@ func TestTmpIsMemory(t *testing.T) {
 	}
 }
 
+// TestPrivateSize: private directories have the size of the memory limit, and in a session /dev/shm too, unless they have a limit.
+func TestPrivateSize(t *testing.T) {
+	f := sharedFront(t)
+	for _, tt := range []struct {
+		limits job.Limits
+		want   string
+	}{
+		{job.Limits{}, "2048M 131072"},
+		{job.Limits{Memory: 3 << 30}, "3072M 196608"},
+		{job.Limits{Memory: 64 << 20}, "64M 65536"},
+		{job.Limits{Memory: 3 << 30, Tmp: 5 << 20, TmpInodes: 77}, "5M 77"},
+		{job.Limits{Tmp: job.Unlimited, TmpInodes: job.Unlimited}, "2048M 131072"},
+	} {
+		spec := f.Spec("sh", "-c", "df -BM --output=size,itotal /tmp /var/tmp /home /dev/shm | tail -n +2 | tr -s ' ' | sed 's/^ //' | sort -u")
+		spec.Limits = tt.limits
+		if d := f.Run(spec); strings.TrimSpace(d.Out) != tt.want {
+			t.Errorf("%+v: %q, want %q; %s", tt.limits, d.Out, tt.want, d.Err)
+		}
+	}
+}
+
+// TestPrivateFull: a job that fails while a private directory is full says which. One that succeeds, or has room, does not.
+func TestPrivateFull(t *testing.T) {
+	f := sharedFront(t)
+	for _, tt := range []struct {
+		name, script string
+		limits       job.Limits
+		want         string
+	}{
+		{"/tmp", "head -c 3000000 /dev/zero >/tmp/x", job.Limits{Tmp: 1 << 20}, "/tmp"},
+		{"home", "head -c 3000000 /dev/zero >/home/job/x", job.Limits{Tmp: 1 << 20}, "/home"},
+		{"two", "head -c 3000000 /dev/zero >/home/job/x; head -c 3000000 /dev/zero >/dev/shm/x", job.Limits{Tmp: 1 << 20}, "/home /dev/shm"},
+		{"what did not fit was removed", "head -c 3000000 /dev/zero >/tmp/x; truncate -s 1020K /tmp/x; exit 1", job.Limits{Tmp: 1 << 20}, "/tmp"},
+		{"files", "for i in $(seq 100); do : >/tmp/$i || exit; done", job.Limits{TmpInodes: 32}, "/tmp"},
+		{"half", "head -c 500000 /dev/zero >/tmp/x; exit 1", job.Limits{Tmp: 1 << 20}, ""},
+		{"a job that succeeds", "head -c 3000000 /dev/zero >/tmp/x; true", job.Limits{Tmp: 1 << 20}, ""},
+		{"a directory that is empty again", "head -c 3000000 /dev/zero >/tmp/x; rm /tmp/x; exit 1", job.Limits{Tmp: 1 << 20}, ""},
+		{"nothing", "exit 1", job.Limits{}, ""},
+	} {
+		spec := f.Spec("sh", "-c", tt.script)
+		spec.Limits = tt.limits
+		d := f.Run(spec)
+		if got := strings.Join(d.FullDirs, " "); got != tt.want || (d.Limit == job.LimitTmp) != (tt.want != "") {
+			t.Errorf("%s: full %q, want %q; %+v", tt.name, got, tt.want, d.Result)
+		}
+	}
+}
+
 // TestProcesses: forks beyond the limit fail with EAGAIN, and no process is left.
 func TestProcesses(t *testing.T) {
 	f := sharedFront(t)

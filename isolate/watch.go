@@ -124,6 +124,7 @@ func follow(sl *cell.Slot, r *run, result *wire.Result, terminal func(*os.File))
 			if settled {
 				result.WaitStatus = report.Status
 			}
+			result.TmpFull = report.Full()
 			if report.Kind == inside.Gone || !settled {
 				return report.Kind == inside.Gone, mine, nil
 			}

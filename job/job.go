@@ -13,6 +13,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -130,6 +132,7 @@ const (
 	LimitDisk   = "disk"
 	LimitFiles  = "files"
 	LimitLocks  = "locks"
+	LimitTmp    = "tmp"    // a private directory was full when the job failed
 	LimitOutput = "output" // some of the job's output was not kept
 )
 
@@ -153,6 +156,8 @@ type Result struct {
 	Signal   int    // the signal that ended the first process, or 0
 	Limit    string // the limit that was reached: one of the Limit constants, or ""
 	Usage    Usage
+	// FullDirs are those of PrivateDirs that were full when the job failed, for LimitTmp.
+	FullDirs []string
 	Cgroup   string // cgroup mode that enforced the limits: "v2", "hybrid" or "v1"
 	// Sensitive lists the sensitive paths, relative to the repository, that the job created or changed: those that
 	// make tools on the host run code or behave differently. A job chose these bytes: quote them before showing them.
@@ -167,6 +172,18 @@ type Result struct {
 	// configured as readonly, or was passed from a mount that is read-only.
 	ReadOnly bool
 	Network  *NetworkUse // nil if the job had no network access, or its use is not known
+}
+
+// NoSpace returns a text about the full directories of a job that reached LimitTmp, and a hint for people; "" for other jobs.
+func (r *Result) NoSpace() (text, hint string) {
+	if r.Limit != LimitTmp {
+		return "", ""
+	}
+	hint = "raise the limits tmp and memory"
+	if slices.Contains(r.FullDirs, "/tmp") || slices.Contains(r.FullDirs, "/home") {
+		hint += ", or run it in a session, whose /tmp and home directory are on disk"
+	}
+	return "no space left in " + strings.Join(r.FullDirs, ", "), hint
 }
 
 // ErrUnavailable reports that the supervisor cannot be reached.

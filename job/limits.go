@@ -15,22 +15,45 @@ type Limits struct {
 	MilliCPUs int64         // thousandths of a CPU; default Unlimited, all of the host's
 	PIDs      int64         // processes and threads
 	Wall      time.Duration // from start to end; default Unlimited
-	Tmp       int64         // bytes in each private directory (/tmp, /var/tmp, /home, /dev/shm)
-	TmpInodes int64         // files in each of them
+	Tmp       int64         // bytes in each of PrivateDirs; default Unlimited: Memory bounds them
+	TmpInodes int64         // files in each of them; default Unlimited: Memory bounds them
 	Disk      int64         // bytes the job may add to the repository; default Unlimited
 	Inodes    int64         // files the job may add to the repository; default Unlimited
 	FileSize  int64         // bytes of one file; default Unlimited
 	OpenFiles int64         // descriptors of one process
 }
 
-// Unlimited lifts a limit. CPU, wall time, disk, inodes and file size can be lifted.
+// Unlimited lifts a limit. CPU, wall time, tmp, its inodes, disk, inodes and file size can be lifted.
 const Unlimited = -1
+
+// PrivateDirs returns the directories that each job has for itself. Files in them are in memory, unless a session has them on disk.
+func PrivateDirs() []string { return []string{"/tmp", "/var/tmp", "/home", "/dev/shm"} }
+
+// bytesPerFile is the memory for which a private directory without a limit of its own may have a file. The kernel charges a job some
+// 1.2 KiB for an empty one.
+const (
+	bytesPerFile    = 16 << 10
+	minPrivateFiles = 65536
+)
+
+// Private returns how many bytes and files each private directory may have. Both are memory, so where they have no limit, that of memory
+// bounds them.
+func (l *Limits) Private() (bytes, files int64) {
+	bytes, files = l.Tmp, l.TmpInodes
+	if bytes == Unlimited {
+		bytes = l.Memory
+	}
+	if files == Unlimited {
+		files = max(minPrivateFiles, l.Memory/bytesPerFile)
+	}
+	return bytes, files
+}
 
 // Defaults returns the limits of a job that sets none.
 func Defaults() Limits {
 	return Limits{
 		Memory: 2 << 30, MilliCPUs: Unlimited, PIDs: 512, Wall: Unlimited,
-		Tmp: 512 << 20, TmpInodes: 65536, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited, OpenFiles: 4096,
+		Tmp: Unlimited, TmpInodes: Unlimited, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited, OpenFiles: 4096,
 	}
 }
 
@@ -136,8 +159,8 @@ func (l *Limits) Fields() [NumLimits]Field {
 		{"cpus", "cpus", "CPUs of the host.", CPUs, &l.MilliCPUs, 10, 1_000_000, true},
 		{"pids", "pids", "Processes and threads.", Count, &l.PIDs, 2, maxCount, false},
 		{"timeout", "timeout", "Time from start to end.", Time, (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true},
-		{"tmp", "tmp", "Size of each private directory: /tmp, /var/tmp, /home, /dev/shm.", Bytes, &l.Tmp, 1 << 16, maxBytes, false},
-		{"tmp inodes", "", "Files in each private directory.", Count, &l.TmpInodes, 16, 1 << 31, false},
+		{"tmp", "tmp", "Size of each private directory: /tmp, /var/tmp, /home, /dev/shm. It is memory.", Bytes, &l.Tmp, 1 << 16, maxBytes, true},
+		{"tmp inodes", "", "Files in each private directory.", Count, &l.TmpInodes, 16, 1 << 31, true},
 		{"disk", "disk", "Space that a job may add to the repository.", Bytes, &l.Disk, 1, maxBytes, true},
 		{"inodes", "inodes", "Files that a job may add to the repository.", Count, &l.Inodes, 1, 1 << 40, true},
 		{"file size", "file-size", "Size of one file.", Bytes, &l.FileSize, 1, maxBytes, true},

@@ -20,8 +20,6 @@ func TestCheck(t *testing.T) {
 		{"unlimited", Limits{MilliCPUs: Unlimited, Wall: Unlimited, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited}, ""},
 		{"memory cannot be lifted", Limits{Memory: Unlimited}, "memory"},
 		{"pids cannot be lifted", Limits{PIDs: Unlimited}, "pids"},
-		{"tmp cannot be lifted", Limits{Tmp: Unlimited}, "tmp"},
-		{"tmp inodes cannot be lifted", Limits{TmpInodes: Unlimited}, "tmp inodes"},
 		{"open files cannot be lifted", Limits{OpenFiles: Unlimited}, "open files"},
 		{"little memory", Limits{Memory: minMemory - 1}, "memory"},
 		{"all memory", Limits{Memory: 1<<63 - 1}, "memory"},
@@ -74,6 +72,45 @@ func TestOr(t *testing.T) {
 	}
 	if got := (Limits{}).Or(Limits{}); got != (Limits{}) {
 		t.Errorf("zero or zero: %+v", got)
+	}
+}
+
+// TestPrivate: what bounds the private directories is memory, unless they have limits of their own.
+func TestPrivate(t *testing.T) {
+	for _, tt := range []struct {
+		limits       Limits
+		bytes, files int64
+	}{
+		{Defaults(), 2 << 30, 131072},
+		{Limits{Memory: 8 << 30, Tmp: Unlimited, TmpInodes: Unlimited}, 8 << 30, 524288},
+		{Limits{Memory: 64 << 20, Tmp: Unlimited, TmpInodes: Unlimited}, 64 << 20, 65536},
+		{Limits{Memory: 1 << 30, Tmp: 5, TmpInodes: 6}, 5, 6},
+		{Defaults().AtMost(Limits{Tmp: 7, TmpInodes: 8}), 7, 8},
+	} {
+		if bytes, files := tt.limits.Private(); bytes != tt.bytes || files != tt.files {
+			t.Errorf("%+v: %d bytes, %d files", tt.limits, bytes, files)
+		}
+	}
+}
+
+// TestNoSpace: a session is no way out for a directory that is in memory there too.
+func TestNoSpace(t *testing.T) {
+	for _, tt := range []struct {
+		result     Result
+		text, hint string
+	}{
+		{Result{}, "", ""},
+		{Result{Limit: LimitMemory}, "", ""},
+		{
+			Result{Limit: LimitTmp, FullDirs: []string{"/home", "/dev/shm"}},
+			"no space left in /home, /dev/shm",
+			"raise the limits tmp and memory, or run it in a session, whose /tmp and home directory are on disk",
+		},
+		{Result{Limit: LimitTmp, FullDirs: []string{"/dev/shm"}}, "no space left in /dev/shm", "raise the limits tmp and memory"},
+	} {
+		if text, hint := tt.result.NoSpace(); text != tt.text || hint != tt.hint {
+			t.Errorf("%+v: %q, %q", tt.result, text, hint)
+		}
 	}
 }
 

@@ -220,6 +220,7 @@ func TestGolden(t *testing.T) {
 		rootfs: "host", runtime: "python", program: "/usr/bin/python3", real: "/usr/bin/python3.11", hasCode: true, code: "c",
 		args: []string{"a"}, env: []string{"HOME", "PATH"}, dir: ".", limits: job.Defaults(),
 	}
+	i.limits.Tmp, i.limits.TmpInodes = 512<<20, 65536
 	const want = "7e5849e5719b127c94699dcc130bfb8b351d84273f9cfef7b21d39b13259b878"
 	if got := hexSum(i.encode()); got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -18,6 +18,13 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if why := reason(r, o); why != "" {
 		fmt.Fprintln(os.Stderr, "corral:", why)
 	}
+	if why, hint := r.NoSpace(); why != "" {
+		fmt.Fprintf(os.Stderr, "corral: %s\nhint: %s\n", why, hint)
+	}
+	if r.Limit == job.LimitMemory && o.spec.Session == "" {
+		fmt.Fprintln(os.Stderr, "hint: files in its home directory, /tmp and /dev/shm are memory. Raise --memory, or run it in a session, which has the "+
+			"first two on disk")
+	}
 	if hint := o.interactive(r); hint != "" {
 		fmt.Fprintln(os.Stderr, "hint:", hint)
 	}

@@ -58,7 +58,8 @@ func (sl *Slot) others() int {
 // root whatever the session has. The caller must call destroy.
 func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot, error) {
 	d := j.s.Defaults
-	sl := &Slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}, plain: plain}
+	sl := &Slot{jail: j, limits: limits, plain: plain}
+	sl.tmp[0], sl.tmp[1] = d.Private()
 	if !j.addSlot() {
 		return nil, errJailEnded
 	}

@@ -72,9 +72,10 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		return sent, err
 	}
 	defer mount.Close()
+	tmpBytes, tmpFiles := r.Limits.Private()
 	plan := inside.Plan{
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
-		TmpBytes: r.Limits.Tmp, TmpInodes: r.Limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
+		TmpBytes: tmpBytes, TmpInodes: tmpFiles, Rows: q.Rows, Cols: q.Cols,
 		Rlimits: host.Rlimits(r.Limits, sl.others()), Repo: r.Repo, Kept: kept != nil, NoRepo: mount == nil,
 	}
 	if plan.Env, err = sl.environment(r); err != nil {

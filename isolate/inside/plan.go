@@ -362,9 +362,17 @@ const DoorListener = 1
 // Report is a message from a stub.
 type Report struct {
 	Kind   Kind
-	Errno  uint32
+	Errno  uint32 // of Gone: Full
 	Status uint32 // wait status, see wait(2)
 	Step   string
+}
+
+// Full returns a bit for each directory of rootfs.Private that was full when the job's first process ended, if r is Gone.
+func (r *Report) Full() uint8 {
+	if r.Kind != Gone {
+		return 0
+	}
+	return uint8(r.Errno & 15)
 }
 
 // ErrReport is returned for a message of a stub that has the wrong size, version or kind.

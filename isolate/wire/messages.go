@@ -183,11 +183,12 @@ type Result struct {
 	WaitStatus uint32 // see wait(2)
 	OOM        bool
 	PIDsMax    bool
-	Incomplete bool // not all files were checked for Sensitive
-	LayerFull  bool // the session's layer ran out of bytes
-	FilesFull  bool // the session's layer ran out of inodes
-	RoomShort  bool // the session's layer could not grow to its size: the host's disk had little room
-	ReadOnly   bool // the job requested write access, but the repository is read-only for every job
+	Incomplete bool  // not all files were checked for Sensitive
+	LayerFull  bool  // the session's layer ran out of bytes
+	FilesFull  bool  // the session's layer ran out of inodes
+	RoomShort  bool  // the session's layer could not grow to its size: the host's disk had little room
+	TmpFull    uint8 // bit i: job.PrivateDirs()[i] was full when the job's first process ended
+	ReadOnly   bool  // the job requested write access, but the repository is read-only for every job
 	More       uint32
 	Errno      uint32
 	Wall       int64 // nanoseconds, like CPU, User and System
@@ -224,6 +225,7 @@ func (r *Result) Append(tag uint32) []byte {
 	e.header(OpResult, tag)
 	e.u8(uint8(r.Outcome))
 	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16) | bit(r.ReadOnly, 32) | bit(r.RoomShort, 64))
+	e.u8(r.TmpFull)
 	e.u32(r.WaitStatus)
 	e.u32(r.More)
 	e.u32(r.Errno)
@@ -247,13 +249,14 @@ func ReadResult(body []byte) (Result, error) {
 	flags := d.u8()
 	r.OOM, r.PIDsMax, r.Incomplete, r.LayerFull, r.FilesFull = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
 	r.ReadOnly, r.RoomShort = flags&32 != 0, flags&64 != 0
+	r.TmpFull = d.u8()
 	r.WaitStatus, r.More, r.Errno = d.u32(), d.u32(), d.u32()
 	for _, n := range r.numbers() {
 		*n = d.i64()
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
 	r.Message, r.Hint, r.Sensitive, r.Reached = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive), d.text(MaxReached)
-	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127
+	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127 || r.TmpFull > 15
 	return r, d.done()
 }
 

@@ -66,5 +66,12 @@ func (r *Result) ended(j *job.Result) {
 		j.Limit = job.LimitDisk
 	case r.FilesFull:
 		j.Limit = job.LimitFiles
+	case r.TmpFull != 0 && j.Status != job.Success:
+		j.Limit = job.LimitTmp
+		for i, dir := range job.PrivateDirs() {
+			if r.TmpFull&(1<<i) != 0 {
+				j.FullDirs = append(j.FullDirs, dir)
+			}
+		}
 	}
 }

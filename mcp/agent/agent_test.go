@@ -72,6 +72,14 @@ func TestRunReplies(t *testing.T) {
 			"[exit 4, 1.5 s, pids limit reached: it could not start more processes]", false,
 		},
 		{
+			"full directory", func(f *mcptest.FakeRunner) {
+				r := &f.ExitsWith(4).Result
+				r.Limit, r.FullDirs = job.LimitTmp, []string{"/tmp"}
+			},
+			"[exit 4, 1.5 s, no space left in /tmp, raise the limits tmp and memory, or run it in a session, whose /tmp and home directory are on disk]",
+			false,
+		},
+		{
 			"sensitive", func(f *mcptest.FakeRunner) { f.Result.Sensitive, f.Result.SensitiveMore = []string{".git/hooks/a"}, 2 },
 			"[exit 0, 1.5 s, sensitive path changed: .git/hooks/a, and 2 more]", false,
 		},

@@ -61,9 +61,7 @@ func denied(r *job.Record) error {
 func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	r := s.Record
 	parts := append(v.changes(r, s.Repo), v.notes...)
-	if limit := r.Result.Limit; limit == job.LimitPIDs {
-		parts = append(parts, run.PIDsReached)
-	}
+	parts = append(parts, run.Reached(&r.Result)...)
 	parts = append(parts, run.SessionNotes(r)...)
 	written := []string{s.Output.Stderr.Head, s.Output.Stderr.Tail}
 	if r.Status == job.Failure { // else standard output is a text that was shown, not a report

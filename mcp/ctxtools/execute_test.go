@@ -107,6 +107,14 @@ func TestCtxSituations(t *testing.T) {
 			"Exit code: 4\n\nstdout:\n\n\nstderr:\n[pids limit reached: it could not start more processes]", true, "failure",
 		},
 		{
+			"full directory", "shell",
+			func(f *mcptest.FakeRunner) {
+				r := &f.ExitsWith(4).Result
+				r.Limit, r.FullDirs = job.LimitTmp, []string{"/dev/shm"}
+			},
+			"Exit code: 4\n\nstdout:\n\n\nstderr:\n[no space left in /dev/shm, raise the limits tmp and memory]", true, "failure",
+		},
+		{
 			"timeout, partial", "shell",
 			func(f *mcptest.FakeRunner) {
 				f.Decision.Spec.Limits.Wall = 400 * time.Millisecond

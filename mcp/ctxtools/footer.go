@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"corral/job"
 	"corral/mcp/run"
 	"corral/store/artifact"
 )
@@ -35,9 +34,7 @@ func (w *replyText) notes() []string {
 	if wall := r.Decision.Spec.Limits.Wall; w.ran.timeout > wall && wall > 0 {
 		parts = append(parts, fmt.Sprintf("timeout cut to %dms, the maximum", wall.Milliseconds()))
 	}
-	if r.Result.Limit == job.LimitPIDs {
-		parts = append(parts, run.PIDsReached)
-	}
+	parts = append(parts, run.Reached(&r.Result)...)
 	parts = append(parts, run.Denied(r)...)
 	out := &w.ran.out
 	if out.Stdout.Truncated || out.Stderr.Truncated {

@@ -229,7 +229,7 @@ func limitWords(r *job.Record) string {
 		return "files limit"
 	case job.LimitLocks:
 		return "limit of record locks"
-	case job.LimitPIDs, job.LimitOutput: // these do not end a job
+	case job.LimitPIDs, job.LimitTmp, job.LimitOutput: // these do not end a job
 		return ""
 	}
 	return r.Result.Limit

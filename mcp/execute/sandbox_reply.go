@@ -97,6 +97,9 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 	case "", job.LimitOutput:
 	case job.LimitPIDs:
 		lines = append(lines, "corral: pids limit reached: the command could not start more processes")
+	case job.LimitTmp:
+		why, hint := r.Result.NoSpace()
+		lines = append(lines, "corral: "+why, "hint: "+hint)
 	default:
 		lines = append(lines, "corral: "+limit+" limit reached: the command was ended")
 	}

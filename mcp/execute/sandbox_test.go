@@ -168,6 +168,12 @@ func TestSandboxReplies(t *testing.T) {
 		{"signal", result(job.Failure, -1, 11, ""), "a", "", nil, reply("a", "", 139)},
 		{"memory", result(job.Failure, -1, 9, "memory"), "", "a", nil, reply("", "a\ncorral: memory limit reached: the command was ended\n", 137)},
 		{"pids", result(job.Failure, 1, 0, "pids"), "", "", nil, reply("", "corral: pids limit reached: the command could not start more processes\n", 1)},
+		{
+			"full directory",
+			job.Result{Status: job.Failure, ExitCode: 1, Limit: job.LimitTmp, FullDirs: []string{"/dev/shm"}, Usage: job.Usage{Wall: 12 * time.Millisecond}},
+			"", "", nil,
+			reply("", "corral: no space left in /dev/shm\nhint: raise the limits tmp and memory\n", 1),
+		},
 		{"sensitive paths", job.Result{Status: job.Success, Sensitive: []string{".git/config"}, SensitiveMore: 2, Usage: job.Usage{Wall: 12 * time.Millisecond}}, "a", "b", nil, reply("a", "b\ncorral: sensitive path changed: .git/config\ncorral: and 2 more sensitive paths changed\n", 0)},
 		{"the first was gone", result(job.Failure, 0, 0, "disk"), "", "", nil, reply("", "corral: disk limit reached: the command was ended\n", 137)},
 		{"not UTF-8", result(job.Success, 0, 0, ""), "a\xff\xfeb\xe2\x82", "\x80", nil, reply("a\uFFFD\uFFFDb\uFFFD\uFFFD", "\uFFFD", 0)},

@@ -27,11 +27,19 @@ func Line(s string) string {
 	return s + "\n"
 }
 
-// Parts of footers.
-const (
-	PIDsReached = "pids limit reached: it could not start more processes"
-	OutputCut   = "output limit reached: the rest is not stored"
-)
+// OutputCut is part of the footer of a job whose output was longer than what is stored.
+const OutputCut = "output limit reached: the rest is not stored"
+
+// Reached returns the parts of a footer about a limit that made calls of the job fail.
+func Reached(r *job.Result) []string {
+	if r.Limit == job.LimitPIDs {
+		return []string{"pids limit reached: it could not start more processes"}
+	}
+	if why, hint := r.NoSpace(); why != "" {
+		return []string{why, hint}
+	}
+	return nil
+}
 
 // Footer returns the last line of a reply, such as "[exit 1, 5 ms]"; "" without parts.
 func Footer(parts []string) string {

@@ -28,7 +28,7 @@ type Outcome struct {
 	Truncation     truncation      `json:"truncation"`
 	PolicyDecision decision        `json:"policyDecision"`
 	Usage          usage           `json:"usage"`
-	Limit          string          `json:"limit,omitempty"`                      // limit that was reached: memory, pids, output, disk, files or locks
+	Limit          string          `json:"limit,omitempty"`                      // limit that was reached: memory, pids, output, disk, files, locks or tmp
 	Sensitive      []string        `json:"sensitiveChanges,omitempty"`           // paths that it changed and that make tools outside the sandbox run code or behave differently
 	SensitiveMore  int             `json:"sensitiveChangesMore,omitempty"`       // how many more
 	Incomplete     bool            `json:"sensitiveChangesIncomplete,omitempty"` // not all paths were examined

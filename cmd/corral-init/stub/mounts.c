@@ -1,6 +1,8 @@
 /* Mounts that several steps make, and the directories that are private to each job. */
 #include "stub.h"
 
+#include <asm/statfs.h>
+#include <linux/magic.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 
@@ -100,6 +102,22 @@ int sizes(struct job *j)
 			return r;
 	}
 	return 0;
+}
+
+/* full_directories returns a bit for each of the job's private directories in which a write may have failed for lack of space: fewer
+ * than a sixteenth, and than 32 MiB, is free, as a program often removes what it could not write to the end; or no file. */
+u32 full_directories(const struct job *j)
+{
+	u32 full = 0;
+	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
+		struct statfs st;
+		if (j->shared & 1u << i || SYS2(__NR_statfs, private_dirs[i].path, &st) < 0 || st.f_type != TMPFS_MAGIC || !st.f_blocks)
+			continue;
+		u64 most = (32u << 20) / (u64)st.f_bsize, part = (u64)st.f_blocks / 16;
+		if ((u64)st.f_bavail < (part < most ? part : most) || !st.f_ffree)
+			full |= 1u << i;
+	}
+	return full;
 }
 
 /* below_private reports whether path lies in one of the private directories, which are empty at first. */

@@ -98,10 +98,10 @@ _Static_assert(sizeof(struct order) == 16, "order");
 enum { REPORT_HELLO = 1, REPORT_READY, REPORT_TTY, REPORT_STARTED, REPORT_FAILED, REPORT_EXITED, REPORT_DEADLINE, REPORT_GONE, REPORT_DOOR };
 
 /* struct report is sent by the stub. DOOR comes before READY, with three sockets of the slot's network namespace: one for
- * datagrams, bound to 127.0.0.1:53, and two for streams, not bound. TTY comes with the terminal's master. FAILED has a step's name and an errno. GONE
- * has the wait status of the job's first process and is sent once all its other processes are reaped too; if there are
- * others to wait for, EXITED reports the status first. STARTED is sent only on request (PLAN_SAY_STARTED): it costs a
- * wake-up of two processes. A failed step of process 2 is reported at once if it is before the plan or STARTED was
+ * datagrams, bound to 127.0.0.1:53, and two for streams, not bound. TTY comes with the terminal's master. FAILED has a step's
+ * name and an errno. GONE has the wait status of the job's first process and, as its error, full_directories, and is sent once
+ * all its other processes are reaped too; if there are others to wait for, EXITED reports the status first. STARTED is sent only
+ * on request (PLAN_SAY_STARTED): it costs a wake-up of two processes. A failed step of process 2 is reported at once if it is before the plan or STARTED was
  * requested, otherwise when process 2 has ended. */
 struct report {
 	u32 version;

@@ -110,11 +110,12 @@ static void start(struct job *j)
  * waits for the supervisor to close the socket: the namespaces are torn down with this process, which is much work for
  * the kernel, and the report must not wait for the processor that does it. If there are no children, there is no other
  * process: orphans are reparented to this process before their parent can be reaped. */
-static _Noreturn void finish(int status)
+static _Noreturn void finish(const struct job *j, int status)
 {
 	struct word w;
 	if (listen(&w, DONTWAIT))
 		fail_second(&w, "plan");
+	u32 full = status ? full_directories(j) : 0;
 	long r = SYS4(__NR_wait4, -1, 0, WNOHANG | __WALL, 0);
 	if (r >= 0) {
 		SYS2(__NR_kill, -1, SIGKILL);
@@ -124,7 +125,7 @@ static _Noreturn void finish(int status)
 		SYS2(__NR_kill, -1, SIGKILL);
 		r = SYS4(__NR_wait4, -1, 0, __WALL, 0);
 	}
-	report(REPORT_GONE, 0, 0, status, -1);
+	report(REPORT_GONE, 0, (int)full, status, -1);
 	struct order o;
 	while (receive(&o, sizeof o, 0, 0) > 0)
 		; /* discard orders for a job that is gone */
@@ -132,7 +133,7 @@ static _Noreturn void finish(int status)
 }
 
 /* reap collects all ended processes; when the job's first process has ended, so has the job. */
-static void reap(long first)
+static void reap(const struct job *j, long first)
 {
 	int status;
 	for (;;) {
@@ -140,7 +141,7 @@ static void reap(long first)
 		if (pid <= 0)
 			return;
 		if (pid == first)
-			finish(status);
+			finish(j, status);
 	}
 }
 
@@ -197,9 +198,9 @@ static _Noreturn void watch(struct job *j, long first)
 			serve_order(first);
 		if (p[1].revents) {
 			char sink[128 * 4];
-			reap(first); /* usually the job has ended, and the signal need not be read */
+			reap(j, first); /* usually the job has ended, and the signal need not be read */
 			SYS3(__NR_read, FD_ENDED, sink, sizeof sink);
-			reap(first); /* processes that ended before the signal was read */
+			reap(j, first); /* processes that ended before the signal was read */
 		}
 	}
 }

@@ -86,6 +86,7 @@ int mount_at(const char *source, const char *target, const char *type, unsigned 
 int mount_over(int mount, const char *path);
 int make_way(char *path);
 int below_private(const char *path);
+u32 full_directories(const struct job *j);
 
 /* Messages, see message.c. All but make_pair, receive_from and pass use FD_CONTROL or FD_SECOND; receiving from
  * FD_CONTROL ends this process when the peer has closed its end. */
