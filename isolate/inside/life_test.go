@@ -25,7 +25,7 @@ func TestWaitingProcessUnprivileged(t *testing.T) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	id := strconv.Itoa(nobody)
 	for key, want := range map[string]string{
-		"Uid": strings.Join([]string{id, id, id, id}, "\t"), "Gid": strings.Join([]string{id, id, id, id}, "\t"), "Groups": "",
+		"Uid": strings.Join([]string{id, id, id, id}, "\t"), "Gid": strings.Join([]string{id, id, id, id}, "\t"), "Groups": id,
 		"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapBnd": "0000000000000000",
 		"CapAmb": "0000000000000000", "NoNewPrivs": "1", "SigBlk": "0000000000000000", "SigIgn": "0000000000000000",
 		"NSpid": fmt.Sprintf("%d\t2", pid), "NSsid": fmt.Sprintf("%d\t2", pid),

@@ -103,7 +103,7 @@ func TestCtxSearchTexts(t *testing.T) {
 		{"a number", `{"queries":7}`, "queries: must be an array of strings, got a number", true},
 		{"numbers", `{"queries":[7]}`, "queries[0]: must be a string, got a number", true},
 		{"kind", `{"query":"x","contentType":"poem"}`, `contentType: "poem" is not one of: code, prose`, true},
-		{"order", `{"query":"x","sort":"size"}`, `sort: "size" is not one of: relevance, newest, time, timeline (did you mean "time"?)`, true},
+		{"order", `{"query":"x","sort":"size"}`, `sort: "size" is not one of: relevance, newest, time, timeline`, true},
 		{"repository", `{"query":"x","repoId":"nope"}`, "Repository nope not found", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
