@@ -37,11 +37,8 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if out.dropped() > 0 {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())
 	}
-	for _, path := range r.Sensitive {
-		fmt.Fprintln(os.Stderr, "corral: sensitive path changed:", text.Escape(path))
-	}
-	if r.SensitiveMore > 0 {
-		fmt.Fprintf(os.Stderr, "corral: and %d more sensitive paths changed\n", r.SensitiveMore)
+	for _, note := range r.SensitiveNotes(len(r.Sensitive), text.Escape, "run --json lists them") {
+		fmt.Fprintln(os.Stderr, "corral:", note)
 	}
 	if o.changes != "" {
 		fmt.Fprintln(os.Stderr, "corral: changes:", o.changes)

@@ -81,7 +81,7 @@ func TestRunReplies(t *testing.T) {
 		},
 		{
 			"sensitive", func(f *mcptest.FakeRunner) { f.Result.Sensitive, f.Result.SensitiveMore = []string{".git/hooks/a"}, 2 },
-			"[exit 0, 1.5 s, sensitive path changed: .git/hooks/a, and 2 more]", false,
+			"[exit 0, 1.5 s, sensitive path changed: .git/hooks/a, and 2 more sensitive paths changed]", false,
 		},
 		{
 			"denied", func(f *mcptest.FakeRunner) { f.Decision.Rule, f.Decision.Reasons = "rules", []string{"no", "never"} },

@@ -106,11 +106,8 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 	for _, line := range run.Denied(r) {
 		lines = append(lines, "corral: "+line)
 	}
-	for _, p := range r.Result.Sensitive {
-		lines = append(lines, "corral: sensitive path changed: "+safe.Quote(p))
-	}
-	if n := r.Result.SensitiveMore; n > 0 {
-		lines = append(lines, fmt.Sprintf("corral: and %d more sensitive paths changed", n))
+	for _, note := range r.Result.SensitiveNotes(len(r.Result.Sensitive), safe.Quote, "") {
+		lines = append(lines, "corral: "+note)
 	}
 	for _, line := range lines {
 		reply.Stderr = appendLine(reply.Stderr, line) + "\n"

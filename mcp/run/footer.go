@@ -80,12 +80,5 @@ func Changed(r *job.Record, news bool) []string {
 	} else if c == nil && r.ChangesReason != "" {
 		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))
 	}
-	shown := r.Result.Sensitive[:min(len(r.Result.Sensitive), maxSensitive)]
-	for _, p := range shown {
-		parts = append(parts, "sensitive path changed: "+safe.Quote(p))
-	}
-	if n := len(r.Result.Sensitive) - len(shown) + r.Result.SensitiveMore; n > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", n))
-	}
-	return parts
+	return append(parts, r.Result.SensitiveNotes(maxSensitive, safe.Quote, "")...)
 }

@@ -31,6 +31,10 @@ func TestChanged(t *testing.T) {
 		{"nothing", job.Record{}, true, nil},
 		{"not listed", job.Record{ChangesReason: "timed out"}, false, []string{"changes not listed: timed out"}},
 		{"sensitive", job.Record{Result: job.Result{Sensitive: []string{"a\x1b", "b"}}}, true, []string{"sensitive path changed: \"a\\x1b\"", "sensitive path changed: b"}},
+		{
+			"of packages", job.Record{Result: job.Result{Sensitive: []string{"node_modules/a/.npmrc", "node_modules/b\x1b/.npmrc", ".git/hooks/c"}}}, true,
+			[]string{"sensitive path changed: .git/hooks/c", "2 sensitive paths changed below installed packages, such as node_modules/a/.npmrc"},
+		},
 	} {
 		if got := Changed(&tt.record, tt.news); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)

@@ -94,10 +94,14 @@ func changeLine(e *stream.Entry) string {
 	return fmt.Sprintf("%-9s %10s  %s\n", e.Kind, size, name)
 }
 
-// warn writes a line about a sensitive path.
-func warn(e *stream.Entry) {
-	if e.Sensitive {
+// warn writes lines about sensitive entries.
+func warn(sensitive []*stream.Entry) {
+	shown, counted := job.RankSensitive(sensitive, func(e *stream.Entry) string { return e.Path })
+	for _, e := range shown {
 		cli.Warn("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
+	}
+	if len(counted) > 0 {
+		cli.Warn("%s", job.SensitiveInPackages(len(counted), text.Quote(counted[0].Path), "--json marks each"))
 	}
 }
 
@@ -138,9 +142,7 @@ func (v *view) show(ctx context.Context) (int, error) {
 	if v.options.json {
 		return 0, nil
 	}
-	for _, e := range sensitive {
-		warn(e)
-	}
+	warn(sensitive)
 	if sum.More > 0 {
 		cli.Warn("%d more changes", sum.More)
 	}
@@ -213,9 +215,7 @@ func (r *applyReport) end() error {
 			r.conflicts, s.Conflicts - int64(len(r.conflicts)), s.Failed, r.removed, s.Digest.String(),
 		})
 	}
-	for _, e := range r.sensitive {
-		warn(e)
-	}
+	warn(r.sensitive)
 	if more := s.Conflicts - maxReported(s.Conflicts); more > 0 {
 		cli.Warn("%d more conflicts", more)
 	}
