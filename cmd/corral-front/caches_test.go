@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"corral/internal/test/example"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -55,9 +56,9 @@ func (p cachePlace) serve(t *testing.T, dir string) *host {
 	return connect(t, p.usual("mcp", "--config", config, "--supervisor", d.Socket, "--tools", "agent"))
 }
 
-// TestGoModuleCache checks that jobs use a module of the owner's cache without a network, in each tool, that they see
-// nothing else of the cache, such as the settings of clones, and cannot change it.
-func TestGoModuleCache(t *testing.T) {
+// newGoCachePlace creates a place whose repository needs a module, which is in the owner's cache, and in the directory proxy of the place.
+func newGoCachePlace(t *testing.T) cachePlace {
+	t.Helper()
 	sandboxtest.RequireJails(t, sandboxtest.Program("go"))
 	p := newCachePlace(t)
 	proxy := filepath.Join(p.dir, "proxy/example.com/greet/@v")
@@ -92,6 +93,13 @@ func TestGoModuleCache(t *testing.T) {
 	// The message of the compiler says what it has read. A program that printed it would need the runtime, which takes seconds to compile.
 	p.file(t, "app.go", "package app\n\nimport \"example.com/greet\"\n\nconst number int = greet.Word\n", 0o644)
 	p.asOwner(t, []string{"GOPROXY=file://" + filepath.Join(p.dir, "proxy"), "GOSUMDB=off", "GOFLAGS=-mod=mod"}, "go", "mod", "tidy")
+	return p
+}
+
+// TestGoModuleCache checks that jobs use a module of the owner's cache without a network, in each tool, that they see
+// nothing else of the cache, such as the settings of clones, and cannot change it.
+func TestGoModuleCache(t *testing.T) {
+	p := newGoCachePlace(t)
 	secret := filepath.Join(p.home, "go/pkg/mod/cache/vcs/clone/config")
 	makeDir(t, filepath.Dir(secret), p.uid, 0o755)
 	err := errors.Join(os.RemoveAll(filepath.Join(p.dir, "proxy")), os.WriteFile(secret, []byte("url = https://ada:hunter2@example.com\n"), 0o644))
@@ -110,6 +118,36 @@ func TestGoModuleCache(t *testing.T) {
 	}
 	if got := h.run("GOFLAGS=-mod=mod go get example.com/absent 2>&1"); !strings.Contains(got, "GOPROXY=off") {
 		t.Errorf("a module that the cache lacks: %s", got)
+	}
+}
+
+// TestCommandsWithModuleCache runs the commands of the page about a working day that use the owner's cache, as the owner. The compiler's
+// message is the sign that they came as far as the module.
+func TestCommandsWithModuleCache(t *testing.T) {
+	p := newGoCachePlace(t)
+	listings, err := example.Listings(filepath.Join(sandboxtest.ModuleRoot(t), "docs/how-to/a-working-day.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, l := range listings {
+		if l.How == example.Tested && l.What == t.Name() {
+			commands = strings.Split(strings.TrimPrefix(strings.TrimSpace(l.Text), "$ "), "\n$ ")
+		}
+	}
+	if len(commands) != 2 {
+		t.Fatalf("the page has %q", commands)
+	}
+	if err := sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral"), filepath.Join(p.dir, "corral")); err != nil {
+		t.Fatal(err)
+	}
+	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true, Args: []string{"--toolchain", filepath.Join(p.home, "go/pkg/mod/cache/download")}})
+	env := []string{"HOME=" + p.home, "PATH=/usr/local/go/bin:/usr/bin:/bin", "GOPROXY=file://" + filepath.Join(p.dir, "proxy"), "GOSUMDB=off"}
+	script := fmt.Sprintf("set -e\n%[1]s session open --supervisor %[2]s --name day --workspace overlay\n"+
+		`corral() { of=$1 what=$2 id=$3; shift 3; %[1]s "$of" "$what" "$id" --supervisor %[2]s "$@"; }`+"\n%[3]s\n",
+		filepath.Join(p.dir, "corral"), d.Socket, strings.Join(commands, "\n"))
+	if code, out := p.as(t, env, "bash", "-c", script); code != 1 || !strings.Contains(out, "from the cache\") as int") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
