@@ -37,7 +37,7 @@ func TestChain(t *testing.T) {
 			"runtime.enabled", "Runtime execution is disabled in configuration (runtime.enabled = false)",
 		},
 		{"unknown repository", func(_ *Rules, r *job.Request) { r.Repo = "nope" }, "repo", "Repository nope not found"},
-		{"no repository", func(_ *Rules, r *job.Request) { r.Repo = "" }, "repo", "Repository  not found"},
+		{"no repository", func(_ *Rules, r *job.Request) { r.Repo = "" }, "repo", "The request names no repository"},
 		{
 			"runtime", func(rules *Rules, r *job.Request) { r.Runtime, rules.Runtimes = "node", []string{"python", "shell"} },
 			"runtime.allowed", `Runtime "node" is not in the allowed runtimes list: [python, shell]`,
@@ -96,7 +96,7 @@ func TestChain(t *testing.T) {
 		{"negative", timeout(-2), "limits", "Requested limits: timeout: -2ns is not between 1ms and 8760h0m0s"},
 		{
 			"memory", func(_ *Rules, r *job.Request) { r.Limits.Memory = 1 << 30 },
-			"limits", "Requested limits: memory: 1GiB is more than the operator allows, which is 512MiB hint: ask for less, or have the ceiling raised in the supervisor's configuration",
+			"limits", "Requested limits: memory: 1GiB is more than the operator allows, which is 512MiB; ask for less, or have the ceiling raised in the supervisor's configuration",
 		},
 		{"the operator", func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 		{

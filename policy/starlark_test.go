@@ -146,7 +146,7 @@ func TestStarlarkChain(t *testing.T) {
 		{"few processes left by rules", func(rules *Rules, _ *job.Request) {
 			rules.Operator = verdict{Limits: job.Limits{PIDs: 4}}
 		}, "rules", "The limits are too low for Starlark: 4 processes, and its interpreter needs 8"},
-		{"more memory", func(_ *Rules, r *job.Request) { r.Limits.Memory = 1 << 40 }, "limits", "Requested limits: memory: 1TiB is more than the operator allows, which is 512MiB hint: ask for less, or have the ceiling raised in the supervisor's configuration"},
+		{"more memory", func(_ *Rules, r *job.Request) { r.Limits.Memory = 1 << 40 }, "limits", "Requested limits: memory: 1TiB is more than the operator allows, which is 512MiB; ask for less, or have the ceiling raised in the supervisor's configuration"},
 		{"the operator", func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -127,7 +127,11 @@ func enabled(_ context.Context, c *chain) []string {
 }
 
 func known(_ context.Context, c *chain) []string {
-	if c.repo.ID == "" {
+	switch {
+	case c.repo.ID != "":
+	case c.r.Repo == "":
+		return []string{"The request names no repository"}
+	default:
 		return []string{"Repository " + text.Line(c.r.Repo, maxSaid) + " not found"}
 	}
 	return nil
@@ -211,7 +215,7 @@ func withinNetwork(_ context.Context, c *chain) []string {
 	}
 	switch {
 	case err != nil:
-		return []string{"Requested network access: " + text.Line(err.Error(), maxSaid)}
+		return []string{"Requested network access: " + sentence(err)}
 	case c.r.NeedsNetwork && (c.repo.Network == nil || c.network == job.NoNetwork):
 		return []string{"Requested network access: the operator allows none for this request"}
 	}
@@ -234,10 +238,15 @@ func withinTimeout(_ context.Context, c *chain) []string {
 func withinLimits(_ context.Context, c *chain) []string {
 	for _, err := range []error{c.r.Limits.Check(), c.limits.Check(), c.limits.Within(c.repo.Ceilings)} {
 		if err != nil {
-			return []string{"Requested limits: " + text.Line(err.Error(), maxSaid)}
+			return []string{"Requested limits: " + sentence(err)}
 		}
 	}
 	return c.starlarkRoom()
+}
+
+// sentence returns an error, with its hint, as part of a reason.
+func sentence(err error) string {
+	return text.Line(strings.ReplaceAll(err.Error(), "\nhint: ", "; "), maxSaid)
 }
 
 func milliseconds(d time.Duration) string {

@@ -34,7 +34,7 @@ func (w *world) Decide(_ context.Context, r *job.Request) (job.Decision, error) 
 		d.Spec.Workspace = *r.Workspace
 	}
 	if r.Repo == "" {
-		d.Rule, d.Reasons = "repo", []string{"Repository  not found"}
+		d.Rule, d.Reasons = "repo", []string{"The request names no repository"}
 	} else if w.deny != nil {
 		if rule, reason := w.deny(r); rule != "" {
 			d.Rule, d.Reasons = rule, []string{reason}
