@@ -38,6 +38,9 @@ const (
 // MaxShown is the maximum number of bytes of client input quoted in an error.
 const MaxShown = 64
 
+// maxFault is the maximum number of bytes of the description of a syntax error, which quotes a character of the input at most.
+const maxFault = 256
+
 // Invalid returns an error about one argument, or about all of them if argument is "".
 func Invalid(argument, format string, values ...any) *Error {
 	e := &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, values...)}
@@ -54,8 +57,8 @@ func Decode(raw json.RawMessage, into any, mode Mode) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
 	}
-	if strictjson.Syntax(raw) != nil {
-		return Invalid("", "not valid JSON")
+	if f := strictjson.Syntax(raw); f != nil {
+		return Invalid("", "%s", safe.Line(f.What, maxFault))
 	}
 	v := reflect.ValueOf(into).Elem()
 	d := decoder{mode: mode}

@@ -56,7 +56,9 @@ func TestDecodeRejects(t *testing.T) {
 		{``, "repoId", "repoId: is required"},
 		{`{}`, "repoId", "repoId: is required"},
 		{`[]`, "", "must be an object, got an array"},
-		{`{"repoId":"r"`, "", "not valid JSON"},
+		{`{"repoId":"r"`, "", "not JSON: unexpected EOF at byte 13"},
+		{`{"repoId":"r",}`, "", "at byte 14"},
+		{"{\"repoId\":\"\xff\"}", "", "not UTF-8"},
 		{`null`, "", "must be an object, got null"},
 		{`{"repoId":"r","extra":1}`, "extra", `unknown argument "extra"`},
 		{`{"repoId":"r","timeout":1}`, "timeout", `unknown argument "timeout": did you mean "timeoutMs"?`},
@@ -168,7 +170,7 @@ func TestDecodeLenient(t *testing.T) {
 		{`{"text":"a","list":7}`, loose{}, "list: must be an array of strings, got a number"},
 		{`{"text":["a"]}`, loose{}, "text: must be a string, got an array"},
 		{`{"text":"\ud800"}`, loose{}, "text: contains an unpaired surrogate escape, which is not valid text"},
-		{`{"text":"a"`, loose{}, "not valid JSON"},
+		{`{"text":"a"`, loose{}, "not JSON: unexpected EOF at byte 11"},
 	} {
 		var got loose
 		err := Decode(json.RawMessage(tt.raw), &got, Lenient)
