@@ -23,6 +23,7 @@ import (
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/flock"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/isolate/client/handoff"
@@ -169,7 +170,7 @@ func (k *keeper) state() (*os.File, error) {
 	return k.client.State(uint32(who.UID))
 }
 
-// maxRepo is the maximum length of the id of a repository that the configuration does not list.
+// maxRepo is the maximum number of bytes of the id of a repository that the configuration does not list.
 const maxRepo = 64
 
 // repoID returns the id of the repository at path: that of the configuration, else its name.
@@ -179,8 +180,7 @@ func repoID(c config.Config, path string) string {
 			return r.ID
 		}
 	}
-	name := filepath.Base(path)
-	return name[:min(len(name), maxRepo)]
+	return text.Head(filepath.Base(path), maxRepo)
 }
 
 // keep runs the job to its end. An error says that it was not started.
