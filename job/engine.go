@@ -198,7 +198,7 @@ func (r *Record) refused(refusal *Refusal) error {
 	errno := syscall.Errno(refusal.Errno)
 	switch refusal.Step {
 	case "cwd":
-		r.deny("cwd", directoryRefused(r.Request.Dir, errno))
+		r.deny("cwd", directoryRefused(r.Request.Dir, refusal))
 	case "limits", "profile", "workspace":
 		r.deny("supervisor", refusal.Message)
 	case "network":
@@ -218,8 +218,11 @@ func (r *Record) refused(refusal *Refusal) error {
 
 // directoryRefused returns the message for a working directory that cannot be entered, worded as the protocols
 // require.
-func directoryRefused(dir string, errno syscall.Errno) string {
+func directoryRefused(dir string, refusal *Refusal) string {
+	errno := syscall.Errno(refusal.Errno)
 	switch errno {
+	case 0:
+		return refusal.Message
 	case syscall.EXDEV:
 		return fmt.Sprintf("Relative CWD %q escapes repository root", dir)
 	case syscall.ENOENT:

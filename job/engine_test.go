@@ -122,6 +122,7 @@ func TestEngine(t *testing.T) {
 		{"missing directory", &stage{decision: allowed(), run: refuse("cwd", unix.ENOENT)}, stopped, Denied, "cwd", "Working directory does not exist: sub", -1},
 		{"file as directory", &stage{decision: allowed(), run: refuse("cwd", unix.ENOTDIR)}, stopped, Denied, "cwd", "Working directory is not a directory: sub", -1},
 		{"closed directory", &stage{decision: allowed(), run: refuse("cwd", unix.EACCES)}, stopped, Denied, "cwd", "Working directory cannot be entered: sub: permission denied", -1},
+		{"directory named wrongly", &stage{decision: allowed(), run: refuse("cwd", 0)}, stopped, Denied, "cwd", "no: cwd", -1},
 		{"ceiling", &stage{decision: allowed(), run: refuse("limits", 0)}, stopped, Denied, "supervisor", "no: limits", -1},
 		{"readonly", &stage{decision: allowed(), run: refuse("workspace", 0)}, stopped, Denied, "supervisor", "no: workspace", -1},
 		{"no such hosts", &stage{decision: allowed(), run: refuse("network", 0)}, stopped, Denied, "supervisor", "no: network", -1},

@@ -49,6 +49,7 @@ func (r *Refusal) About(spec *Spec) *Refusal {
 	errno := syscall.Errno(r.Errno)
 	out := *r
 	switch {
+	case errno == 0: // the message says why; there is nothing that the kernel refused
 	case r.Step == "exec" && CodeOf(r) == exitMissing:
 		out.Message = fmt.Sprintf("%s: no such program in the jail", spec.Args[0])
 	case r.Step == "exec":

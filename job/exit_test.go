@@ -42,6 +42,8 @@ func TestRefusalOfJob(t *testing.T) {
 		{"exec", syscall.EACCES, "prog cannot be executed: permission denied", 126},
 		{"cwd", syscall.EXDEV, `working directory "sub" escapes repository root`, 125},
 		{"cwd", syscall.ENOENT, `working directory "sub": no such file or directory`, 125},
+		{"exec", 0, "as it is", 126},
+		{"cwd", 0, "as it is", 125},
 		{"limits", 0, "as it is", 125},
 	} {
 		r := &Refusal{Step: tt.step, Errno: int(tt.errno), Message: "as it is"}
