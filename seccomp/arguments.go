@@ -100,7 +100,8 @@ func socketConditions(call string) []condition {
 				clauses: []clause{{inetSocket, socketType(unix.SOCK_RAW, unix.SOCK_PACKET)}},
 			},
 			condition{
-				call: call, profile: p.profile, only: true, errno: unix.ESOCKTNOSUPPORT, text: "only: with AF_INET and AF_INET6, SOCK_STREAM and SOCK_DGRAM",
+				call: call, profile: p.profile, only: true, errno: unix.ESOCKTNOSUPPORT,
+				text:    "only: with AF_INET and AF_INET6, SOCK_STREAM and SOCK_DGRAM",
 				clauses: append([]clause{{unixSocket}, {inetSocket, socketType(unix.SOCK_STREAM, unix.SOCK_DGRAM)}}, p.more...),
 			},
 			condition{
@@ -162,11 +163,11 @@ var conditions = slices.Concat(socketConditions("socket"), socketConditions("soc
 		call: "setsockopt", text: "refused: TCP_ULP", clauses: []clause{{is(1, unix.IPPROTO_TCP), is(2, tcpULP)}},
 	},
 	{
-		// UDP_ENCAP leads to IPsec and L2TP code for UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
-		// host (net.core.bpf_jit_limit). Neither are the timestamps of sent data, which wait in the socket until they are
-		// read, nor is what other options leave in a socket: IPv6 packet headers (64 KiB for each socket and for each of the
-		// host's 4,096 flow labels) and TCP keys (128 KiB). Programs with only a loopback interface do not need these
-		// options. The supervisor counts memberships of multicast groups.
+		// UDP_ENCAP leads to IPsec and L2TP code for UDP. Compiled socket filters use kernel memory that is not charged to the job, under a
+		// single limit for the host (net.core.bpf_jit_limit). Neither are the timestamps of sent data, which wait in the socket until they
+		// are read, nor is what other options leave in a socket: IPv6 packet headers (64 KiB for each socket and for each of the host's
+		// 4,096 flow labels) and TCP keys (128 KiB). Programs with only a loopback interface do not need these options. The supervisor
+		// counts memberships of multicast groups.
 		call: "setsockopt", errno: unix.ENOPROTOOPT,
 		text: "refused: TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, UDP_ENCAP, SO_TIMESTAMPING, SO_ATTACH_FILTER, SO_ATTACH_BPF, " +
 			"SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF, IPV6_2292PKTOPTIONS, IPV6_RTHDR, IPV6_FLOWLABEL_MGR",

@@ -65,7 +65,8 @@ func (o *options) take(c config.Config) error {
 	}
 	l := c.Layers
 	s.Layers = sessions.Layers{
-		Disk: l.Disk, Inodes: l.Inodes, Reserve: l.Reserve, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes, Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,
+		Disk: l.Disk, Inodes: l.Inodes, Reserve: l.Reserve, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes,
+		Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,
 	}
 	if o.embedded >= 0 {
 		s.Layers.Keep = -1 // only a daemon removes expired layers

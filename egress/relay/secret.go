@@ -172,8 +172,8 @@ func lowerEscapes(s string) string {
 }
 
 // A guard keeps secrets out of what a host tells the job by accident, as a service does that sends requests back. It has the texts that
-// tell them; an empty one is none. It is no defence against a host that means to tell a secret, which has it: there is always one more encoding.
-// So forms has those that honest services use for what they were sent, and no others.
+// tell them; an empty one is none. It is no defence against a host that means to tell a secret, which has it: there is always one more
+// encoding. So forms has those that honest services use for what they were sent, and no others.
 type guard [][]byte
 
 // guard returns the guard of the response to a request that may have a secret, which can be nil. A host that keeps what it is sent

@@ -2,8 +2,9 @@
 //
 // The supervisor is asked for its list of running jobs, as corral ps asks: it tells a front-end of its own user's jobs alone. It is
 // asked once per interval while a job of this process has run for an interval, or while somebody watches, and not otherwise; a job
-// that ends sooner is never sampled. The commands of jobs are read while somebody watches, and not otherwise. The samples of a job are at most job.MaxSamples: when there are more, every second one is dropped
-// and further ones are taken half as often, so that they are spread over the whole life of a job, however long that is.
+// that ends sooner is never sampled. The commands of jobs are read while somebody watches, and not otherwise. The samples of a job are at
+// most job.MaxSamples: when there are more, every second one is dropped and further ones are taken half as often, so that they are spread
+// over the whole life of a job, however long that is.
 package samples
 
 import (

@@ -1,8 +1,8 @@
 // Package fault decides what a panic in the supervisor ends.
 //
-// A goroutine that serves one job, request, connection, session, jail or user does its work in [Contain]: a panic there ends that one alone,
-// as an error, with its stack in the log. All other goroutines have no recover: a panic in them ends the process, and with it all jobs,
-// because nobody knows what they have left half done.
+// A goroutine that serves one job, request, connection, session, jail or user does its work in [Contain]: a panic there ends that one
+// alone, as an error, with its stack in the log. All other goroutines have no recover: a panic in them ends the process, and with it all
+// jobs, because nobody knows what they have left half done.
 //
 // State that several of the former share is guarded by a [Mutex], and written to the audit log by functions that defer [End]. A panic
 // while such a lock is held, or in such a function, ends the process wherever it is raised: otherwise a Contain further out would go on
@@ -30,8 +30,9 @@ var contained atomic.Int64
 // Contained returns how many panics were contained since the process started.
 func Contained() int64 { return contained.Load() }
 
-// Contain calls f, and returns an error of ErrInternal if f panics. log gets the panic with its stack, as an error of what, and args as they
-// are given to [slog.Logger.Error]. Functions that f has deferred have run by then, so f must undo by them what others see of its work.
+// Contain calls f, and returns an error of ErrInternal if f panics. log gets the panic with its stack, as an error of what, and args as
+// they are given to [slog.Logger.Error]. Functions that f has deferred have run by then, so f must undo by them what others see of its
+// work.
 func Contain(log *slog.Logger, what string, f func() error, args ...any) (err error) {
 	defer func() {
 		v := recover()

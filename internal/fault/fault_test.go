@@ -19,14 +19,12 @@ func TestContain(t *testing.T) {
 	undone := false
 	err := Contain(log, "a job", func() error {
 		defer func() { undone = true }()
-		var none map[string]int
-		none["x"] = 1
-		return nil
+		return map[string]func() error{}["x"]()
 	}, "job", "job-1")
 	if !errors.Is(err, ErrInternal) || !undone || Contained() != before+1 {
 		t.Errorf("%v, undone: %v, counted: %d", err, undone, Contained()-before)
 	}
-	for _, want := range []string{"in=\"a job\"", "job=job-1", "nil map", "fault_test.go"} {
+	for _, want := range []string{"in=\"a job\"", "job=job-1", "nil pointer", "fault_test.go"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, out.String())
 		}

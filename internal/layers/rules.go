@@ -601,7 +601,8 @@ var bounds = []bound{
 	{
 		from: "front/forward",
 		only: []string{
-			"std", sys, "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/forward/status", "front/otlp", "internal/fault", "internal/flock",
+			"std", sys, "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/forward/status", "front/otlp", "internal/fault",
+			"internal/flock",
 			"internal/text", "job", "store/audit/files", "store/audit/reader", "store/audit/record",
 		},
 		reason: "it sends the audit log to other machines, so it must not reach more than that",

@@ -36,7 +36,8 @@ func (j *Jail) build(u *host.Cleanup) error {
 		return err
 	}
 	base := j.base
-	j.work.Go(func() { fault.Do(j.s.Log, "building a jail", j.s.Instance.Groups.Hasten) }) // for libcontainer's process; the steps until then do not wait for it
+	// For libcontainer's process; the steps until then do not wait for it.
+	j.work.Go(func() { fault.Do(j.s.Log, "building a jail", j.s.Instance.Groups.Hasten) })
 	dir := filepath.Join(j.s.Instance.Dir, "jails", j.name)
 	if err := host.MakeDir(dir); err != nil {
 		return err

@@ -20,7 +20,8 @@ const applyPause = 20 * time.Millisecond
 // is unix.EAGAIN if another one still does after patience, and the error of ctx if that is done before.
 //
 // The lock is on a byte of a file that root alone can open (F_OFD_SETLK, fcntl(2)): users and jobs can hold locks of whatever they can
-// read, such as the repository's directory. The byte is chosen by a hash, so that no user can make a repository that has that of another one.
+// read, such as the repository's directory. The byte is chosen by a hash, so that no user can make a repository that has that of another
+// one.
 func LockApply(ctx context.Context, repo Inode, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(RunDir, "apply"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

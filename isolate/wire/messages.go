@@ -224,7 +224,8 @@ func (r *Result) Append(tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, 256+len(r.Sensitive))}
 	e.header(OpResult, tag)
 	e.u8(uint8(r.Outcome))
-	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16) | bit(r.ReadOnly, 32) | bit(r.RoomShort, 64))
+	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) |
+		bit(r.FilesFull, 16) | bit(r.ReadOnly, 32) | bit(r.RoomShort, 64))
 	e.u8(r.TmpFull)
 	e.u32(r.WaitStatus)
 	e.u32(r.More)

@@ -247,7 +247,7 @@ func TestBadIDs(t *testing.T) {
 		if status != http.StatusOK {
 			want = `"id":null,"error":{"code":-32600`
 		}
-		if response.StatusCode != status || !strings.Contains(string(body), want) {
+		if response.StatusCode != status || !strings.Contains(body, want) {
 			t.Errorf("id %s: %d %s", id, response.StatusCode, body)
 		}
 	}

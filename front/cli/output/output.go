@@ -292,7 +292,8 @@ func (o *options) list(stores []*artifact.Store) (int, error) {
 		if m.Run != nil && m.Run.Job != "" {
 			id = text.Quote(m.Run.Job)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, id, text.Quote(m.Runtime), ending(m), job.FormatSize(m.TotalStdout+m.TotalStderr),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, id, text.Quote(m.Runtime), ending(m),
+			job.FormatSize(m.TotalStdout+m.TotalStderr),
 			m.CreatedAt.Local().Format(time.DateTime), m.ExpiresAt.Local().Format(time.DateTime))
 	}
 	if err := errors.Join(w.Flush(), out.Flush()); err != nil {

@@ -63,7 +63,8 @@ func (m model) render() string {
 	}
 	if len(m.jobs) > 0 && m.height > detailHeight {
 		e := &m.jobs[at]
-		lines[m.height-2] = m.fit(fmt.Sprintf("%s in %s: %s", e.Job, text.Escape(e.Repo), text.Escape(cmp.Or(e.Command, "its command is not known"))))
+		command := cmp.Or(e.Command, "its command is not known")
+		lines[m.height-2] = m.fit(fmt.Sprintf("%s in %s: %s", e.Job, text.Escape(e.Repo), text.Escape(command)))
 	}
 	return strings.Join(append(lines[:m.height-1], m.fit(m.footer())), "\n")
 }
@@ -76,7 +77,8 @@ func (m *model) heading() string {
 	if len(m.jobs) < len(m.all) {
 		jobs = fmt.Sprintf("%d of %d", len(m.jobs), len(m.all))
 	}
-	return fmt.Sprintf("%s jobs, %d sessions, %d denied lately, by %s    %s", jobs, len(m.sessions), len(m.denials), m.order, m.now.Format(time.TimeOnly))
+	return fmt.Sprintf("%s jobs, %d sessions, %d denied lately, by %s    %s",
+		jobs, len(m.sessions), len(m.denials), m.order, m.now.Format(time.TimeOnly))
 }
 
 func (m *model) footer() string {
@@ -190,7 +192,8 @@ func (m *model) denialLines() (lines []string) {
 		if !m.matches(d.Job, m.users.Of(d.UID), what, d.Principal, d.Repo, d.Reason) {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%-14s %-8s %s %s %s", time.Unix(0, d.At).Format(time.TimeOnly), cell(text.Escape(m.users.Of(d.UID)), 8),
+		lines = append(lines, fmt.Sprintf("%-14s %-8s %s %s %s", time.Unix(0, d.At).Format(time.TimeOnly),
+			cell(text.Escape(m.users.Of(d.UID)), 8),
 			cell(text.Escape(what), 24), cell(end(text.Escape(d.Repo), 18), 18), text.Escape(d.Reason)))
 	}
 	if len(lines) == 0 {

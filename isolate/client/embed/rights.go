@@ -24,12 +24,12 @@ type Need struct {
 
 // The needs of front-ends.
 var (
-	Connecting = Need{"connect to a supervisor", "its socket is for root and group corral, and it sees who connects. The socket is found with " +
-		"the user's rights"}
+	Connecting = Need{"connect to a supervisor", "its socket is for root and group corral, and it sees who connects. The socket is found " +
+		"with the user's rights"}
 	Piping      = Need{"make the pipes of a job", "the supervisor accepts those of its client, which is root"}
 	Supervising = Need{"start corrald for one command", "it builds jails. It gets names alone, and opens directories with the user's rights"}
-	Configuring = Need{"open and change the operator's configuration", "it is root's. A file at another path is the operator's if root alone " +
-		"can change where the path leads; any other is the user's, and opened with the user's rights"}
+	Configuring = Need{"open and change the operator's configuration", "it is root's. A file at another path is the operator's if root " +
+		"alone can change where the path leads; any other is the user's, and opened with the user's rights"}
 	Reading = Need{"open the supervisor's state: audit log, packages, authorities, stored output", "it is root's. As for configurations, a " +
 		"directory at another path is the user's unless it is root's alone"}
 )

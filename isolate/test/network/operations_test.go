@@ -84,14 +84,6 @@ var operations = map[string]func(s *job.Spec){
 	"unpack": func(s *job.Spec) { s.Tool, s.Args = job.ToolUnpack, []string{"unpack", "/image"} },
 }
 
-// changes makes a job one that looks at the changes of its session, or applies them.
-func changes(s *job.Spec, ws job.Workspace, args ...string) {
-	s.Tool, s.Args, s.Workspace = job.ToolChanges, append([]string{"changes"}, args...), ws
-	if s.Session != "" {
-		s.Repo, s.Profile = "", ""
-	}
-}
-
 // TestOperations: each operation runs, or is refused by the right step, wherever it is tried, whatever rules its repository has. None ends
 // the supervisor, or makes another operation fail.
 func TestOperations(t *testing.T) {

@@ -105,7 +105,7 @@ func churn(t *testing.T, dir string) {
 	const files, locks = 600, 500
 	locked := t.TempDir()
 	for n := range files {
-		f, err := os.Create(filepath.Join(locked, fmt.Sprint(n)))
+		f, err := os.OpenFile(filepath.Join(locked, fmt.Sprint(n)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,9 @@ var errConflict = errors.New("conflict")
 // differently, and that has a later time in the repository, is a conflict. With dry, nothing is written.
 //
 // If expect is not zero, nothing is applied unless the changes have that digest. The caller must make sure that
-// nobody writes to the layer, and that no other changes are applied to the repository, meanwhile. Somebody can all the same, if a job has passed on a descriptor of a file: each file is
-// then compared with what has that digest after it was copied, and before it gets its name.
+// nobody writes to the layer, and that no other changes are applied to the repository, meanwhile. Somebody can all the same, if a job has
+// passed on a descriptor of a file: each file is then compared with what has that digest after it was copied, and before it gets its
+// name.
 //
 // Changes that are not begun when ctx ends are not applied. The stream reports the changes that were applied.
 func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Digest, dry bool, w *stream.Writer) error {
