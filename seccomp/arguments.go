@@ -113,8 +113,22 @@ func socketConditions(call string) []condition {
 	return list
 }
 
+// ownerCondition is the argument rule of a call that sets the owner of a file. The kernel answers EPERM to ids of others, and EINVAL to
+// those that have no mapping in the jail, which outside are others' too: dpkg ignores the first alone. The jobs of a jail have ids from
+// 1000 on; two blocks of 512 contain them, and a third -1, which changes nothing.
+func ownerCondition(call string, user, group int) condition {
+	of := func(arg int) operand { return masked(is(arg, 0x200, 0x400, 0xfffffe00), 0xfffffe00) }
+	return condition{
+		call: call, only: true, text: "only: ids 512 to 1535, which a job can have, and -1", clauses: []clause{{of(user), of(group)}},
+	}
+}
+
 // conditions are the argument rules, for calls of allowed.
 var conditions = slices.Concat(socketConditions("socket"), socketConditions("socketpair"), []condition{
+	ownerCondition("chown", 1, 2),
+	ownerCondition("fchown", 1, 2),
+	ownerCondition("lchown", 1, 2),
+	ownerCondition("fchownat", 2, 3),
 	{call: "open", text: noSetID, clauses: []clause{{has(1, makesFile), has(2, setID)}}},
 	{call: "openat", text: noSetID, clauses: []clause{{has(2, makesFile), has(3, setID)}}},
 	{call: "creat", text: noSetID, clauses: []clause{{has(1, setID)}}},

@@ -127,6 +127,7 @@ var attempts = []attempt{
 	{call: "fchownat", args: []any{unix.AT_FDCWD, "file", -1, -1, 0}, bare: true},
 
 	// The IDs that the process already has: the kernel decides.
+	{call: "fchownat", args: []any{unix.AT_FDCWD, "file", 5, 60, 0}, want: unix.EPERM},
 	{call: "setresuid", args: []any{-1, -1, -1}, bare: true},
 	{call: "setreuid", args: []any{-1, -1}, bare: true},
 	{call: "setuid", args: []any{-1}, want: unix.EINVAL},

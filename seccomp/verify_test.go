@@ -29,6 +29,8 @@ func fault(in []byte) {
 	switch uint16(in[0]) {
 	case codeLoad:
 		in[4] ^= 4
+	case codeJump: // one that is too far for a branch
+		in[4] ^= 1
 	case codeReturn:
 		in[6] ^= 0x40
 	case codeAnd:
