@@ -359,7 +359,8 @@ func TestSandboxHTTP(t *testing.T) {
 	sh(two, "ls /home/x").want(t, 2, "")
 	sandboxtest.Eventually(t, 20*time.Second, "idle sessions are still there", func() bool { return len(p.sessions(t, d)) == 0 })
 	// A command that lasts keeps the new session from expiring between the others, however slow the machine is.
-	const expired = "corral: the previous session expired; this is a new one with an empty file system layer\n"
+	const expired = "corral: the previous session expired: no job used it for its idle time (sandbox.session_timeout, http.session_idle); " +
+		"this is a new one, and files from earlier calls are gone\n"
 	var lasting sync.WaitGroup
 	lasting.Go(func() { sh(one, "until [ -e /home/end ]; do sleep 0.05; done").want(t, 0, "") })
 	sandboxtest.Eventually(t, 20*time.Second, "the command runs", func() bool {

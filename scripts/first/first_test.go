@@ -65,8 +65,6 @@ func (m machine) commands(screen []string) (list []string, builds bool) {
 	switch {
 	case sandboxtest.Soak() && m.system == host: // on another system, the tests install hundreds of packages
 		return slices.Concat(checks, screen, installs, later), true
-	case m == machine{host, "ada", "077"}:
-		return slices.Concat(screen, installs, copied), true
 	case sandboxtest.Soak() && m.account == "ada":
 		return slices.Concat(screen[:1], copied), true
 	}
@@ -75,7 +73,7 @@ func (m machine) commands(screen []string) (list []string, builds bool) {
 
 // TestFirstScreen runs the README's first screen as written, and after it what a user goes on with, in a new checkout in a home
 // that is open to its account alone. In a soak, each account of this system runs all of it, and users of the other one the
-// demo. Otherwise one account does, and the others run what is different for them. In all cases, what root runs leaves the
+// demo. Otherwise they run what is different for them: all of it builds everything again, which takes longer than all other tests. In all cases, what root runs leaves the
 // checkout as it was, so no later command depends on it, whatever the order.
 func TestFirstScreen(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)

@@ -33,8 +33,7 @@ All four take the same options, and need the same ones:
   --offline             no stage reaches the server: no sources, artifacts or submodules are transferred
   --network HOST,...    what jobs of protected branches and tags reach of the hosts that the operator's rules allow: presets, HOST,
                         HOST:PORT, or none (default: all of them)
-  --network-unprotected HOST,...
-                        the same for all other jobs, whose scripts more people can change (default: none)
+  --network-unprotected HOST,...  the same for all other jobs, whose scripts more people can change (default: none)
   --layer SIZE          size of the layer with the home directory and /tmp of the job (default 1GiB)
   --cache SIZE          maximum size of the caches of a project (default 2GiB)
   --profile PROFILE     system call profile: default or strict
