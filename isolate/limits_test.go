@@ -158,7 +158,8 @@ print int($sent / (1 << 20));`)
 	const limit = 32 << 20
 	spec.Limits.Memory = limit
 	d := f.Run(spec)
-	if sent, err := strconv.Atoi(d.Out); d.Limit != job.LimitMemory && (err != nil || sent > limit>>20) {
+	// Beyond the limit, the kernel lets each socket have its minimum (tcp_rmem, tcp_wmem).
+	if sent, err := strconv.Atoi(d.Out); d.Limit != job.LimitMemory && (err != nil || sent > 2*limit>>20) {
 		t.Errorf("%s MiB wait in sockets: %+v, %v %s", d.Out, d.Result, err, d.Err)
 	}
 }

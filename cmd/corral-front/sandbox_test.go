@@ -173,7 +173,7 @@ func TestSandboxRepositoryReplaced(t *testing.T) {
 			p.file(t, "a", "new\n", 0o644)
 			r := h.sh("cat " + p.repo + "/a")
 			r.want(t, 0, "new\n")
-			if !strings.Contains(r.Stderr, "previous session expired") {
+			if !strings.Contains(r.Stderr, "the previous session was ended") {
 				t.Errorf("%q", r.Stderr)
 			}
 			h.sh("cat "+p.repo+"/a").want(t, 0, "new\n")
