@@ -27,8 +27,8 @@ func TestDefaultsAgree(t *testing.T) {
 	if d.UIDs != (config.UIDs{Base: host.DefaultUIDBase, Size: host.DefaultUIDSize}) {
 		t.Errorf("user ids %#x+%#x, the supervisor's are %#x+%#x", d.UIDs.Base, d.UIDs.Size, host.DefaultUIDBase, host.DefaultUIDSize)
 	}
-	if d.Audit.Fsync != config.Group || d.Audit.MaxSize != audit.DefaultMaxSize || d.Audit.Keep != 0 || d.Audit.KeepFor != isolate.DefaultAuditKeepFor || d.Audit.UserDaily != audit.DefaultUserDaily {
-		t.Errorf("audit %+v, the supervisor's is grouped, with files of %d bytes, all kept", d.Audit, audit.DefaultMaxSize)
+	if d.Audit.Fsync != config.Group || d.Audit.MaxSize != audit.DefaultMaxSize || d.Audit.Keep != 16 || d.Audit.KeepFor != isolate.DefaultAuditKeepFor || d.Audit.UserDaily != audit.DefaultUserDaily {
+		t.Errorf("audit %+v, the supervisor's is grouped, with files of %d bytes, 16 of them kept", d.Audit, audit.DefaultMaxSize)
 	}
 	if d.Defaults != job.Defaults() {
 		t.Errorf("limits %+v, want %+v", d.Defaults, job.Defaults())

@@ -202,6 +202,10 @@ var checks = []check{
 		simple, judgeOpenFiles,
 	},
 	{
+		"audit log", "records are not removed unnoticed",
+		"use the corrald of the same version as this program", simple, judgeAudit,
+	},
+	{
 		"kernel", "the kernel belongs to a maintained series",
 		"use Linux 6.1 or later, with its distribution's updates", nil, judgeKernel,
 	},

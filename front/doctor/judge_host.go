@@ -20,6 +20,7 @@ const (
 	factKill   = "kill a group"
 	factSwap   = "swap accounting"
 	factFiles  = "open files"
+	factAudit  = "audit log"
 )
 
 func judgeCgroup(e *evidence) (Status, string) {
@@ -72,6 +73,18 @@ func judgeOpenFiles(e *evidence) (Status, string) {
 		return Degraded, fmt.Sprintf("fs.file-max is %d, less than %d", limit, need)
 	}
 	return OK, fmt.Sprintf("%d are needed", need)
+}
+
+// judgeAudit names the file of the audit log that is removed next: that is how the log is kept within its bound, and no fault.
+func judgeAudit(e *evidence) (Status, string) {
+	f, known := e.facts[factAudit]
+	switch {
+	case !known:
+		return Degraded, "the supervisor does not report which files it removes"
+	case f.detail != "":
+		return OK, f.detail + " is removed when the current file is full (audit.keep): copy it to keep it"
+	}
+	return OK, "no file is about to be removed"
 }
 
 // judgeKernel judges the kernel by its series. 5.15 is the first long-term series with id-mapped mounts and cgroup.kill.

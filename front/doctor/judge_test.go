@@ -366,6 +366,15 @@ func TestOpenFiles(t *testing.T) {
 	})
 }
 
+func TestAudit(t *testing.T) {
+	with := func(facts map[string]fact) evidence { return evidence{facts: facts} }
+	try(t, judgeAudit, []judged{
+		{"none", with(map[string]fact{factAudit: {true, ""}}), OK, "no file"},
+		{"one", with(map[string]fact{factAudit: {true, "audit-1.jsonl"}}), OK, "audit-1.jsonl is removed"},
+		{"silent supervisor", with(nil), Degraded, "does not report"},
+	})
+}
+
 // TestRows: each row of the table is complete, and names are unique.
 func TestRows(t *testing.T) {
 	var names []string

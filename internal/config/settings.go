@@ -186,8 +186,8 @@ type Audit struct {
 	Fsync Fsync `yaml:"fsync" words:"group each" default:"group"`
 	// Size of a file after which the next one is begun.
 	MaxSize int64 `yaml:"max_size" form:"size" min:"1MiB" max:"1TiB" default:"64MiB"`
-	// Number of files besides the current one; older ones are removed.
-	Keep int `yaml:"keep" min:"1" max:"1000000" unlimited:"0" default:"unlimited"` // 0 removes none
+	// Number of files besides the current one; older ones are removed. Before that, the diagnostic log and `corral doctor` name the file.
+	Keep int `yaml:"keep" min:"1" max:"1000000" unlimited:"0" default:"16"` // 0 removes none
 	// Minimum time for which each file is kept, from its last record on.
 	KeepFor time.Duration `yaml:"keep_for" min:"1m" max:"87600h" default:"168h"`
 	// Bytes that one user's records may take in a day, an eighth of it at once.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -70,6 +71,7 @@ type Log struct {
 	syncer           *files.Syncer
 	scanMu           fault.Mutex    // before mu; the lock of scans excludes processes, not goroutines
 	tidying          sync.WaitGroup // goroutines started by rotateIfFull
+	expiring         atomic.Value   // the string that Expiring returns
 }
 
 var errLong = errors.New("audit: a record is too long")
@@ -97,6 +99,9 @@ func Open(dir string, o Options) (*Log, error) {
 	if err := l.locked(l.begin); err != nil {
 		l.closeAll()
 		return nil, err
+	}
+	if all, err := files.List(l.root); err == nil {
+		l.expire(all)
 	}
 	l.syncer = files.NewSyncer(o.Each, l.syncFile)
 	// The last records of a killed process may not be on disk.

@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -28,7 +30,9 @@ func options(t testing.TB) Options {
 type complaints struct{ t testing.TB }
 
 func (c complaints) Write(b []byte) (int, error) {
-	c.t.Errorf("log: %s", b)
+	if !bytes.Contains(b, []byte("the oldest file is removed when")) { // see TestExpiring
+		c.t.Errorf("log: %s", b)
+	}
 	return len(b), nil
 }
 
@@ -422,7 +426,7 @@ func TestRotation(t *testing.T) {
 	}
 	names, _ := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	for _, f := range names {
-		if info, err := os.Stat(f); err != nil || info.Size() > 8000 || info.Mode() != 0o600 {
+		if info, err := os.Stat(f); err != nil || info.Size() > 8500 || info.Mode() != 0o600 {
 			t.Errorf("%s: %v %v", f, info, err)
 		}
 	}
@@ -435,6 +439,43 @@ func TestRotation(t *testing.T) {
 	all := records(t, dir)
 	if last := all[len(all)-1]; last.Seq != uint64(len(all))+r.First-1 {
 		t.Errorf("%d records from %d on, but the last is %d", len(all), r.First, last.Seq)
+	}
+}
+
+// TestExpiring: the file that the next rotation removes is named one file ahead, in the log and by Expiring, also after a restart.
+func TestExpiring(t *testing.T) {
+	dir := newDir(t)
+	var said bytes.Buffer
+	o := Options{Instance: "test", MaxSize: 8000, Keep: 3, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	l := open(t, dir, o)
+	count := func() int {
+		names, _ := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+		return len(names)
+	}
+	for n := 1; n < 4; n = count() {
+		if got := l.Expiring(); got != "" || said.Len() > 0 {
+			t.Fatalf("%q with %d files: %s", got, n, &said)
+		}
+		write(t, l, 1)
+		l.tidying.Wait()
+	}
+	first := files.FileName(1)
+	if got := l.Expiring(); got != first || !strings.Contains(said.String(), "file="+first) {
+		t.Errorf("%q: %s", got, &said)
+	}
+	closeLog(t, l)
+	l = open(t, dir, o)
+	if got := l.Expiring(); got != first {
+		t.Errorf("%q after a restart", got)
+	}
+	for n := 0; l.Expiring() == first; n++ {
+		if write(t, l, 1); n > 100 {
+			t.Fatal("the file is never removed")
+		}
+		l.tidying.Wait()
+	}
+	if _, err := os.Stat(filepath.Join(dir, first)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file that was named: %v", err)
 	}
 }
 

@@ -111,14 +111,35 @@ func (l *Log) tidy(last, kept uint64) {
 		if err := l.writeCheckpoint(c); err != nil {
 			return err
 		}
-		for _, first := range all[:max(0, slices.Index(all, kept))] {
+		removed := max(0, slices.Index(all, kept))
+		for _, first := range all[:removed] {
 			if err := l.root.Remove(files.FileName(first)); err != nil {
 				return err
 			}
+		}
+		if name := l.expire(all[removed:]); name != "" {
+			l.o.Log.Warn("audit: the oldest file is removed when the current one is full, or audit.keep_for later",
+				"file", name, "keep", l.o.Keep, "hint", "copy it, or raise audit.keep")
 		}
 		return nil
 	})
 	if err != nil {
 		l.o.Log.Warn("audit: cannot remove old files", "error", err)
 	}
+}
+
+// expire notes which of all files is removed when the current one, the last, is full, and returns its name, "" if none is.
+func (l *Log) expire(all []uint64) (name string) {
+	if l.o.Keep > 0 && len(all) > l.o.Keep {
+		name = files.FileName(all[0])
+	}
+	l.expiring.Store(name)
+	return name
+}
+
+// Expiring returns the name of the file that is removed when the current one is full, or when Options.KeepFor no longer protects it; ""
+// if there is none.
+func (l *Log) Expiring() string {
+	name, _ := l.expiring.Load().(string)
+	return name
 }
