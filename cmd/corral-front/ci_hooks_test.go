@@ -59,7 +59,7 @@ var attempts = []struct {
 	{"cat README; echo $CI; exit 3", 3, "the checkout\ntrue\n"},
 	{"false | true; echo not reached", 1, ""},
 	{"echo ${SECRET_TOKEN:-none} ${GITHUB_TOKEN:-none} ${BUILDKITE_AGENT_ACCESS_TOKEN:-none}", 0, "none none none\n"},
-	{"ls /root /home/* 2>/dev/null || echo hidden", 0, "hidden\n"},
+	{"ls /root /home/[!j]* 2>/dev/null || echo hidden", 0, "hidden\n"},
 	{"timeout 5 bash -c '</dev/tcp/192.0.2.1/80' 2>/dev/null || echo no network", 0, "no network\n"},
 	{"test $(ulimit -n) -eq 300 && echo limited", 0, "limited\n"},
 }

@@ -116,7 +116,7 @@ func TestPs(t *testing.T) {
 	d := serve(t)
 	top := sandboxtest.OpenDir(t)
 	a, b := makeDirectory(t, filepath.Join(top, "a"), alice, 0o755), makeDirectory(t, filepath.Join(top, "b\nb"), bob, 0o755)
-	if _, out, _ := d.runs(alice, "ps"); out != "JOB  USER  FOR  CPU  MEMORY  WHAT  REPOSITORY\n" {
+	if _, out, _ := d.runs(alice, "ps"); out != "JOB  USER  FOR  CPU  MEMORY  WHAT  REPOSITORY  COMMAND\n" {
 		t.Errorf("nothing runs: %q", out)
 	}
 	d.hold(t, alice, a)

@@ -11,13 +11,12 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/admit"
-	"corral/isolate/layer"
 	"corral/job"
 )
 
 // TestSessionFails: a session that fails to open never appears in lists.
 func TestSessionFails(t *testing.T) {
-	f := newFront(t, func(c *isolate.Config) { c.Layers.MaxDisk = layer.MaxBytes })
+	f := newFront(t)
 	ctx := context.Background()
 	done := make(chan struct{})
 	var work sync.WaitGroup
@@ -37,8 +36,8 @@ func TestSessionFails(t *testing.T) {
 		})
 	}
 	for range sandboxtest.Scale(20) {
-		spec := job.SessionSpec{Repo: f.Repo, Disk: layer.MaxBytes, Inodes: 1000, Workspace: job.Overlay}
-		refusedAt(t, "more than there is", fronttest.Second(f.C.OpenSession(ctx, spec)), "session", 0)
+		spec := job.SessionSpec{Repo: f.Repo, Image: "missing", Root: true, Workspace: job.Overlay}
+		refusedAt(t, "an image that does not exist", fronttest.Second(f.C.OpenSession(ctx, spec)), "session", 0)
 	}
 	close(done)
 	work.Wait()
