@@ -267,12 +267,13 @@ func TestLocked(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer d.Close()
-			if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+			fd := int(d.Fd())
+			if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
 				t.Fatal(err)
 			}
 			begun := time.Now()
 			if released {
-				time.AfterFunc(lockTime/2, func() { _ = unix.Flock(int(d.Fd()), unix.LOCK_UN) })
+				time.AfterFunc(lockTime/2, func() { _ = unix.Flock(fd, unix.LOCK_UN) })
 			}
 			_, err = (&Request{Path: "f", Old: ptr("old"), New: ptr("new")}).do(root)
 			if err != nil || content(t, filepath.Join(root, "f")) != "new\n" {
