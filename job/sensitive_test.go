@@ -16,8 +16,10 @@ func TestRankSensitive(t *testing.T) {
 	}{
 		{"nothing", nil, nil, nil},
 		{
-			"hooks first, in their order", []string{"AGENTS.md", ".git/hooks/a", ".vscode/tasks.json", ".git/config", ".envrc", "sub/.husky/pre-commit"},
-			[]string{".git/hooks/a", ".git/config", ".envrc", "sub/.husky/pre-commit", "AGENTS.md", ".vscode/tasks.json"}, nil,
+			"hooks first, in their order",
+			[]string{"AGENTS.md", ".git/hooks/a", ".vscode/tasks.json", ".git/config", ".envrc", "sub/.husky/pre-commit"},
+			[]string{".git/hooks/a", ".git/config", ".envrc", "sub/.husky/pre-commit", "AGENTS.md", ".vscode/tasks.json"},
+			nil,
 		},
 		{
 			"packages of each kind",
@@ -44,12 +46,14 @@ func TestRankSensitive(t *testing.T) {
 		{
 			"not of a package",
 			[]string{"vendor/.envrc", "node_modules/.npmrc", "target", "my_node_modules/a/.npmrc", "Vendor/a/.npmrc", ".cargo/config.toml", ".cargo/a/b/c"},
-			[]string{"vendor/.envrc", "node_modules/.npmrc", "target", "my_node_modules/a/.npmrc", "Vendor/a/.npmrc", ".cargo/config.toml", ".cargo/a/b/c"}, nil,
+			[]string{"vendor/.envrc", "node_modules/.npmrc", "target", "my_node_modules/a/.npmrc", "Vendor/a/.npmrc", ".cargo/config.toml", ".cargo/a/b/c"},
+			nil,
 		},
 		{
 			"settings that name a directory like packages",
 			[]string{".claude/skills/vendor/a/SKILL.md", ".git/x/node_modules/a/b", "sub/.cursor/target/a/rules"},
-			[]string{".git/x/node_modules/a/b", ".claude/skills/vendor/a/SKILL.md", "sub/.cursor/target/a/rules"}, nil,
+			[]string{".git/x/node_modules/a/b", ".claude/skills/vendor/a/SKILL.md", "sub/.cursor/target/a/rules"},
+			nil,
 		},
 		{"one is named", []string{"node_modules/a/.eslintrc", "AGENTS.md"}, []string{"AGENTS.md", "node_modules/a/.eslintrc"}, nil},
 	} {
@@ -77,14 +81,18 @@ func TestSensitiveNotes(t *testing.T) {
 	}{
 		{"nothing", Result{}, 5, "", nil},
 		{
-			"all", Result{Sensitive: many, SensitiveMore: 7}, 100, "see --json",
+			"all",
+			Result{Sensitive: many, SensitiveMore: 7},
+			100, "see --json",
 			[]string{
 				`sensitive path changed: ".git/hooks/a\x1b"`, "sensitive path changed: AGENTS.md", packages + " (see --json)",
 				"and 7 more sensitive paths changed",
 			},
 		},
 		{
-			"cut", Result{Sensitive: many, SensitiveMore: 7}, 1, "",
+			"cut",
+			Result{Sensitive: many, SensitiveMore: 7},
+			1, "",
 			[]string{`sensitive path changed: ".git/hooks/a\x1b"`, packages, "and 8 more sensitive paths changed"},
 		},
 		{"the example is quoted", Result{Sensitive: []string{"vendor/a\n/x", "vendor/b/x"}}, 1, "", []string{

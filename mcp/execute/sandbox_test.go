@@ -176,7 +176,9 @@ func TestSandboxReplies(t *testing.T) {
 		},
 		{"sensitive paths", job.Result{Status: job.Success, Sensitive: []string{".git/config"}, SensitiveMore: 2, Usage: job.Usage{Wall: 12 * time.Millisecond}}, "a", "b", nil, reply("a", "b\ncorral: sensitive path changed: .git/config\ncorral: and 2 more sensitive paths changed\n", 0)},
 		{
-			"sensitive paths of packages", job.Result{Status: job.Success, Sensitive: []string{"vendor/a/.envrc", "vendor/b/.envrc", ".git/hooks/c"}, Usage: job.Usage{Wall: 12 * time.Millisecond}}, "", "", nil,
+			"sensitive paths of packages",
+			job.Result{Status: job.Success, Sensitive: []string{"vendor/a/.envrc", "vendor/b/.envrc", ".git/hooks/c"}, Usage: job.Usage{Wall: 12 * time.Millisecond}},
+			"", "", nil,
 			reply("", "corral: sensitive path changed: .git/hooks/c\ncorral: 2 sensitive paths changed below installed packages, such as vendor/a/.envrc\n", 0),
 		},
 		{"the first was gone", result(job.Failure, 0, 0, "disk"), "", "", nil, reply("", "corral: disk limit reached: the command was ended\n", 137)},

@@ -32,7 +32,9 @@ func TestChanged(t *testing.T) {
 		{"not listed", job.Record{ChangesReason: "timed out"}, false, []string{"changes not listed: timed out"}},
 		{"sensitive", job.Record{Result: job.Result{Sensitive: []string{"a\x1b", "b"}}}, true, []string{"sensitive path changed: \"a\\x1b\"", "sensitive path changed: b"}},
 		{
-			"of packages", job.Record{Result: job.Result{Sensitive: []string{"node_modules/a/.npmrc", "node_modules/b\x1b/.npmrc", ".git/hooks/c"}}}, true,
+			"of packages",
+			job.Record{Result: job.Result{Sensitive: []string{"node_modules/a/.npmrc", "node_modules/b\x1b/.npmrc", ".git/hooks/c"}}},
+			true,
 			[]string{"sensitive path changed: .git/hooks/c", "2 sensitive paths changed below installed packages, such as node_modules/a/.npmrc"},
 		},
 	} {

@@ -238,8 +238,10 @@ func (k *Manager) add(id key, share bool) (*entry, error) {
 	if before.layer != "" { // its files are still there
 		before.why = ""
 	}
-	s := &entry{key: id, share: share && !id.root, opened: make(chan struct{}), id: before.layer,
-		again: before.layer != "", replaced: before.why}
+	s := &entry{
+		key: id, share: share && !id.root, opened: make(chan struct{}), id: before.layer,
+		again: before.layer != "", replaced: before.why,
+	}
 	k.all[id] = s
 	k.count++
 	k.work.Go(func() {
