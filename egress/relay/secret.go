@@ -172,7 +172,7 @@ func lowerEscapes(s string) string {
 }
 
 // A guard keeps secrets out of what a host tells the job by accident, as a service does that sends requests back. It has the texts that
-// tell them; an empty one is none. It is no defence against a host that means to tell a secret, which has it: there is always one more
+// tell them; an empty one is none. It is no defense against a host that means to tell a secret, which has it: there is always one more
 // encoding. So forms has those that honest services use for what they were sent, and no others.
 type guard [][]byte
 
