@@ -88,7 +88,6 @@ func (k *Manager) remember(s *entry, why job.SessionEnd) {
 		clear(k.former)
 	}
 	k.former[s.key] = former{why: why}
-	k.o.Ended(why)
 	level := slog.LevelInfo
 	if why == job.SessionForRoom {
 		level = slog.LevelWarn

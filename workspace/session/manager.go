@@ -56,8 +56,6 @@ type Options struct {
 	PerPrincipal          int          // maximum of sessions per principal; 0 is DefaultPerPrincipal
 	InAll                 int          // maximum of sessions in total; 0 is DefaultInAll
 	Log                   *slog.Logger // nil discards log lines
-	// Ended is called for each session that ends although its client may come back; nil is nobody.
-	Ended func(job.SessionEnd)
 	// After calls f in its own goroutine after d, unless stop is called before and returns true; nil is
 	// time.AfterFunc.
 	After func(d time.Duration, f func()) (stop func() bool)
@@ -119,9 +117,6 @@ func New(o Options) *Manager {
 	o.PerPrincipal, o.InAll = cmp.Or(o.PerPrincipal, DefaultPerPrincipal), cmp.Or(o.InAll, DefaultInAll)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Ended == nil {
-		o.Ended = func(job.SessionEnd) {}
 	}
 	if o.After == nil {
 		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
