@@ -194,13 +194,13 @@ var bounds = []bound{
 	{
 		from: "store/artifact",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/redact",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/sockdiag", "internal/redact",
 			"job", "store/artifact/...", "store/at",
 		},
 		reason: "it stores output for any front-end: it starts no process and connects to nobody",
 	},
 	{
-		from: "store/artifact/live", only: []string{"std", sys, "internal/peer"},
+		from: "store/artifact/live", only: []string{"std", sys, "internal/peer", "internal/sockdiag"},
 		reason: "it shows output to the user who owns it, whatever wrote it",
 	},
 	{
@@ -354,7 +354,7 @@ var bounds = []bound{
 		reason: "it knows processes and limits, and neither jails nor repositories",
 	},
 	{
-		from: "internal/peer", only: []string{"std", sys},
+		from: "internal/peer", only: []string{"std", sys, "internal/sockdiag"},
 		reason: "who may connect depends on its answer, so it must be easy to audit",
 	},
 	{
@@ -431,7 +431,7 @@ var bounds = []bound{
 		reason: "it connects to the supervisor, whatever the connection is used for",
 	},
 	{
-		from: "front/login", only: []string{"std", sys, "internal/gate", "internal/peer"},
+		from: "front/login", only: []string{"std", sys, "internal/gate", "internal/peer", "internal/sockdiag"},
 		reason: "who may log in depends on tokens, clocks and the user who connects alone, and what is served is a handler",
 	},
 	{
@@ -440,7 +440,7 @@ var bounds = []bound{
 		reason: "it shows what it is given: it reaches the supervisor, stores and tokens through functions alone",
 	},
 	{
-		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/peer", "internal/text", "job"},
+		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/peer", "internal/sockdiag", "internal/text", "job"},
 		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
 	},
 	{
@@ -578,7 +578,7 @@ var bounds = []bound{
 		from: "rpc/transport",
 		only: []string{
 			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls",
-			"internal/flock", "internal/gate", "internal/jsonrpc", "internal/peer", "internal/strictjson",
+			"internal/flock", "internal/gate", "internal/jsonrpc", "internal/peer", "internal/sockdiag", "internal/strictjson",
 			"internal/text", "job", "rpc",
 		},
 		reason: "it carries messages and identifies their senders; package rpc interprets them",

@@ -9,18 +9,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/sockdiag"
 )
 
 // ErrNotHere says that no process of this machine has the other end of a connection any more, or that it never was on this machine.
 var ErrNotHere = errors.New("no process of this machine has the other end of the connection")
 
 const (
-	// requestSize is the size of struct inet_diag_req_v2, and answerSize of struct inet_diag_msg, linux/inet_diag.h.
-	requestSize, answerSize = 56, 72
 	// identitySize is the size of the first fields of struct inet_diag_sockid: ports and addresses.
 	identitySize = 36
-	// listening is TCP_LISTEN.
-	listening = 10
 	// answerPatience is the timeout of reading an answer, which the kernel has at once.
 	answerPatience = time.Second
 )
@@ -41,8 +39,8 @@ func TCPUser(conn net.Conn) (uid uint32, err error) {
 	// Without such a connection, the kernel returns a listener. A connection that no process has open any more, such as one in
 	// TIME_WAIT, has the inode 0, and user 0, whoever made it.
 	inode := binary.NativeEndian.Uint32(answer[68:])
-	found := netip.AddrPortFrom(addressIn(answer[0], answer[8:]), binary.BigEndian.Uint16(answer[4:]))
-	if inode == 0 || answer[1] == listening || found != unmapped(there.AddrPort()) {
+	found := unmapped(sockdiag.Local(answer))
+	if inode == 0 || answer[1] == sockdiag.Listening || found != unmapped(there.AddrPort()) {
 		return 0, ErrNotHere
 	}
 	return binary.NativeEndian.Uint32(answer[64:]), nil
@@ -68,14 +66,6 @@ func unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// addressIn returns the address in a struct inet_diag_sockid.
-func addressIn(family byte, b []byte) netip.Addr {
-	if family == unix.AF_INET {
-		return netip.AddrFrom4([4]byte(b))
-	}
-	return netip.AddrFrom16([16]byte(b)).Unmap()
-}
-
 // find asks the kernel for one socket, and returns its struct inet_diag_msg. It does not list sockets: a user can have many.
 func find(identity []byte, family byte) ([]byte, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
@@ -87,15 +77,9 @@ func find(identity []byte, family byte) ([]byte, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience); err != nil {
 		return nil, err
 	}
-	b := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+requestSize)
-	b = binary.NativeEndian.AppendUint16(b, unix.SOCK_DIAG_BY_FAMILY)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...)
-	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
-	b = binary.NativeEndian.AppendUint32(b, ^uint32(0)) // in all states
-	b = append(b, identity...)
-	b = append(b, 0, 0, 0, 0)                             // at any interface
-	b = append(b, 255, 255, 255, 255, 255, 255, 255, 255) // INET_DIAG_NOCOOKIE
+	identity = append(identity, 0, 0, 0, 0)                             // at any interface
+	identity = append(identity, 255, 255, 255, 255, 255, 255, 255, 255) // INET_DIAG_NOCOOKIE
+	b := sockdiag.Question(0, family, ^uint32(0), identity)
 	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, err
 	}
@@ -124,7 +108,7 @@ func answer(fd int) ([]byte, error) {
 			return nil, ErrNotHere
 		}
 		return nil, errno
-	case kind != unix.SOCK_DIAG_BY_FAMILY || len(body) < answerSize:
+	case kind != unix.SOCK_DIAG_BY_FAMILY || len(body) < sockdiag.MessageSize:
 		return nil, fmt.Errorf("an answer of kind %d and %d bytes", kind, n)
 	}
 	return body, nil

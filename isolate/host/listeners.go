@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/sockdiag"
 )
 
 // MaxPorts is the maximum number of ports that Listeners returns.
 const MaxPorts = 64
 
 const (
-	// diagnoseSize is the size of struct inet_diag_req_v2, and listenerSize of struct inet_diag_msg, linux/inet_diag.h.
-	diagnoseSize, listenerSize = 56, 72
 	// cookieAt is where a struct inet_diag_msg has the socket's cookie: two words, the lower one first.
 	cookieAt = 44
 	// maxListing is how many bytes of the kernel's list are read: some 700 listeners of each family.
@@ -65,14 +65,7 @@ func Cookie(socket *os.File) (uint64, error) {
 
 // listenersOf asks for the listeners of one family. cut says that there are more.
 func listenersOf(fd int, family byte, except uint64) (ports []uint16, cut bool, err error) {
-	const listening = 10 // TCP_LISTEN
-	b := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+diagnoseSize)
-	b = binary.NativeEndian.AppendUint16(b, unix.SOCK_DIAG_BY_FAMILY)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	b = append(b, make([]byte, 8+diagnoseSize)...)
-	body := b[unix.SizeofNlMsghdr:]
-	body[0], body[1] = family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(body[4:], 1<<listening)
+	b := sockdiag.Question(unix.NLM_F_DUMP, family, 1<<sockdiag.Listening, nil)
 	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, false, err
 	}
@@ -112,11 +105,11 @@ func readListeners(b []byte, except uint64) (ports []uint16, done bool, err erro
 			}
 			return nil, false, errRoute
 		case unix.SOCK_DIAG_BY_FAMILY:
-			if len(body) < listenerSize {
+			if len(body) < sockdiag.MessageSize {
 				return nil, false, errRoute
 			}
-			if reached(body) && binary.NativeEndian.Uint64(body[cookieAt:]) != except {
-				ports = append(ports, binary.BigEndian.Uint16(body[4:]))
+			if at := sockdiag.Local(body); reached(at.Addr()) && binary.NativeEndian.Uint64(body[cookieAt:]) != except {
+				ports = append(ports, at.Port())
 			}
 		}
 		b = b[min(len(b), (size+3)&^3):] // NLMSG_ALIGN
@@ -124,13 +117,7 @@ func readListeners(b []byte, except uint64) (ports []uint16, done bool, err erro
 	return ports, false, nil
 }
 
-// reached reports whether the listener of a struct inet_diag_msg is reached at 127.0.0.1 or ::1.
-func reached(b []byte) bool {
-	var a netip.Addr
-	if b[0] == unix.AF_INET {
-		a = netip.AddrFrom4([4]byte(b[8:]))
-	} else {
-		a = netip.AddrFrom16([16]byte(b[8:]))
-	}
+// reached reports whether a listener at an address is reached at 127.0.0.1 or ::1.
+func reached(a netip.Addr) bool {
 	return a.IsUnspecified() || a == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || a == netip.IPv6Loopback()
 }
