@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
+	"corral/job"
 	"corral/rootfs"
 )
 
@@ -97,6 +98,17 @@ func topDirs(repo string) string {
 	}
 	slices.Sort(list)
 	return strings.Join(list, " ") + " "
+}
+
+// TestPrivateDirs: packages job and rootfs list the same directories in the same order, in which the stub reports the full ones.
+func TestPrivateDirs(t *testing.T) {
+	var list []string
+	for _, d := range rootfs.Private {
+		list = append(list, d.Path)
+	}
+	if got := job.PrivateDirs(); !slices.Equal(got, list) {
+		t.Errorf("package job has %q, package rootfs %q", got, list)
+	}
 }
 
 // TestMounts: the mount table shows no path of the host but the repository's own, and only private directories and
