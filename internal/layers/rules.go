@@ -194,8 +194,8 @@ var bounds = []bound{
 	{
 		from: "store/artifact",
 		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/sockdiag", "internal/redact",
-			"job", "store/artifact/...", "store/at",
+			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/sockdiag",
+			"internal/redact", "job", "store/artifact/...", "store/at",
 		},
 		reason: "it stores output for any front-end: it starts no process and connects to nobody",
 	},
@@ -440,7 +440,10 @@ var bounds = []bound{
 		reason: "it shows what it is given: it reaches the supervisor, stores and tokens through functions alone",
 	},
 	{
-		from: "front/preview", only: []string{"std", sys, "front/login", "internal/gate", "internal/peer", "internal/sockdiag", "internal/text", "job"},
+		from: "front/preview",
+		only: []string{
+			"std", sys, "front/login", "internal/gate", "internal/peer", "internal/sockdiag", "internal/text", "job",
+		},
 		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
 	},
 	{
