@@ -101,7 +101,7 @@ func TestLinks(t *testing.T) {
 				target = filepath.Join(filepath.Dir(file), path)
 			}
 			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s links %s, which is not there, or not in packages: %v", file, m[1], err)
+				t.Errorf("%s links %s, which does not exist or is not in packages: %v", file, m[1], err)
 			} else if heading != "" && !headings(read(t, target))[heading] {
 				t.Errorf("%s links %s, which has no such heading: %q", file, m[1], slices.Sorted(maps.Keys(headings(read(t, target)))))
 			}

@@ -57,7 +57,7 @@ const (
 )
 
 // A Peer is the user of this machine whose program connected, such as a browser or, for one on another machine, sshd. The zero value is
-// nobody, who has no cookies.
+// nobody, to whom no cookie belongs.
 type Peer struct {
 	uid   uint32
 	known bool
