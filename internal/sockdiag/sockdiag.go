@@ -15,7 +15,7 @@ const (
 	// Listening is TCP_LISTEN, a state.
 	Listening = 10
 
-	// requestSize is the size of struct inet_diag_req_v2, at the end of which is a struct inet_diag_sockid.
+	// requestSize is the size of struct inet_diag_req_v2, which ends with a struct inet_diag_sockid, of identitySize.
 	requestSize  = 56
 	identitySize = 48
 )
