@@ -185,7 +185,8 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 		return nil, err
 	}
 	m := message(spec)
-	payload, err := wire.NewPayload(spec.Args, spec.Env, spec.Files...)
+	given, env := addGitSettings(spec) // no part of the claim: the job's user knows them
+	payload, err := wire.NewPayload(spec.Args, env, given...)
 	if err != nil {
 		return nil, &job.Refusal{Step: "payload", Message: err.Error()}
 	}

@@ -1,0 +1,257 @@
+package client
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"corral/internal/test/sandboxtest"
+	"corral/job"
+)
+
+// gitHome makes a home directory with files, by their paths in it, and a repository in it, and returns both.
+func gitHome(t *testing.T, files map[string]string) (home, repo string) {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	home = t.TempDir()
+	repo = filepath.Join(home, "src/repo")
+	for _, name := range []string{"XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"} {
+		t.Setenv(name, "")
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GIT_CONFIG_SYSTEM", os.DevNull)
+	for name, text := range files {
+		writeFile(t, filepath.Join(home, name), strings.ReplaceAll(text, "$HOME", home))
+	}
+	inGit(t, home, nil, "init", "-q", repo)
+	return home, repo
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inGit runs git in dir without a configuration of the user, and returns what it prints.
+func inGit(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1"}, env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out) + err.Error() + "\n"
+	}
+	return string(out)
+}
+
+// generated writes what jobs in repo get where git finds it, and returns the environment for that, and the configuration.
+func generated(t *testing.T, home, repo string) (env []string, config string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range settingsOf(home, repo) {
+		text := strings.ReplaceAll(f.Content, gitDir, dir)
+		writeFile(t, filepath.Join(dir, filepath.Base(f.Path)), text)
+		if filepath.Base(f.Path) == "config" {
+			config = text
+		}
+	}
+	return []string{"GIT_CONFIG_NOSYSTEM=0", "GIT_CONFIG_SYSTEM=" + filepath.Join(dir, "config")}, config
+}
+
+// TestGitSettings checks that git with the generated configuration has the settings of the user's own that say who commits and how,
+// also those of an include that applies to the repository, and none that names a program, a key, a file or a server.
+func TestGitSettings(t *testing.T) {
+	home, repo := gitHome(t, map[string]string{
+		".gitconfig": `[user]
+	name = Ada \"the \\ first\"
+	email = ada@example.org
+	signingkey = SECRET
+[init]
+	defaultBranch = trunk
+	templateDir = /SECRET
+[core]
+	autocrlf = input
+	editor = SECRET
+	pager = SECRET
+	hooksPath = /SECRET
+	fsmonitor = SECRET
+	sshCommand = SECRET
+[alias]
+	x = !SECRET
+[credential]
+	helper = SECRET
+[commit]
+	gpgsign = true
+	template = ~/SECRET
+[url "https://SECRET@example.org/"]
+	insteadOf = https://example.org/
+[http]
+	proxy = http://SECRET
+	extraHeader = SECRET
+[diff "x"]
+	textconv = SECRET
+[merge]
+	conflictStyle
+	tool = SECRET
+[pull]
+	rebase
+[includeIf "gitdir:~/src/"]
+	path = work
+[include]
+	path = missing
+`,
+		"work": "[user]\n\temail = ada@work.example\n",
+	})
+	env, config := generated(t, home, repo)
+	if strings.Contains(config, "SECRET") || strings.Contains(config, "gpgsign") {
+		t.Errorf("a setting that is not for jobs:\n%s", config)
+	}
+	for key, want := range map[string]string{
+		"user.name": `Ada "the \ first"`, "user.email": "ada@work.example", "init.defaultBranch": "trunk", "core.autocrlf": "input",
+		"merge.conflictStyle": "true", "pull.rebase": "true",
+	} {
+		if got := inGit(t, repo, env, "config", key); got != want+"\n" {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	inGit(t, repo, nil, "config", "user.name", "of the repository")
+	if got := inGit(t, repo, env, "config", "user.name"); got != "of the repository\n" {
+		t.Errorf("the repository's own name does not win: %q", got)
+	}
+}
+
+// TestGitPatterns checks that excludes and attributes of the user apply, at their usual places and at others, and that no other file
+// is read in their place, whatever a configuration names.
+func TestGitPatterns(t *testing.T) {
+	const key = "id_ed25519"
+	for name, c := range map[string]struct {
+		files   map[string]string
+		link    string // the file in the home directory that is a link to key
+		ignored bool
+	}{
+		"usual places": {map[string]string{".config/git/ignore": ".env.local\n", ".config/git/attributes": "*.x binary\n"}, "", true},
+		"named":        {map[string]string{".gitconfig": "[core]\nexcludesFile = ~/.gitignore_global\n", ".gitignore_global": ".env.local\n"}, "", true},
+		"a key":        {map[string]string{".gitconfig": "[core]\nexcludesFile = ~/" + key + "\n", key: ".env.local\n"}, "", false},
+		"a link":       {map[string]string{".gitconfig": "[core]\nexcludesFile = ~/.gitignore\n", key: ".env.local\n"}, ".gitignore", false},
+		"too large":    {map[string]string{".config/git/ignore": ".env.local\n" + strings.Repeat("#\n", maxGitPattern/2)}, "", false},
+		"a directory":  {map[string]string{".config/git/ignore/x": ""}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, repo := gitHome(t, c.files)
+			if c.link != "" {
+				if err := os.Symlink(key, filepath.Join(home, c.link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			env, _ := generated(t, home, repo)
+			writeFile(t, filepath.Join(repo, ".env.local"), "TOKEN=1\n")
+			inGit(t, repo, env, "add", "-A")
+			if got := inGit(t, repo, env, "ls-files"); (got == "") != c.ignored {
+				t.Errorf("files added: %q", got)
+			}
+			if c.files[".config/git/attributes"] != "" {
+				if got := inGit(t, repo, env, "check-attr", "binary", "a.x"); got != "a.x: binary: set\n" {
+					t.Errorf("%q", got)
+				}
+			}
+		})
+	}
+}
+
+// TestGitFilters checks that a filter of the user's is never left out without a word, and that jobs get no command of it but those
+// of packages.
+func TestGitFilters(t *testing.T) {
+	home, repo := gitHome(t, map[string]string{".gitconfig": `[filter "lfs"]
+	clean = git-lfs clean -- %f
+	smudge = git-lfs smudge -- %f
+	process = git-lfs filter-process
+	required = true
+[filter "strip"]
+	clean = /SECRET/strip
+[filter "crypt"]
+	clean = SECRET
+	process = SECRET
+	required
+[filter "a b;c"]
+	clean = SECRET
+`})
+	env, config := generated(t, home, repo)
+	if strings.Contains(config, "SECRET") {
+		t.Errorf("a command that is not for jobs:\n%s", config)
+	}
+	if got := inGit(t, repo, env, "config", "--get-regexp", `^filter\.lfs\.`); got != `filter.lfs.clean git-lfs clean -- %f
+filter.lfs.smudge git-lfs smudge -- %f
+filter.lfs.process git-lfs filter-process
+filter.lfs.required true
+` {
+		t.Errorf("%s", got)
+	}
+	writeFile(t, filepath.Join(repo, ".gitattributes"), "*.s filter=strip\n*.c filter=crypt\n")
+	for _, name := range []string{"1.s", "2.s", "3.c"} {
+		writeFile(t, filepath.Join(repo, name), "text of "+name+"\n")
+	}
+	got := inGit(t, repo, env, "add", "1.s", "2.s")
+	if n := strings.Count(got, "jobs do not run the filter strip"); n != 1 {
+		t.Errorf("%d hints, want 1: %q", n, got)
+	}
+	if got := inGit(t, repo, env, "show", ":1.s"); got != "text of 1.s\n" {
+		t.Errorf("the file: %q", got)
+	}
+	if got := inGit(t, repo, env, "add", "3.c"); !strings.Contains(got, "jobs do not run the filter crypt") || !strings.Contains(got, "exit status") {
+		t.Errorf("a required filter: %q", got)
+	}
+}
+
+// TestGitSettingsOff checks who gets no configuration.
+func TestGitSettingsOff(t *testing.T) {
+	const identity = "[user]\n\tname = Ada\n"
+	home, repo := gitHome(t, map[string]string{".gitconfig": identity})
+	if _, config := generated(t, home, repo); !strings.Contains(config, "Ada") {
+		t.Fatalf("%q", config)
+	}
+	writeFile(t, filepath.Join(home, ".gitconfig"), identity+"[corral]\n\tjobs = false\n")
+	if list := settingsOf(home, ""); list != nil {
+		t.Errorf("%s = false: %v", gitOff, list)
+	}
+	if list := settingsOf(t.TempDir(), ""); list != nil {
+		t.Errorf("without a configuration: %v", list)
+	}
+	for _, spec := range []job.Spec{
+		{Env: []string{"GIT_CONFIG_NOSYSTEM=1"}},
+		{Env: []string{"GIT_CONFIG_SYSTEM="}},
+		{Workspace: job.NoRepo},
+		{Tool: job.ToolEdit},
+		{Limits: job.Limits{Tmp: 1 << 16}},
+		{Limits: job.Limits{TmpInodes: 16}},
+	} {
+		if files, env := addGitSettings(spec); files != nil || !slices.Equal(env, spec.Env) {
+			t.Errorf("%+v: %v, %v", spec, files, env)
+		}
+	}
+}
+
+// TestGitTraces checks that reading a configuration writes no file, although git would.
+func TestGitTraces(t *testing.T) {
+	home, repo := gitHome(t, map[string]string{
+		".gitconfig": "[user]\n\tname = Ada\n[trace2]\n\tnormalTarget = $HOME/one\n\teventTarget = $HOME/two\n\tperfTarget = $HOME/three\n",
+	})
+	if _, config := generated(t, home, repo); !strings.Contains(config, "Ada") {
+		t.Fatalf("%q", config)
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		if _, err := os.Lstat(filepath.Join(home, name)); err == nil {
+			t.Errorf("git wrote %s", name)
+		}
+	}
+}
