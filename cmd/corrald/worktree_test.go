@@ -116,3 +116,37 @@ func TestWorktreeOfAnother(t *testing.T) {
 		t.Errorf("served: %q, %q", out, errs)
 	}
 }
+
+// TestSubmodule: git works in a submodule, whose git directory is that of the repository around it, and in a repository whose git
+// directory is elsewhere and names it.
+func TestSubmodule(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
+	d := serve(t)
+	for name, made := range map[string]string{
+		"submodule": "git init -q src; git -C src commit -q --allow-empty -m one; git init -q -b main main; " +
+			"git -c protocol.file.allow=always -C main submodule --quiet add $PWD/src sub; git -C main commit -qm sub",
+		"separate": "mkdir main; git init -q --separate-git-dir=$PWD/x.git main/sub; " +
+			"git -C main/sub config core.worktree $PWD/main/sub; git -C main/sub commit -q --allow-empty -m one",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, own := range []bool{false, true} {
+				top := makeDirectory(t, filepath.Join(sandboxtest.OpenDir(t), "alice"), alice, 0o755)
+				git(t, alice, top, made)
+				args := append([]string{"run", "--repo", top + "/main/sub"}, commits()...)
+				var got string
+				if own {
+					got = bySudo(t, alice, args)
+				} else {
+					_, out, errs := d.runs(alice, args...)
+					got = out + errs
+				}
+				if got != "two\none\n" {
+					t.Errorf("own supervisor %v: %q", own, got)
+				}
+				if log := git(t, alice, top, "git -C main/sub log --format=%s; find . ! -user 61234"); log != "two\none\n" {
+					t.Errorf("own supervisor %v: outside: %q", own, log)
+				}
+			}
+		})
+	}
+}

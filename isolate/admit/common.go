@@ -13,9 +13,9 @@ import (
 	"corral/job"
 )
 
-// A git worktree keeps its branches and objects in a git directory elsewhere, the common directory. A job in a
-// worktree has that mounted too, at its own path. Front-ends find it and make sure that it knows the worktree;
-// whether it is served is decided here, by the rules for repositories.
+// A git worktree keeps its branches and objects in a git directory elsewhere, the common directory, and a submodule its own
+// in that of the repository around it. A job there has it mounted too, at its own path. Front-ends find it and make sure that
+// it knows the worktree; whether it is served is decided here, by the rules for repositories.
 
 // Common returns the git directory at path, which has the repository as a worktree. A client that is not embedded
 // passes its descriptor too. The result is nil if there is none or it is not served to the peer: the job runs without
@@ -49,14 +49,25 @@ func (s *Served) sharesOwner(peer host.Peer, common, r *Repo) bool {
 
 // servesCommon decides whether a client may have jobs in the git directory it named, and pins it. A directory that
 // the operator serves as a repository is not accepted unless it is named like a git directory, because sensitive
-// paths in it are protected as in a git directory. A directory without such a name is accepted only if root named it.
+// paths in it are protected as in a git directory. A directory without such a name is accepted only if root named it, or as that of
+// a submodule in a directory that has one.
 func (s *Served) servesCommon(peer host.Peer, path string, dir *os.File) (*Repo, error) {
 	c, err := s.pinCommon(peer, path, dir)
-	if err != nil || strings.HasSuffix(c.Path, ".git") || s.named(peer, c.Path) && s.pinned[c.Path] == (host.Inode{}) {
+	if err != nil || strings.HasSuffix(c.Path, ".git") || ofSubmodule(c.Path) || s.named(peer, c.Path) && s.pinned[c.Path] == (host.Inode{}) {
 		return c, err
 	}
 	c.Close()
 	return nil, &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q is not named .git or NAME.git, as a git directory must be", c.Path)}
+}
+
+// ofSubmodule reports whether a path is that of a submodule's git directory by its name: in .git/modules, or in
+// .git/worktrees/NAME/modules.
+func ofSubmodule(path string) bool {
+	_, in, _ := strings.Cut(path, ".git/")
+	if rest, ok := strings.CutPrefix(in, "worktrees/"); ok {
+		_, in, _ = strings.Cut(rest, "/")
+	}
+	return strings.HasPrefix(in, "modules/")
 }
 
 // named reports whether root named the git directory at path on the command line, for worktrees only.

@@ -19,7 +19,7 @@ import (
 func TestServesCommon(t *testing.T) {
 	const stranger = 1002
 	top := newRepo(t)
-	for _, dir := range []string{"main", "main/.git", "other", "other/.git", "bare", "bare.git", "listed", "listed.git", "plain"} {
+	for _, dir := range []string{"main", "main/.git", "other", "other/.git", "bare", "bare.git", "listed", "listed.git", "plain", "other/.git/modules", "other/.git/modules/sub", "other/modules"} {
 		mkdir(t, filepath.Join(top, dir), owner)
 	}
 	mkdir(t, top+"/theirs", stranger)
@@ -51,6 +51,8 @@ func TestServesCommon(t *testing.T) {
 		{"own", peer, "other/.git", "other/.git", true, ""},
 		{"own, by its path", peer, "other/.git", "", true, "does not serve"},
 		{"own, bare", peer, "bare.git", "bare.git", true, ""},
+		{"own, a submodule's", peer, "other/.git/modules/sub", "other/.git/modules/sub", true, ""},
+		{"a submodule's, named as such alone", peer, "other/.git/modules/sub", "other/modules", true, "not named .git"},
 		{"own, and no git directory", peer, "bare", "bare", true, "not named .git"},
 		{"a stranger's", host.Peer{UID: stranger}, "other/.git", "other/.git", true, "belongs to user 1001"},
 		{"named by root", root, "other/.git", "", false, ""},

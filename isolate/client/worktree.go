@@ -15,17 +15,22 @@ import (
 )
 
 // A worktree of git (git-worktree(1)) has a file .git that names a directory worktrees/NAME of another git directory,
-// which contains its branches and objects. A job can write that file, so the directory is used only if it in turn names
-// the worktree, in a file that a job of the worktree can never have written.
+// which contains its branches and objects. That of a submodule, or of a repository made with --separate-git-dir, names a git
+// directory of its own. A job can write that file, so the directory is used only if it in turn names the repository, in a file
+// that a job of the repository can never have written: worktrees/NAME/gitdir, or core.worktree in config.
 
-// maxGitFile is the maximum size of each file read: a path and a word.
-const maxGitFile = wire.MaxPath + 64
+// The maximum sizes of the files read: of one with a path and a word, and of a configuration.
+const (
+	maxGitFile    = wire.MaxPath + 64
+	maxRepoConfig = 64 << 10
+)
 
-// errNoWorktree is returned for a directory that is not a worktree of a git directory elsewhere.
+// errNoWorktree is returned for a directory whose git directory is not elsewhere.
 var errNoWorktree = errors.New("not a worktree")
 
-// Common opens the git directory that repo is a worktree of, and returns its path. The caller closes dir. It fails if
-// there is none, or it lies in repo or does not name repo. It reads files that jobs wrote, so root must not call it.
+// Common opens the git directory of repo if it is elsewhere: repo is a worktree of it, or its only one. It returns its path. The
+// caller closes dir. It fails if there is none, or it lies in repo or does not name repo. It reads files that jobs wrote, so root
+// must not call it.
 func Common(repo string) (path string, dir *os.File, err error) {
 	root, err := directory.Open(repo)
 	if err != nil {
@@ -41,14 +46,17 @@ func Common(repo string) (path string, dir *os.File, err error) {
 		return "", nil, errNoWorktree
 	}
 	own = absolutePath(repo, own)
-	common := filepath.Dir(filepath.Dir(own))
-	if filepath.Base(filepath.Dir(own)) != "worktrees" || directory.Within(common, repo) || len(common) > wire.MaxPath {
+	common, verify := own, verifySeparate
+	if filepath.Base(filepath.Dir(own)) == "worktrees" {
+		common, verify = filepath.Dir(filepath.Dir(own)), verifyWorktree
+	}
+	if directory.Within(common, repo) || len(common) > wire.MaxPath {
 		return "", nil, errNoWorktree
 	}
 	if dir, err = directory.Open(common); err != nil {
 		return "", nil, err
 	}
-	if err := verifyBackLink(dir, common, own, repo); err != nil {
+	if err := errors.Join(verify(dir, own, repo), verifyGitDir(dir)); err != nil {
 		dir.Close()
 		return "", nil, err
 	}
@@ -71,14 +79,15 @@ func (c *Client) common(repo string) (path string, dir *os.File, flag uint32) {
 	return path, dir, wire.FlagCommon
 }
 
-// verifyBackLink returns nil if the git directory common, open as dir, has the administrative directory own for the worktree repo.
-func verifyBackLink(dir *os.File, common, own, repo string) error {
+// verifyWorktree returns nil if the git directory open as dir has the administrative directory own for the worktree repo.
+func verifyWorktree(dir *os.File, own, repo string) error {
 	const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 	admin, err := openDir(int(dir.Fd()), filepath.Join("worktrees", filepath.Base(own)), beneath)
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
+	common := filepath.Dir(filepath.Dir(own))
 	for name, want := range map[string]string{"gitdir": filepath.Join(repo, ".git"), "commondir": common} {
 		text, err := readGitFile(admin, name)
 		if err != nil {
@@ -88,6 +97,42 @@ func verifyBackLink(dir *os.File, common, own, repo string) error {
 			return errNoWorktree
 		}
 	}
+	return nil
+}
+
+// verifySeparate returns nil if the git directory own, open as dir, has repo as its worktree.
+func verifySeparate(dir *os.File, own, repo string) error {
+	text, err := readFile(dir, "config", maxRepoConfig)
+	if err != nil {
+		return err
+	}
+	if tree := coreWorktree(text); tree == "" || absolutePath(own, tree) != repo {
+		return errNoWorktree
+	}
+	return nil
+}
+
+// coreWorktree returns core.worktree of a configuration in the form in which git writes it, "" if it has none or another form.
+func coreWorktree(text string) string {
+	found, core := "", false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		name, value, _ := strings.Cut(line, " = ")
+		switch {
+		case strings.HasPrefix(line, "["):
+			core = line == "[core]"
+		case !core || name != "worktree":
+		case found != "" || strings.ContainsAny(value, "\\\";#"):
+			return ""
+		default:
+			found = value
+		}
+	}
+	return found
+}
+
+// verifyGitDir returns nil if dir looks like a git directory.
+func verifyGitDir(dir *os.File) error {
 	for name, kind := range map[string]uint32{"HEAD": unix.S_IFREG, "objects": unix.S_IFDIR, "refs": unix.S_IFDIR} {
 		var st unix.Stat_t
 		if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -118,9 +163,19 @@ func openDir(at int, path string, resolve uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// readGitFile reads the single line of a regular file in dir. It opens no other kind of file, as that may block or have
-// side effects.
+// readGitFile reads the single line of a file in dir.
 func readGitFile(dir *os.File, name string) (string, error) {
+	b, err := readFile(dir, name, maxGitFile)
+	text := strings.TrimRight(b, "\r\n")
+	if err != nil || text == "" || strings.ContainsAny(text, "\x00\n") {
+		return "", errors.Join(errNoWorktree, err)
+	}
+	return text, nil
+}
+
+// readFile reads a regular file in dir that is smaller than most bytes. It opens no other kind of file, as that may block or have
+// side effects.
+func readFile(dir *os.File, name string, most int64) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return "", &os.PathError{Op: "stat", Path: name, Err: err}
@@ -137,10 +192,9 @@ func readGitFile(dir *os.File, name string) (string, error) {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxGitFile))
-	text := strings.TrimRight(string(b), "\r\n")
-	if err != nil || len(b) == maxGitFile || text == "" || strings.ContainsAny(text, "\x00\n") {
-		return "", errors.Join(errNoWorktree, err)
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	if err == nil && int64(len(b)) == most {
+		err = errNoWorktree
 	}
-	return text, nil
+	return string(b), err
 }
