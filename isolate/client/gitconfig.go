@@ -85,8 +85,8 @@ func addGitSettings(spec job.Spec) (files []job.File, env []string) {
 	return slices.Concat(spec.Files, generated), slices.Concat(spec.Env, []string{"GIT_CONFIG_SYSTEM=" + gitDir + "/config"})
 }
 
-// gitSettings returns the generated files for jobs in repo, which may be "". Root's configuration is no job's: it may name what
-// only root may know.
+// gitSettings returns the generated files for jobs in repo, which may be "". There are none for root:
+// its configuration may name what only root may know.
 func gitSettings(repo string) []job.File {
 	if os.Getuid() == 0 {
 		return nil
@@ -217,7 +217,7 @@ func expand(path, home string) string {
 	return path
 }
 
-// set adds a setting. Its name has two parts, or three of which the second may have any character but newline and NUL.
+// set adds a setting. Its name has two parts, or three: then the second may have any character but newline and NUL.
 func (s *settings) set(name, value string) {
 	first, last := strings.IndexByte(name, '.'), strings.LastIndexByte(name, '.')
 	section := name[:first]
