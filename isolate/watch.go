@@ -17,7 +17,7 @@ func (s *Supervisor) runIn(
 	ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, door *doorUse, terminal func(*os.File),
 ) (wire.Result, error) {
 	j := sl.Jail()
-	since := j.OpenWindow()
+	since := j.OpenWindow(q.Writes(), r.protect)
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
 	sl.CountLeft(func() cell.LeftSetter {

@@ -58,6 +58,12 @@ func (q *scanState) pass() uint64 {
 	return q.passes
 }
 
+// quiet reports whether nothing has happened since the last pass.
+func (q *scanState) quiet() bool {
+	nothing, _ := q.unchangedSince(q.pass())
+	return nothing
+}
+
 // unchangedSince reports whether nothing has happened since pass returned this number. held is the latest time at
 // which a process that now holds a sensitive file open can have opened it. The queue is checked first: a pass that
 // empties it has set busy before. So a pass that was in progress when the number was read has ended since.

@@ -43,14 +43,39 @@ func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 
 // changed returns what changed since a job began. The scanner reports each change once, to the first request: the
 // answer is shared with the other jobs that live in the jail before the next request can be made.
-func (s *scanner) changed(since *Window) (a scan.Answer, err error) {
-	err = s.exchange(scan.OpChanged, since.chainStart(), func(b []byte) (err error) {
+func (s *scanner) changed(since *Window) (scan.Answer, error) {
+	return s.pass(since.all, since.jail, since)
+}
+
+// pass requests what changed since the first of the jobs began that live in the jail, which has a key; own is the window of
+// one of them, or nil. The answer is added to the windows of the others.
+func (s *scanner) pass(all *liveWindows, jail *jailKey, own *Window) (a scan.Answer, err error) {
+	err = s.exchange(scan.OpChanged, all.start(jail), func(b []byte) (err error) {
 		if a, err = s.read(scan.OpChanged, b); err == nil {
-			since.shareAnswer(&a)
+			all.share(jail, own, &a)
 		}
 		return err
 	})
 	return a, err
+}
+
+// maxCatchUp is how many passes may be made before a job whose sensitive paths are protected, in a repository that is too large
+// for one.
+const maxCatchUp = 3
+
+// catchUp has the scanner remember what was changed in the repository since its last pass, by others than jobs that still
+// live: the next job is neither blamed for it, nor does it go unnoticed that the job removes it. It makes at most the
+// given number of passes.
+func (s *scanner) catchUp(all *liveWindows, jail *jailKey, passes int) error {
+	for range passes {
+		if s == nil || s.state.quiet() {
+			return nil
+		}
+		if a, err := s.pass(all, jail, nil); err != nil || !a.Unfinished {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *scanner) read(op scan.Op, b []byte) (scan.Answer, error) {

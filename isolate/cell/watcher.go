@@ -80,9 +80,19 @@ func (j *Jail) startScanner() (*scanner, error) {
 	return s, nil
 }
 
-// OpenWindow records that a job is about to start. The caller must call End when no process of the job is left and its
-// result is complete.
-func (j *Jail) OpenWindow() *Window {
+// OpenWindow records that a job is about to start. If writes is set, the job may write to the repository, so the scanner takes
+// note of its present state, completely if paths are to be protected. The caller must call End when no process of the job is
+// left and its result is complete.
+func (j *Jail) OpenWindow(writes bool, p job.Protection) *Window {
+	if writes && j.Scanned() {
+		passes := 1
+		if p != job.ProtectNone {
+			passes = maxCatchUp
+		}
+		if err := j.watcher().catchUp(&j.s.windows, &j.key, passes); err != nil { // the check after the job reports that it is incomplete
+			j.s.Log.Warn("state of sensitive paths not recorded", "jail", j.name, "error", err)
+		}
+	}
 	state := fault.Get(&j.scannerMu, func() *scanState { return j.scanner.stateOrNil() })
 	return j.s.windows.open(&j.key, state, j.s.Only())
 }

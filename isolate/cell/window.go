@@ -18,7 +18,7 @@ type Window struct {
 	state *scanState // of the jail's scanner at the start; may be nil
 	pass  uint64     // its number of passes at the start
 
-	// Guarded by liveWindows.mu: what the scanner reported to other jobs of the jail during this window.
+	// Guarded by liveWindows.mu: what the scanner reported to other requests during this window.
 	found scan.Answer
 }
 
@@ -52,38 +52,36 @@ func (all *liveWindows) open(jail *jailKey, state *scanState, only bool) *Window
 	return m
 }
 
-// chainStart returns the earliest start of the jobs that live in the jail. The scanner reports each change once, so a
-// request must cover what any of them changed.
-func (m *Window) chainStart() time.Time {
-	all := m.all
+// start returns the earliest start of the jobs that live in a jail, or the present if there are none. The scanner reports
+// each change once, so a request must cover what any of them changed.
+func (all *liveWindows) start(jail *jailKey) time.Time {
+	first := host.FileTime().Add(-host.ClockStep)
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	first := m.at
-	for other := range all.live {
-		if other.jail == m.jail && other.at.Before(first) {
-			first = other.at
+	for m := range all.live {
+		if m.jail == jail && m.at.Before(first) {
+			first = m.at
 		}
 	}
 	return first
 }
 
-// shareAnswer adds an answer to the windows of the other jobs that live in the jail, because the scanner will not
-// report the same change again.
-func (m *Window) shareAnswer(a *scan.Answer) {
+// share adds an answer to the windows of the jobs that live in a jail, except own, because the scanner will not report the
+// same change again.
+func (all *liveWindows) share(jail *jailKey, own *Window, a *scan.Answer) {
 	if a.Paths == "" && a.More == 0 && !a.Incomplete {
 		return
 	}
-	all := m.all
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	for other := range all.live {
-		if other != m && other.jail == m.jail {
-			other.found = mergeAnswers(&other.found, a)
+	for m := range all.live {
+		if m != own && m.jail == jail {
+			m.found = mergeAnswers(&m.found, a)
 		}
 	}
 }
 
-// otherAnswers returns what shareAnswer added to this window.
+// otherAnswers returns what share added to this window.
 func (m *Window) otherAnswers() scan.Answer {
 	all := m.all
 	all.mu.Lock()

@@ -241,13 +241,11 @@ func TestNotArmed(t *testing.T) {
 	for _, tc := range []struct {
 		name, script string
 		change       func(s *server)
-		again        string // done afterwards; then everything can be watched
 	}{
-		{"file system not known", "", func(s *server) { s.repo.events = nil }, ""},
-		{"no instance", "", func(s *server) { s.events.stop() }, ""},
-		{"too many", "mkdir -p a/b/c", func(s *server) { s.events.limit = 2 }, ""},
-		{"links without end", "for i in $(seq 70); do mkdir -p $i; ln -s ../x $i/CLAUDE.md; done", nil, ""},
-		{"link in a circle", "ln -s CLAUDE.md CLAUDE.md", nil, "rm CLAUDE.md"},
+		{"file system not known", "", func(s *server) { s.repo.events = nil }},
+		{"no instance", "", func(s *server) { s.events.stop() }},
+		{"too many", "mkdir -p a/b/c", func(s *server) { s.events.limit = 2 }},
+		{"links without end", "for i in $(seq 70); do mkdir -p $i; ln -s ../x $i/CLAUDE.md; done", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -260,10 +258,6 @@ func TestNotArmed(t *testing.T) {
 			shell(t, dir, "mkdir new")
 			if a, _ := ask(t, s, OpChanged, time.Now()); a.Armed {
 				t.Errorf("%+v", a)
-			}
-			if tc.again != "" {
-				shell(t, dir, tc.again)
-				armed(t, s)
 			}
 		})
 	}

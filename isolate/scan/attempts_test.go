@@ -172,6 +172,21 @@ var attempts = []struct {
 	{"directory above instructions opened", "mkdir -p deep/down; echo > deep/down/CLAUDE.md", "chmod 777 deep; echo > deep/down/x", []string{"deep"}},
 	{"closed to its owner's group", "chmod 755 .claude", "chmod 700 .claude", []string{".claude"}},
 
+	// Behind links.
+	{"hook behind hooks that are a link", "rm -r .git/hooks; mkdir tools; ln -s ../tools .git/hooks", "echo evil > tools/pre-commit", []string{".git/hooks/pre-commit"}},
+	{"hook behind it changed", "rm -r .git/hooks; mkdir tools; echo > tools/update; ln -s $PWD/tools .git/hooks", "echo evil > tools/update", []string{".git/hooks/update"}},
+	{"hook behind it removed", "rm -r .git/hooks; mkdir tools; echo > tools/update; ln -s ../tools .git/hooks", "rm tools/update", []string{".git/hooks/update"}},
+	{"directory behind it replaced", "rm -r .git/hooks; mkdir tools t2; ln -s ../tools .git/hooks", "mv tools t1; mv t2 tools", []string{".git/hooks"}},
+	{"directory behind it opened", "rm -r .git/hooks; mkdir tools; ln -s ../tools .git/hooks", "chmod 777 tools", []string{".git/hooks"}},
+	{"file behind an absolute link", "ln -s $PWD/README.md CLAUDE.md", "echo obey >> README.md", []string{"CLAUDE.md"}},
+	{"file behind a link that leaves", "ln -s ../$(basename $PWD)/README.md CLAUDE.md", "echo obey >> README.md", []string{"CLAUDE.md"}},
+	{"link on its way replaced", "echo a > a; echo b > b; ln -s a way; ln -s way .envrc", "ln -sfn b way", []string{".envrc"}},
+	{"file made where a link leads", "ln -s $PWD/docs/env .envrc", "echo evil > docs/env", []string{".envrc"}},
+	{"component that is a link", "mv .github gh; ln -s gh .github", "echo evil >> gh/workflows/ci.yml; echo > gh/other", []string{".github/workflows/ci.yml"}},
+	{"link in a sensitive directory", "mkdir skills; echo > skills/x; ln -s ../skills .claude/skills", "echo obey >> skills/x; mkdir -p skills/a/b; echo > skills/a/b/c", []string{".claude/skills/a/b/c", ".claude/skills/x"}},
+	{"link in a directory behind a link", "mkdir s t; ln -s ../t s/t; ln -s ../s .claude/s; ln -s ../s t/s", "echo > t/x; echo > s/y", []string{".claude/s/t/x", ".claude/s/y"}},
+	{"git directory that is a link", "mv vendor/dep/.git vendor/g; ln -s ../g vendor/dep/.git", "echo > vendor/g/hooks/pre-commit; echo > vendor/g/x", []string{"vendor/dep/.git/hooks/pre-commit", "vendor/g/hooks/pre-commit"}},
+
 	{"newline in a name", "", "mkdir 'a\nb'; echo > 'a\nb/.envrc'", []string{"a\nb/.envrc"}},
 
 	// Nothing to report.
@@ -189,6 +204,8 @@ var attempts = []struct {
 	{"opened and closed again", "", "m=$(stat -c %a .git); chmod 777 .git; chmod $m .git", nil},
 	{"sample hooks", "", "echo x >> .git/hooks/pre-commit.sample", nil},
 	{"an agent's own checkout", "mkdir -p .claude/worktrees/w", "echo > .claude/worktrees/w/main.go", nil},
+	{"below a link to what contains it", "ln -s ../.. .claude/up; ln -s .. .claude/up2; ln -s . .claude/self; ln -s .. vendor/.claude", "echo > src/new; echo > vendor/new", nil},
+	{"behind a link that is not sensitive", "ln -s ../docs src/docs; ln -s ../docs .github/docs", "echo > docs/new", nil},
 	{"directory by the name of a file", "", "mkdir .envrc CLAUDE.md; echo > CLAUDE.md/x", nil},
 }
 

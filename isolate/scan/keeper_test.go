@@ -69,7 +69,7 @@ func TestServerOfTwo(t *testing.T) {
 	shell(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; rm -rf main/.git/branches; git -C main worktree add -q ../wt")
 	common := top + "/main/.git"
 	t.Chdir(top + "/wt")
-	s, err := newServer(common)
+	s, err := newServer(".", common)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestServerOfTwo(t *testing.T) {
 	if err != nil || a.Inodes < 5 { // the two files, and the objects of a commit
 		t.Errorf("usage %+v, %v", a, err)
 	}
-	if _, err := newServer(top + "/none"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := newServer(".", top+"/none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no common directory: %v", err)
 	}
 }

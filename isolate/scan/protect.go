@@ -1,10 +1,12 @@
 package scan
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds on the protected paths. Each is a mount of the job's.
@@ -15,7 +17,6 @@ const (
 	MaxKeptBytes = 56 << 10
 
 	maxKeptPath = 4000 // bytes of one path: PATH_MAX less some
-	keepPasses  = 3    // maximum passes over a tree that is too large for one
 )
 
 // A Hold is how a path is protected before a job starts.
@@ -37,80 +38,62 @@ type Kept struct {
 	Path string
 }
 
-// ErrTooMany is returned by [Scanner.Keep] when a list would be longer than MaxKept, MaxKeptBytes or the Bounds allow.
-var ErrTooMany = errors.New("scan: more sensitive paths or directories than can be protected")
+var (
+	// ErrTooMany is returned by [Scanner.Keep] when a list would be longer than MaxKept or MaxKeptBytes, or when the last pass
+	// reached one of the Bounds.
+	ErrTooMany = errors.New("scan: more sensitive paths or directories than can be protected")
 
-// Keep lists the sensitive paths that exist now, at the root and in the repositories nested in it, for a job that must
-// not change them: parent directories come first. Directories above a read-only path are pinned, or a job could replace
-// them. With all, git directories are read-only as a whole; otherwise only the files that make git run code are, so that
-// a job can commit, and files that merely hide changes from git are left to be reported by Changed.
+	errUndecided = errors.New("scan: where a sensitive link leads could not be found out")
+)
+
+// Keep lists the sensitive paths that existed at the last pass, at the root and in the repositories nested in it, for a job
+// that must not change them: parent directories come first. Directories above a read-only path are pinned, or a job could
+// replace them. With all, git directories are read-only as a whole; otherwise only the files that make git run code are, so
+// that a job can commit, and files that merely hide changes from git are left to be reported by Changed.
 //
-// A symbolic link is read-only, and so is a file of the repository that it leads to. A directory that cannot be read is
-// read-only as a whole.
-//
-// Keep walks as Changed does but has its own memory: a change that it encounters is still reported by Changed.
-func (s *Scanner) Keep(all bool) ([]Kept, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.root == nil {
-		return nil, ErrNoBaseline
+// A symbolic link is read-only, and so are the links on its way and what it leads to in the repository: a file, or what is
+// sensitive in a directory. A directory that cannot be read is read-only as a whole.
+func (s *Scanner) Keep(all bool) ([]Kept, error) { return keepIn(all, s, nil) }
+
+// keepIn lists the paths of the repository and of its common directory, if it has one. A common directory that is protected
+// as a whole is mounted read-only, so its paths are not listed.
+func keepIn(all bool, repo, common *Scanner) ([]Kept, error) {
+	k := &keeping{all: all, holds: map[spot]Hold{}, linked: map[*node]bool{}}
+	for _, s := range []*Scanner{repo, common} {
+		if s == nil {
+			continue
+		}
+		if err := k.scanner(s); err != nil {
+			return nil, err
+		}
 	}
-	if s.keeper == nil {
-		s.keeper = s.clone()
-	}
-	if err := s.keeper.refresh(); err != nil {
-		return nil, err
-	}
-	k := &keeping{s: s, all: all, holds: map[string]Hold{}}
-	k.start(s.keeper.root)
 	return k.list()
-}
-
-// clone returns a scanner of the same tree with a copy of what s remembers. It shares s's descriptor.
-func (s *Scanner) clone() *Scanner {
-	return &Scanner{
-		fd: s.fd, bounds: s.bounds, exact: s.exact, tree: s.tree, root: s.root.copy(), nodes: s.nodes, tracked: s.tracked,
-		last: s.last, pendingSince: s.pendingSince, buf: s.buf, seed: s.seed, lists: true,
-	}
-}
-
-func (n *node) copy() *node {
-	c := *n
-	c.files = slices.Clone(n.files)
-	c.dirs = make([]*node, len(n.dirs))
-	for i, d := range n.dirs {
-		c.dirs[i] = d.copy()
-	}
-	return &c
-}
-
-// refresh updates what is remembered. Paths that disappear or move meanwhile are the responsibility of the process that
-// does that.
-func (s *Scanner) refresh() error {
-	for range keepPasses {
-		now := time.Now()
-		w := s.newWalk(now, now)
-		w.silent = true
-		if _, err := w.run(); err != nil {
-			return err
-		}
-		if w.crowded {
-			return ErrTooMany
-		}
-		if !w.full && !w.late {
-			return nil
-		}
-	}
-	return ErrTooMany
 }
 
 // A keeping is one call of Keep.
 type keeping struct {
-	s     *Scanner
-	all   bool
-	holds map[string]Hold
-	path  []byte // of the current directory, with a trailing slash
-	wrong error
+	s      *Scanner
+	all    bool
+	holds  map[spot]Hold
+	linked map[*node]bool // the directories behind links that are protected already
+	place  int            // of the current directory
+	path   []byte         // of the current directory in its place, with a trailing slash
+	wrong  error
+}
+
+// scanner adds the paths of a scanner's tree, and those to which its links lead.
+func (k *keeping) scanner(s *Scanner) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.root == nil:
+		return ErrNoBaseline
+	case s.partial:
+		return ErrTooMany
+	}
+	k.s, k.place, k.path = s, s.own, nil
+	k.start(s.root)
+	return nil
 }
 
 func (k *keeping) start(root *node) {
@@ -137,7 +120,7 @@ func (k *keeping) tree(n *node, depth int) {
 	for i := range n.files {
 		f := &n.files[i]
 		if !f.presence && !hiding[f.row] && k.fits(f.row, depth) {
-			k.file(f)
+			k.file(f, func(c *node) { k.treeDir(c, depth) })
 		}
 	}
 	for _, c := range n.dirs {
@@ -182,22 +165,25 @@ func (k *keeping) fits(row int16, depth int) bool {
 func (k *keeping) gitDir(n *node) {
 	for i := range n.files {
 		if !hiding[n.files[i].row] {
-			k.file(&n.files[i])
+			k.file(&n.files[i], k.belowGit)
 		}
 	}
 	for _, c := range n.dirs {
-		k.in(c.name, func() {
-			switch {
-			case c.unread:
-				k.keep(false)
-			case hiding[c.row] && c.whole():
-			case c.whole():
-				k.keep(true)
-				k.links(c)
-			default:
-				k.gitDir(c)
-			}
-		})
+		k.in(c.name, func() { k.belowGit(c) })
+	}
+}
+
+// belowGit handles the current directory, which is in a git directory.
+func (k *keeping) belowGit(c *node) {
+	switch {
+	case c.unread:
+		k.keep(false)
+	case hiding[c.row] && c.whole():
+	case c.whole():
+		k.keep(true)
+		k.links(c)
+	default:
+		k.gitDir(c)
 	}
 }
 
@@ -205,7 +191,7 @@ func (k *keeping) gitDir(n *node) {
 func (k *keeping) bareRoot(root *node) {
 	for i := range root.files {
 		if root.files[i].presence {
-			k.file(&root.files[i])
+			k.file(&root.files[i], nil)
 		}
 	}
 	for _, c := range root.dirs {
@@ -239,53 +225,67 @@ func (k *keeping) in(name string, do func()) {
 }
 
 // keep makes the current directory read-only and, with pinned, pins those above.
-func (k *keeping) keep(pinned bool) { k.hold(string(k.path[:len(k.path)-1]), pinned) }
-
-// file makes an entry of the current directory read-only and, if it is a link, its target too.
-func (k *keeping) file(f *file) {
-	path := string(k.path) + f.name
-	k.hold(path, true)
-	dir := strings.HasSuffix(Table[f.row].Path, "/")
-	if f.st.to != (ident{}) {
-		k.target(path, dir)
+func (k *keeping) keep(pinned bool) {
+	if len(k.path) > 0 { // a place itself is not protected: that is what the workspace is for
+		k.hold(spot{k.place, string(k.path[:len(k.path)-1])}, pinned)
 	}
 }
 
-// links protects the targets of links in a directory that is sensitive as a whole.
+// file makes an entry of the current directory read-only. If it is a link, so are those on its way, and the file that it
+// leads to; for a directory whose content is sensitive, dir is called with that as the current directory.
+func (k *keeping) file(f *file, dir func(*node)) {
+	at := spot{k.place, string(k.path) + f.name}
+	k.hold(at, true)
+	if f.link == nil {
+		return
+	}
+	y := &f.link.way
+	for _, l := range y.links {
+		k.hold(l, true)
+	}
+	switch {
+	case y.end == undecided, y.end == closed && y.at.path == "":
+		k.wrong = errUndecided
+	case y.end == closed, y.end == arrived && !y.st.is(unix.S_IFDIR):
+		k.hold(y.at, true)
+	}
+	key, ok := k.s.leads(f, at)
+	c := k.s.linked[key]
+	if !ok || c == nil || dir == nil || k.linked[c] {
+		return
+	}
+	k.linked[c] = true
+	place, path := k.place, k.path
+	k.place, k.path = y.at.place, nil
+	if y.at.path != "" {
+		k.path = []byte(y.at.path + "/")
+	}
+	dir(c)
+	k.place, k.path = place, path
+}
+
+// links protects what is behind the links in a directory that is sensitive as a whole.
 func (k *keeping) links(n *node) {
 	for i := range n.files {
-		if f := &n.files[i]; f.st.to != (ident{}) {
-			k.target(string(k.path)+f.name, false)
-		}
+		k.file(&n.files[i], func(c *node) {
+			k.keep(true)
+			k.links(c)
+		})
 	}
 	for _, c := range n.dirs {
 		k.in(c.name, func() { k.links(c) })
 	}
 }
 
-// target protects the target of a link: a file, or with dir a directory. Targets outside of the root cannot be written by
-// jobs.
-func (k *keeping) target(link string, dir bool) {
-	path, isDir, err := resolve(k.s.fd, link)
-	switch {
-	case err != nil:
-		k.wrong = err
-	case path == "" || path == "." || isDir && !dir:
-	default:
-		k.hold(path, true)
-	}
-}
-
-func (k *keeping) hold(path string, pinned bool) {
-	k.holds[path] = ReadOnly
-	for i := len(path) - 1; pinned && i > 0; i-- {
-		if path[i] != '/' {
-			continue
+func (k *keeping) hold(at spot, pinned bool) {
+	k.holds[at] = ReadOnly
+	for pinned {
+		if at, _ = at.split(); at.path == "" {
+			return
 		}
-		if _, there := k.holds[path[:i]]; there {
-			continue // already read-only, or pinned for another path
+		if _, there := k.holds[at]; !there { // otherwise already read-only, or pinned for another path
+			k.holds[at] = Pinned
 		}
-		k.holds[path[:i]] = Pinned
 	}
 }
 
@@ -296,28 +296,33 @@ func (k *keeping) list() ([]Kept, error) {
 	}
 	var list []Kept
 	size := 0
-	for path, hold := range k.holds {
-		if k.covered(path) {
+	for at, hold := range k.holds {
+		if k.covered(at) || k.all && at.place == commonPlace {
 			continue
 		}
-		list = append(list, Kept{hold, path})
-		size += len(path) + 2
-		if len(path) > maxKeptPath {
+		if at.place == commonPlace {
+			hold = hold.common()
+		}
+		list = append(list, Kept{hold, at.path})
+		size += len(at.path) + 2
+		if len(at.path) > maxKeptPath {
 			return nil, ErrTooMany
 		}
 	}
 	if len(list) > MaxKept || size > MaxKeptBytes {
 		return nil, ErrTooMany
 	}
-	slices.SortFunc(list, func(a, b Kept) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(list, func(a, b Kept) int { return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Hold, b.Hold)) })
 	return list, nil
 }
 
-func (k *keeping) covered(path string) bool {
-	for i := range len(path) {
-		if path[i] == '/' && k.holds[path[:i]] == ReadOnly {
+func (k *keeping) covered(at spot) bool {
+	for {
+		if at, _ = at.split(); at.path == "" {
+			return false
+		}
+		if k.holds[at] == ReadOnly {
 			return true
 		}
 	}
-	return false
 }

@@ -191,18 +191,24 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	f.row, f.presence, f.content = k.row, k.presence, k.content
 	if !k.presence {
 		f.wd = w.watchFile(fd, &f, st)
+		f.link = newLink(k, st)
 	}
-	now := w.stateOf(name, st, k.presence)
+	now := w.stateOf(&f, st)
 	delete(m.files, name)
-	if !known && f.content != noContent && !w.s.lists {
+	if !known && f.content != noContent {
 		w.hides(fd, &f, st, true)
 	}
-	switch {
-	case known && w.changed(&f, now, st, fd),
-		!known && (m.fresh || w.after(max(st.ctime, now.toCtime))) && (f.content == noContent || !f.hidden.within(&hidden{known: true})):
+	report := false
+	if known {
+		report = w.changed(&f, now, st, fd)
+	} else if m.fresh || w.after(max(st.ctime, now.toCtime)) {
+		report = f.content == noContent || !f.hidden.within(&hidden{known: true})
+	}
+	if report {
 		w.report(name, k.row)
 	}
 	f.st = now
+	w.enqueue(&f, report)
 	if !known {
 		if w.s.tracked >= maxTracked {
 			m.n.racy = true

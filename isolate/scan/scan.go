@@ -18,8 +18,8 @@
 //   - directories are opened for reading, and two kinds of git's files that each commit may write again: the index, for
 //     entries whose changes git does not show, and packed references, for those that replace objects. They are read without
 //     blocking, in order, up to 256 MiB and within the time of the pass, and a malformed file counts as a change. Of all other
-//     files only the metadata is read. A sensitive path that is a symbolic link is reported itself; to detect a change of its
-//     target, the target is looked up beneath the root with O_PATH;
+//     files only the metadata is read. A sensitive path that is a symbolic link is followed step by step in the same way, and
+//     each directory that is sensitive behind it is examined like those of the tree; what lies outside is not looked up;
 //   - anything that cannot be examined within [Bounds], or at all, makes the report [Report.Incomplete]; it is never skipped
 //     silently;
 //   - sensitive directories are walked before others and shallow ones before deep ones, and a report that must leave paths out
@@ -28,19 +28,18 @@
 // The scanner of [Serve] watches everything it has examined, so that poll(2) alone shows that another pass would find
 // nothing (inotify(7), see [Answer.Armed]).
 //
-// System calls after [New]: openat2, newfstatat, fstat, getdents64, close, fgetxattr and pread64, and readlinkat by
-// [Scanner.Keep]; Serve also uses inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor, and
-// readlinkat; and fcntl for a lease that is released at once, by which the kernel reports whether a file is open for
-// writing. The walk holds one descriptor per level, at most [MaxDepth] + 2, and as many again for a symbolic link. The
-// package logs nothing, writes nothing, starts no goroutine and never runs git.
+// System calls after [New]: openat2, newfstatat, fstat, getdents64, close, fgetxattr, pread64 and readlinkat; Serve also
+// uses inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor; and fcntl for a lease that is released
+// at once, by which the kernel reports whether a file is open for writing. The walk holds one descriptor per level, at
+// most [MaxDepth] + 2, and two for a symbolic link. The package logs nothing, writes nothing, starts no goroutine and
+// never runs git.
 //
 // For a directory that is sensitive, or contains something sensitive at any depth, a change of permissions or of access
 // control lists is reported: users who may write there could replace what is below.
 //
 // Not detected: git objects, references and logs, ordinary commits, an index whose entries have the times and size of a
 // file other than the one that was added, references that a reftable replaces, sources (a Makefile runs code as well, but
-// only as source does), everything below a mount point, and everything below a directory to which a sensitive symbolic
-// link leads.
+// only as source does), everything below a mount point, and what a sensitive link leads to if it contains the link.
 package scan
 
 import (
@@ -113,6 +112,8 @@ type Report struct {
 	// Incomplete reports that something was not examined: a bound was reached, a directory could not be opened, or the
 	// tree changed during the walk. The next call examines the rest, as far as the bounds allow.
 	Incomplete bool
+	// Unfinished reports that MaxEntries or Time was reached; the next call continues.
+	Unfinished bool
 	// Dirs is the number of directories examined.
 	Dirs int
 	// Entries is the number of directory entries read and of files whose state was read.
@@ -134,9 +135,11 @@ type Scanner struct {
 	// pendingSince is the earliest since (nanoseconds) of passes that ended before everything was examined; nonePending if none. The
 	// next pass reports from then on.
 	pendingSince int64
-	buf          []byte   // for getdents64
-	keeper       *Scanner // the memory of Keep; nil before its first call
-	lists        bool     // this is a keeper, which ignores contents
+	buf          []byte              // for getdents64
+	partial      bool                // the last pass left something out, because of a bound
+	places       []place             // the directories that jobs write to
+	own          int                 // which of them fd is
+	linked       map[linkedKey]*node // the directories behind sensitive links
 	seed         maphash.Seed
 
 	events  *events // nil: nothing is watched
@@ -166,9 +169,14 @@ func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 	}
 	exact := timesExact(probe)
 	unix.Close(probe)
+	path, err := nameOf(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("scan: the path of %s: %w", repo.Name(), err)
+	}
 	return &Scanner{
 		fd: fd, bounds: b.withDefaults(), exact: exact, tree: rules, pendingSince: nonePending, buf: make([]byte, 64<<10),
-		seed: maphash.MakeSeed(),
+		seed: maphash.MakeSeed(), places: []place{{fd, path}},
 	}, nil
 }
 
@@ -177,7 +185,7 @@ func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 func (s *Scanner) Baseline() (Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.root, s.nodes, s.tracked, s.pendingSince, s.keeper = nil, 0, 0, nonePending, nil
+	s.root, s.nodes, s.tracked, s.pendingSince, s.linked = nil, 0, 0, nonePending, map[linkedKey]*node{}
 	now := time.Now()
 	st, err := fstat(s.fd)
 	if err != nil {

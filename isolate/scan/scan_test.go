@@ -2,6 +2,7 @@ package scan
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,9 +97,15 @@ func same(t *testing.T, s *Scanner) {
 	}
 	old, now := map[string]bool{}, map[string]bool{}
 	dump(s.root, "", old)
+	for key, n := range s.linked {
+		dump(n, fmt.Sprint("behind links ", key), old)
+	}
 	nodes, tracked := s.nodes, s.tracked
 	baseline(t, s)
 	dump(s.root, "", now)
+	for key, n := range s.linked {
+		dump(n, fmt.Sprint("behind links ", key), now)
+	}
 	for p := range old {
 		if !now[p] {
 			t.Errorf("remembered, but does not exist: %q", p)

@@ -21,7 +21,7 @@ const (
 	OpBaseline  Op = iota + 1 // remember the tree's current state
 	OpChanged                 // report what has changed since
 	OpUsage                   // sum up the space of files changed since
-	OpKeepHooks               // list the paths that a job must not change, see ReadKept
+	OpKeepHooks               // list the paths that a job must not change, as of the last OpBaseline or OpChanged, see ReadKept
 	OpKeepAll                 // likewise, with git directories as a whole
 )
 
@@ -40,6 +40,7 @@ const (
 	flagArmed
 	flagHeard
 	flagHeld
+	flagUnfinished
 )
 
 // An Answer is a scanner's reply. Paths are bytes chosen by a job.
@@ -58,6 +59,8 @@ type Answer struct {
 	// process to which the descriptor was passed, is not an event. Files whose content is read do not count here: while
 	// one is open for writing, the scanner is not Armed.
 	Held bool
+	// Unfinished, likewise: the tree is too large for one pass, and OpChanged would continue this one.
+	Unfinished bool
 }
 
 // AppendRequest encodes a request.
@@ -85,6 +88,7 @@ func ReadAnswer(b []byte) (Answer, error) {
 		Armed:      b[4]&flagArmed != 0,
 		Heard:      b[4]&flagHeard != 0,
 		Held:       b[4]&flagHeld != 0,
+		Unfinished: b[4]&flagUnfinished != 0,
 		Bytes:      int64(binary.LittleEndian.Uint64(b[8:])),
 		Inodes:     int64(binary.LittleEndian.Uint64(b[16:])),
 		Paths:      string(b[headerSize:]),
@@ -94,7 +98,9 @@ func ReadAnswer(b []byte) (Answer, error) {
 func (a *Answer) append() []byte {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, headerSize+len(a.Paths)), a.More)
 	flags := uint32(0)
-	for flag, set := range map[uint32]bool{flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagHeld: a.Held} {
+	for flag, set := range map[uint32]bool{
+		flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagHeld: a.Held, flagUnfinished: a.Unfinished,
+	} {
 		if set {
 			flags |= flag
 		}
@@ -109,7 +115,7 @@ func (a *Answer) append() []byte {
 // end is closed. common is the path of the git directory that the tree is a worktree of, or "": it is scanned too, and
 // its paths are reported as absolute ones. Serve runs as a job: unprivileged, and without write access to either.
 func Serve(socket int, common string) error {
-	s, err := newServer(common)
+	s, err := newServer(".", common)
 	if err != nil {
 		return err
 	}
@@ -145,9 +151,9 @@ type server struct {
 	events *events
 }
 
-func newServer(common string) (*server, error) {
+func newServer(repo, common string) (*server, error) {
 	s := &server{path: common, events: newEvents()}
-	dir, err := os.Open(".")
+	dir, err := os.Open(repo)
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +171,15 @@ func newServer(common string) (*server, error) {
 		return nil, err
 	}
 	s.common.watch(s.events)
+	s.common.own = commonPlace
+	s.repo.places = append(s.repo.places, s.common.places...)
+	s.common.places = s.repo.places
 	return s, nil
 }
 
 func (s *server) answer(op Op, since time.Time) []byte {
 	if op == OpKeepHooks || op == OpKeepAll {
-		return appendKept(s.keep(op == OpKeepAll))
+		return appendKept(keepIn(op == OpKeepAll, s.repo, s.common))
 	}
 	if op != OpUsage {
 		s.events.drain()
@@ -187,7 +196,7 @@ func (s *server) answer(op Op, since time.Time) []byte {
 		}
 		a.paths = InTurn(a.paths, b.paths)
 		a.More += b.More
-		a.Incomplete = a.Incomplete || b.Incomplete
+		a.Incomplete, a.Unfinished = a.Incomplete || b.Incomplete, a.Unfinished || b.Unfinished
 		a.Armed = a.Armed && s.common.armed()
 		a.Bytes, a.Inodes = a.Bytes+b.Bytes, a.Inodes+b.Inodes
 	}
@@ -197,20 +206,6 @@ func (s *server) answer(op Op, since time.Time) []byte {
 	}
 	a.join()
 	return a.append()
-}
-
-// keep lists the paths to protect in both trees. A common directory that is protected as a whole is mounted read-only, so
-// it needs no list.
-func (s *server) keep(all bool) ([]Kept, error) {
-	list, err := s.repo.Keep(all)
-	if err != nil || s.common == nil || all {
-		return list, err
-	}
-	more, err := s.common.Keep(false)
-	for _, k := range more {
-		list = append(list, Kept{k.Hold.common(), k.Path})
-	}
-	return list, err
 }
 
 // found is an Answer before its paths are joined.
@@ -231,7 +226,7 @@ func (s *Scanner) answer(op Op, since time.Time) found {
 	case OpUsage:
 		a.Bytes, a.Inodes, err = s.Usage(since)
 	}
-	a.Incomplete = r.Incomplete || err != nil
+	a.Incomplete, a.Unfinished = r.Incomplete || err != nil, r.Unfinished
 	a.More, a.paths = uint32(r.More), r.Paths
 	return a
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -64,70 +63,6 @@ func openAt(dir int, name string, access uint64) (int, error) {
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS |
 			unix.RESOLVE_NO_XDEV,
 	})
-}
-
-// target returns the inode and ctime of the file that the link at path, relative to root, leads to, if that is beneath
-// root. It does not open it: with O_PATH a FIFO does not block and a device is not activated. A directory's time is
-// omitted, as it does not reflect changes of the files below.
-func target(root int, path string) (ident, int64) {
-	fd, err := -1, error(unix.EAGAIN)
-	for try := 0; try < 10000 && errors.Is(err, unix.EAGAIN); try++ { // EAGAIN: a rename or a mount anywhere, while resolving ".."
-		fd, err = unix.Openat2(root, path, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-		})
-	}
-	if err != nil {
-		return ident{}, 0
-	}
-	defer unix.Close(fd)
-	st, err := fstat(fd)
-	if err != nil {
-		return ident{}, 0
-	}
-	if !st.is(unix.S_IFREG) {
-		st.ctime = 0
-	}
-	return st.id, st.ctime
-}
-
-// resolve returns the path of the link's target relative to root: "" if it no longer exists or lies outside, "." for the
-// root itself.
-func resolve(root int, link string) (path string, dir bool, err error) {
-	fd, err := -1, error(unix.EAGAIN)
-	for try := 0; try < 10000 && errors.Is(err, unix.EAGAIN); try++ { // see target
-		fd, err = unix.Openat2(root, link, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-		})
-	}
-	switch {
-	case errors.Is(err, unix.EAGAIN):
-		return "", false, err
-	case err != nil:
-		return "", false, nil
-	}
-	defer unix.Close(fd)
-	st, err := fstat(fd)
-	if err != nil {
-		return "", false, err
-	}
-	top, err := nameOf(root)
-	if err != nil {
-		return "", false, err
-	}
-	full, err := nameOf(fd)
-	if err != nil {
-		return "", false, err
-	}
-	if full == top {
-		return ".", true, nil
-	}
-	below, ok := strings.CutPrefix(full, strings.TrimSuffix(top, "/")+"/")
-	if !ok || strings.HasSuffix(below, " (deleted)") {
-		return "", false, nil
-	}
-	return below, st.is(unix.S_IFDIR), nil
 }
 
 // nameOf returns the path that the kernel reports for an open file.

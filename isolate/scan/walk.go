@@ -47,6 +47,7 @@ type file struct {
 	wd       int32 // inotify watch; 0: none
 	st       state
 	hidden   hidden // of a file with a content
+	link     *link  // of a link
 }
 
 // state is compared to detect a change of a file. Every change shows in ctime; the other fields cost nothing and help
@@ -76,9 +77,12 @@ type walk struct {
 	gaps     bool // something is not watched
 	reread   bool // read every content again: events since the last read may have been missed
 	opened   bool // permissions of a directory were changed
-	links    int  // links followed, see watchLink
+	links    int  // links followed
 	tick     int
-	path     []byte // of the current directory, with a trailing slash
+	path     []byte      // of the current directory, with a trailing slash; behind a link the link's, as users see it
+	behind   *linkedDir  // the directory behind a link that contains the current one; nil: none
+	queue    []linkedDir // directories behind links that are still to be examined
+	passed   map[linkedKey]bool
 	ents     []entry
 	found    []finding
 	names    map[string]bool // the paths in found
@@ -118,6 +122,7 @@ func (w *walk) run() (Report, error) {
 	if w.opened {
 		w.reportOpened(s.root)
 	}
+	w.followLinks()
 	s.pendingSince = nonePending
 	if w.full || w.late || w.changing {
 		s.pendingSince = w.since
@@ -127,6 +132,8 @@ func (w *walk) run() (Report, error) {
 	if w.full || w.late || s.root.pending || w.crowded {
 		w.rep.Incomplete = true
 	}
+	w.rep.Unfinished = w.full || w.late
+	s.partial = w.full || w.late || w.crowded
 	s.watched = !w.gaps && !w.rep.Incomplete && s.pendingSince == nonePending && !s.root.unread
 	w.choose()
 	return w.rep, nil
@@ -288,23 +295,25 @@ func (w *walk) files(n *node, fd int) {
 		if !f.presence {
 			f.wd = w.watchFile(fd, f, &st)
 		}
-		now := w.stateOf(f.name, &st, f.presence)
-		if w.changed(f, now, &st, fd) {
+		now := w.stateOf(f, &st)
+		report := w.changed(f, now, &st, fd)
+		if report {
 			w.report(f.name, f.row)
 		}
 		f.st = now
+		w.enqueue(f, report)
 	}
 }
 
-// stateOf returns a file's state from its metadata, and its target's if it is a link.
-func (w *walk) stateOf(name string, st *stat, presence bool) state {
-	if presence {
+// stateOf returns a file's state from its metadata, and its target's if it is a link, which it follows.
+func (w *walk) stateOf(f *file, st *stat) state {
+	if f.presence {
 		return state{mode: st.mode & unix.S_IFMT}
 	}
 	now := state{id: st.id, mode: st.mode, size: st.size, ctime: st.ctime}
-	if st.is(unix.S_IFLNK) {
-		w.watchLink(string(w.path) + name)
-		now.to, now.toCtime = target(w.s.fd, string(w.path)+name)
+	if st.is(unix.S_IFLNK) && f.link != nil {
+		f.link.way = w.follow(f.name)
+		now.to, now.toCtime = f.link.way.target()
 	}
 	return now
 }
@@ -327,8 +336,8 @@ func (w *walk) differs(f *file, now state, st *stat) bool {
 // time.
 func (w *walk) changed(f *file, now state, st *stat, dir int) bool {
 	differs := w.differs(f, now, st)
-	if f.content == noContent || w.s.lists {
-		return differs && f.content == noContent
+	if f.content == noContent {
+		return differs
 	}
 	same, before := f.st == now, f.hidden
 	read, written := w.hides(dir, f, st, differs || !same)
