@@ -120,18 +120,28 @@ func TestWorktreeNotServed(t *testing.T) {
 	}
 }
 
-// TestWorktreeSession: a session in a worktree has the git directory too; with an overlay, it is read-only.
+// TestWorktreeSession: a session in a worktree has the git directory too; with an overlay, in its layer.
 func TestWorktreeSession(t *testing.T) {
 	f, _ := newWorktree(t, besides, "wt", "main/.git", nil)
-	for w, want := range map[job.Workspace]string{job.Direct: "committed\n", job.Overlay: "refused\n"} {
-		ss, err := f.C.OpenSession(t.Context(), job.SessionSpec{Repo: f.Repo, Workspace: w})
+	for _, c := range []struct {
+		w    job.Workspace
+		want string // the subjects of the commits outside, afterwards
+	}{{job.Overlay, "one"}, {job.Direct, "x\none"}} {
+		ss, err := f.C.OpenSession(t.Context(), job.SessionSpec{Repo: f.Repo, Workspace: c.w})
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := f.Spec("sh", "-c", "git status -s && git -c user.name=a -c user.email=a commit -q --allow-empty -m x 2>/dev/null && echo committed || echo refused")
-		spec.Session, spec.Workspace, spec.Env = ss.ID, w, append(slices.Clone(environment), "HOME=/home/job")
-		if d := f.Run(spec); d.Out != want {
-			t.Errorf("%v: %q, %q", w, d.Out, d.Err)
+		spec := f.Spec("sh", "-c", "git status -s && git -c user.name=a -c user.email=a commit -q --allow-empty -m x && git log --format=%s")
+		spec.Session, spec.Workspace, spec.Env = ss.ID, c.w, append(slices.Clone(environment), "HOME=/home/job")
+		if d := f.Run(spec); d.Out != "x\none\n" {
+			t.Errorf("%v: %q, %q", c.w, d.Out, d.Err)
+		}
+		spec.Workspace = job.ReadOnly
+		if spec.Args[2] = "git add . 2>/dev/null; git commit --allow-empty -qm y 2>&1"; !strings.Contains(f.Run(spec).Out, "Read-only file system") {
+			t.Errorf("%v: a job that may not write has committed", c.w)
+		}
+		if got := shell(t, f.Repo, "git log --format=%s"); got != c.want {
+			t.Errorf("%v: outside: %q", c.w, got)
 		}
 		if _, err := f.C.CloseSession(t.Context(), ss.ID, false); err != nil {
 			t.Error(err)

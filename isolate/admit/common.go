@@ -25,6 +25,17 @@ func (s *Served) Common(peer host.Peer, path string, dir *os.File, r *Repo) *Rep
 		return nil
 	}
 	c, err := s.servesCommon(peer, path, dir)
+	return s.fits(peer, c, r, err)
+}
+
+// CommonAgain returns the git directory that the repository of a kept layer was a worktree of when it was kept, likewise.
+func (s *Served) CommonAgain(peer host.Peer, path string, is host.Inode, r *Repo) *Repo {
+	c, err := s.ServesAgain(peer, path, is, r.ReadOnly)
+	return s.fits(peer, c, r, err)
+}
+
+// fits returns the git directory c if jobs of the repository may have it, and err is nil.
+func (s *Served) fits(peer host.Peer, c, r *Repo, err error) *Repo {
 	if err == nil && !s.sharesOwner(peer, c, r) {
 		c.Close()
 		err = fmt.Errorf("%q belongs to user %d, but %q belongs to user %d", c.Path, c.UID, r.Path, r.UID)

@@ -90,7 +90,12 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		return sent, err
 	}
 	defer wire.CloseAll(extra.owned)
-	common, err := sl.addCommon(&plan, !q.Writes() || r.Protect == job.ProtectAll)
+	common, err := sl.addCommon(&plan, func() (*os.File, error) {
+		if merged := sl.jail.view.common; merged != "" && job.Tool(q.Tool).InRepository() {
+			return cloneMount(merged, nil, plan.ReadOnly)
+		}
+		return sl.common(!q.Writes() || r.Protect == job.ProtectAll)
+	})
 	if err != nil {
 		return sent, err
 	}
@@ -179,13 +184,24 @@ func (sl *Slot) workspace(q *admit.Request) (*os.File, error) {
 	return sl.mount(readOnly)
 }
 
-// addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the
-// repository is, if the operator made either readonly or overlay, or if the job must not change git directories.
-func (sl *Slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
+// addCommon adds the common directory, if there is one, to the plan, and returns its mount, which the function makes.
+func (sl *Slot) addCommon(plan *inside.Plan, mount func() (*os.File, error)) ([]*os.File, error) {
 	c := sl.jail.repo.Common
 	if c == nil {
 		return nil, nil
 	}
+	m, err := mount()
+	if err != nil {
+		return nil, fmt.Errorf("the git directory of the worktree: %w", err)
+	}
+	plan.Common = c.Path
+	return []*os.File{m}, nil
+}
+
+// common makes a mount of the common directory itself. It is read-only if the repository is, if the operator made either readonly or
+// overlay, or if the job must not change git directories.
+func (sl *Slot) common(readOnly bool) (*os.File, error) {
+	c := sl.jail.repo.Common
 	readOnly = readOnly || sl.jail.s.Served.Now().CommonReadOnly(c.Path)
 	ids := sl.idmap
 	if r := sl.jail.repo; c.Owner != r.Owner {
@@ -195,12 +211,7 @@ func (sl *Slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 		}
 		defer ids.Close()
 	}
-	mount, err := c.Clone(ids, readOnly)
-	if err != nil {
-		return nil, fmt.Errorf("the git directory of the worktree: %w", err)
-	}
-	plan.Common = c.Path
-	return []*os.File{mount}, nil
+	return c.Clone(ids, readOnly)
 }
 
 // mount makes a mount of the repository for the slot's job. It is not made ahead: it must have the flags that the

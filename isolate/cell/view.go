@@ -35,6 +35,7 @@ type view struct {
 	layer    *layer.Layer
 	layerMap *os.File    // user namespace that maps the owners on a layer to the jail's root and its first user
 	merged   string      // mount point of the overlay over the repository, or ""
+	common   string      // mount point of the overlay over the common git directory, or ""
 	roots    []bindMount // the mounts that make up a session's own root
 	shares   []bindMount // directories of the layer shared by the session's jobs
 }
@@ -90,6 +91,9 @@ func (a *assembly) assemble() error {
 		if a.merged, err = a.overlay(overlaySpec{name: "repo", mode: a.repo.Mode, below: below}); err != nil {
 			return err
 		}
+		if err := a.overlayCommon(); err != nil {
+			return err
+		}
 	}
 	if ss.Root {
 		return a.assembleRoot()
@@ -98,6 +102,24 @@ func (a *assembly) assemble() error {
 		return a.makeShares()
 	}
 	return nil
+}
+
+// overlayCommon makes an overlay over the common git directory, so that jobs can commit. There is none if it has another owner than
+// the repository, because a session maps the ids of one.
+func (a *assembly) overlayCommon() (err error) {
+	c := a.repo.Common
+	if c == nil || c.Owner != a.repo.Owner {
+		return nil
+	}
+	below := func() (*os.File, error) {
+		m, err := a.users.idmap(0)
+		if err != nil {
+			return nil, err
+		}
+		return c.Clone(m, true)
+	}
+	a.common, err = a.overlay(overlaySpec{name: "common", mode: c.Mode, below: below})
+	return err
 }
 
 // makeShares makes the directories of the layer that all of the session's jobs share as home directory and /tmp. If
@@ -208,7 +230,11 @@ func (v *view) writeTree(path string, tree, over rootfs.Tree) error {
 	}
 	defer dir.Close()
 	if v.repo.Path != ImportDir {
-		tree.Entries = append(tree.Entries, rootfs.Entry{Path: v.repo.Path, Mode: os.ModeDir | 0o755})
+		for _, r := range []*admit.Repo{v.repo.Common, v.repo} {
+			if r != nil {
+				tree.Entries = append(tree.Entries, rootfs.Entry{Path: r.Path, Mode: os.ModeDir | 0o755})
+			}
+		}
 	}
 	if err := tree.Write(int(dir.Fd())); err != nil {
 		return err

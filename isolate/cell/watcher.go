@@ -58,7 +58,7 @@ func (j *Jail) startScanner() (*scanner, error) {
 		ReadOnly: true, Stdin: true, ExecFD: true, SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1],
 		Rlimits: host.Rlimits(job.Defaults(), 0), Repo: j.repo.Path,
 	}
-	files, err := sl.addCommon(&plan, true)
+	files, err := sl.addCommon(&plan, func() (*os.File, error) { return sl.common(true) })
 	if err != nil {
 		return nil, err
 	}

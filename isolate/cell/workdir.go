@@ -14,6 +14,7 @@ import (
 // Contents of a session's layer:
 //
 //	repo/upper, repo/work    the overlay over the repository
+//	common/upper, work       the overlay over the git directory that the repository is a worktree of
 //	home, tmp                the home directory and /tmp of a session without a root of its own
 //	root                     the root of a session that has one: the tree itself, or
 //	root/upper, root/work    the overlay over an imported root file system

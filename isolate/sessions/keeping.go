@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/layer"
@@ -48,7 +50,7 @@ func (ss *Session) ensureKeepable() error {
 	ss.layerMu.Lock()
 	defer ss.layerMu.Unlock()
 	jobs := fault.Get(&ss.mu, func() int { return ss.jobs })
-	if ss.closed || ss.from != "" || jobs == 0 && !ss.layerHas("repo/upper") {
+	if ss.closed || ss.from != "" || jobs == 0 && !ss.changed() {
 		return nil
 	}
 	err := ss.nameLayer()
@@ -141,7 +143,7 @@ func (ss *Session) keepImage() (bool, error) {
 // keepChanges keeps what the session's jobs changed in the repository, if anything. No job of the session is left,
 // and the caller holds layerMu.
 func (ss *Session) keepChanges() (bool, error) {
-	if !ss.layerHas("repo/upper") {
+	if !ss.changed() {
 		ss.removeNames()
 		return false, ss.layer.Close()
 	}
@@ -155,6 +157,14 @@ func (ss *Session) keepChanges() (bool, error) {
 		err = fmt.Errorf("the changes of session %s are kept, but the last writes of its jobs may be missing: %w", ss.id, err)
 	}
 	return true, errors.Join(err, ss.layer.Close())
+}
+
+// changed reports whether jobs have changed the repository, or written objects to their copy of the git directory that it is a worktree
+// of. What else git writes there, such as an index, is of no use without the session.
+func (ss *Session) changed() bool {
+	var st unix.Stat_t
+	committed := unix.Lstat(filepath.Join(ss.layer.Path(), "common/upper/objects"), &st)
+	return ss.layerHas("repo/upper") || committed == nil
 }
 
 // layerHas reports whether a directory of the layer has, or may have, entries: one that cannot be read is not treated
@@ -172,9 +182,13 @@ func (ss *Session) layerHas(name string) bool {
 // writeDescription writes the description of the layer that is about to be kept.
 func (ss *Session) writeDescription() error {
 	r := ss.jail.Repo()
-	return ss.m.kept.write(&keptLayer{
+	k := &keptLayer{
 		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Share: ss.shares(),
 		Profile: ss.profile, Network: ss.spec.Network,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
-	})
+	}
+	if c := r.Common; c != nil {
+		k.Common, k.CommonDev, k.CommonIno = []byte(c.Path), c.Dev, c.Ino
+	}
+	return ss.m.kept.write(k)
 }

@@ -40,6 +40,10 @@ type keptLayer struct {
 	RepoBytes []byte `json:"repoBytes,omitempty"`
 	Dev       uint64 `json:"dev"`
 	Ino       uint64 `json:"ino"`
+	// Common is the path of the git directory that the repository is a worktree of; none: there is none, or jobs could not write there.
+	Common    []byte `json:"common,omitempty"`
+	CommonDev uint64 `json:"commonDev,omitempty"`
+	CommonIno uint64 `json:"commonIno,omitempty"`
 	// ReadOnly is set if the repository was passed from a read-only mount: changes cannot be applied to it.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Share is set if the session's jobs shared the home directory and /tmp, which are on the layer.

@@ -198,6 +198,9 @@ func (m *Manager) resume(peer host.Peer, id string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(k.Common) > 0 {
+		r.Common = m.Served.Now().CommonAgain(peer, string(k.Common), host.Inode{Dev: k.CommonDev, Ino: k.CommonIno}, r)
+	}
 	flags := uint32(wire.FlagOverlay | wire.OpenLasting)
 	if k.Share {
 		flags |= wire.OpenShare

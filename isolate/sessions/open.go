@@ -171,9 +171,7 @@ func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 	defer u.Run()
 	u.Push(r.Close)
 	q := &admit.Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
-	if !ss.root() { // a root of its own has no mount point for it
-		r.Common = served.Common(ss.peer, ss.spec.Common, common, r)
-	}
+	r.Common = served.Common(ss.peer, ss.spec.Common, common, r)
 	if _, ss.profile, err = served.Clamp(r, q, served.Defaults); err != nil {
 		return nil, err
 	}

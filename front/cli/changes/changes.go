@@ -241,13 +241,24 @@ func (v *view) apply(ctx context.Context) (int, error) {
 	if err := errors.Join(r.end(), r.out.Flush()); err != nil {
 		return cli.Failure, err
 	}
+	if v.gitElsewhere() {
+		cli.Warn("commits of the session are in its own copy of the git directory, which apply leaves as it is (hint: cd %s && "+
+			"corral session exec %s -- git bundle create - HEAD ^$(git rev-parse HEAD) >/tmp/commits && git fetch /tmp/commits HEAD && git reset FETCH_HEAD)",
+			text.Quote(v.session.Repo), v.session.ID)
+	}
 	if r.sum.Conflicts > 0 || r.sum.Failed != "" {
 		return 1, nil
 	}
 	return 0, nil
 }
 
-// finished reports whether nothing is left in the layer of a session that has ended.
+// gitElsewhere reports whether the repository is a worktree, or has its git directory elsewhere for another reason.
+func (v *view) gitElsewhere() bool {
+	info, err := os.Lstat(filepath.Join(v.session.Repo, ".git"))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// finished reports whether nothing is left in the layer of a session that has ended. Commits in a worktree are left.
 func (v *view) finished(s *stream.Sum) bool {
-	return v.session.Kept && !v.options.dry && len(v.options.paths) == 0 && s.Conflicts == 0 && s.Failed == "" && s.Skipped == 0
+	return v.session.Kept && !v.gitElsewhere() && !v.options.dry && len(v.options.paths) == 0 && s.Conflicts == 0 && s.Failed == "" && s.Skipped == 0
 }
