@@ -21,7 +21,9 @@ func TestReplace(t *testing.T) {
 	if a := echo("/srv/other"); a.Error != nil {
 		t.Fatalf("%s", a.raw)
 	}
+	w.mu.Lock()
 	w.deny = denials
+	w.mu.Unlock()
 	s.Replace(Access{Engine: s.Engine, Repos: []Repo{{"new", "/srv/new"}}, Removed: s.Repos})
 	if a := echo("/srv/new/sub"); a.Error != nil {
 		t.Errorf("an added repository: %s", a.raw)

@@ -18,10 +18,10 @@ import (
 // A world is the runner, policy and auditor of a test. Its jobs are functions.
 type world struct {
 	mu     sync.Mutex
-	specs  []job.Spec    // guarded by mu: of all jobs that ran
-	reqs   []job.Request // guarded by mu: all requests that reached the policy
-	denied []job.Claim   // guarded by mu
-	deny   func(r *job.Request) (rule, reason string)
+	specs  []job.Spec                                 // guarded by mu: of all jobs that ran
+	reqs   []job.Request                              // guarded by mu: all requests that reached the policy
+	denied []job.Claim                                // guarded by mu
+	deny   func(r *job.Request) (rule, reason string) // guarded by mu
 	run    func(ctx context.Context, io job.Stdio, argv []string) (job.Result, error)
 }
 
