@@ -24,7 +24,7 @@ type attempt struct {
 }
 
 // Steps that remove privileges: any of them keeps a job from being the jail's root with its capabilities.
-const powerless = "identity capabilities bounding-set"
+const powerless = "identity own-ids capabilities bounding-set"
 
 // refusedOrDone is appended to a call that more than one layer refuses, with different errors.
 const refusedOrDone = ` eq "ok" ? "done" : "refused"`
@@ -67,14 +67,14 @@ var attempts = []attempt{
 
 	// Refused for lack of privilege only.
 	{"be root", call(unix.SYS_SETUID, 0), "EPERM", "identity"},
-	{"be somebody else", call(unix.SYS_SETUID, host.FirstJobUID+host.JobUIDs-1), "EPERM", powerless},
+	{"be somebody else", call(unix.SYS_SETUID, host.FirstJobUID+host.JobUIDs-1) + refusedOrDone, "refused", powerless},
 	{"be in a group", `my $g = pack("I", 0); ` + call(unix.SYS_SETGROUPS, 1, "$g"), "EPERM", powerless},
-	{"give a file away", `my $name = "x"; my $fd = ` + fmt.Sprintf("syscall(%d, $name, 0); ", unix.SYS_MEMFD_CREATE) + call(unix.SYS_FCHOWN, "$fd", 1002, 1002), "EPERM", powerless},
+	{"give a file away", `my $name = "x"; my $fd = ` + fmt.Sprintf("syscall(%d, $name, 0); ", unix.SYS_MEMFD_CREATE) + call(unix.SYS_FCHOWN, "$fd", 1002, 1002) + refusedOrDone, "refused", "seccomp " + powerless},
 	{"signal to process 1", "kernel(kill(0, 1) ? 0 : -1)", "EPERM", "identity landlock:6"},
 
 	// Each checks one property that one step establishes.
 	{"not root", `$< == 0 ? "root" : "nobody"`, "nobody", "identity"},
-	{"bounding set", `status("CapBnd")`, "0000000000000000", "bounding-set"},
+	{"bounding set", `status("CapBnd")`, "0000000000000000", "bounding-set own-ids"},
 	{"effective capabilities", `status("CapEff")`, "0000000000000000", powerless},
 	{"inheritable capabilities", `status("CapInh")`, "0000000000000000", ""},
 	{"timer slack", fmt.Sprintf("syscall(%d, %d, 0, 0, 0, 0)", unix.SYS_PRCTL, unix.PR_GET_TIMERSLACK), "50000", "dispositions"},

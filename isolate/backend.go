@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -73,6 +74,7 @@ func (b backend) Facts() []wire.Fact {
 		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
 	}
 	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(b.s.reloads.now.Load().openFiles(), 10)})
+	list = append(list, wire.Fact{Name: "user ids", Present: true, Detail: fmt.Sprintf("%d+%d", b.s.config.UIDBase, b.s.config.UIDSize)})
 	list = append(list, wire.Fact{Name: "audit log", Present: true, Detail: b.s.audit.Expiring()})
 	list = append(list, wire.Fact{Name: "internal errors", Present: true, Detail: strconv.FormatInt(fault.Contained(), 10)})
 	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
@@ -73,7 +74,12 @@ func TestCommands(t *testing.T) {
 				t.Errorf("nobody asked: %+v, %v", list, err)
 			}
 			for who, peer := range map[string]host.Peer{"the owner": {UID: owner}, "root": {}, "another user": {UID: 1002}} {
-				list, err := connect(t, f.s, peer).ListCommands()
+				c := connect(t, f.s, peer)
+				list, err := c.ListCommands()
+				// What cannot be read in time is left out.
+				for limit := time.Now().Add(10 * time.Second); err == nil && len(list) == 1 && list[0].Command == "" && tt.want != "" && time.Now().Before(limit); {
+					list, err = c.ListCommands()
+				}
 				if err != nil {
 					t.Fatal(err)
 				}

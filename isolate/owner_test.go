@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
+	"corral/job"
 )
 
 // TestFileOwners: the owner's files belong to the job, files that the job creates belong to the owner, and files of
@@ -151,5 +152,26 @@ func TestHostUser(t *testing.T) {
 		if _, err := l.End(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOwnNumbers: the user and group of a job have the numbers of the repository's owner, in jobs that run at once as in those of a
+// session, so that git's index stays right from one job to the next, and outside.
+func TestOwnNumbers(t *testing.T) {
+	f := sharedFront(t)
+	want := fmt.Sprintf("%d:%d", owner, owner)
+	script := `echo $(id -u):$(id -g) $(stat -c %u:%g .) $(grep -c "^job:x:$(id -u):$(id -g):" /etc/passwd) $(grep -c "^job:x:$(id -g):" /etc/group); exec sleep 1000`
+	specs := []job.Spec{f.Spec("sh", "-c", script), f.Spec("sh", "-c", script), f.Spec("sh", "-c", script)}
+	for _, of := range []job.SessionSpec{{}, {Workspace: job.Overlay}, {Workspace: job.Overlay, Share: true}} {
+		spec := f.Spec("sh", "-c", script)
+		spec.Session, spec.Workspace = f.Session(of).ID, of.Workspace
+		specs = append(specs, spec)
+	}
+	for _, spec := range specs {
+		l, err := f.Start(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Until(want + " " + want + " 1 1\n")
 	}
 }

@@ -46,14 +46,16 @@ func TestPerUserShares(t *testing.T) {
 	f := newFront(t)
 	// The job blocks these signals, so they stay queued.
 	script := fmt.Sprintf(`$| = 1;
-my ($instances, $signals, $processes) = (0, 0, 0);
+my ($instances, $watches, $signals, $processes) = (0, 0, 0, 0);
 while ($processes < 100) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000; exit } $processes++ }
-$instances++ while $instances < 100000 && syscall(%d, 0) >= 0;
+my @fds; for (my $fd; $instances < 100000 && ($fd = syscall(%[1]d, 0)) >= 0; $instances++) { push @fds, $fd }
+my @files = map { "/tmp/$_" } 1 .. %[4]d / @fds + 2; for (@files) { open(my $f, ">", $_) }
+for my $fd (@fds) { for my $file (@files) { syscall(%[5]d, $fd, $file, 2) < 0 ? last : $watches++ } }
 my $set = pack("Q", ~0); my $old = "\0" x 8; my $info = pack("iiix116", 40, 0, -1);
-syscall(%d, 0, $set, $old, 8);
-$signals++ while $signals < 100000 && syscall(%d, $$+0, 40, $info) == 0;
-open(my $w, "<", "/proc/sys/user/max_inotify_watches"); my $watches = <$w> + 0;
-print "$instances instances, $watches watches, $signals signals, $processes processes\n"; <STDIN>`, unix.SYS_INOTIFY_INIT1, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGQUEUEINFO)
+syscall(%[2]d, 0, $set, $old, 8);
+$signals++ while $signals < 100000 && syscall(%[3]d, $$+0, 40, $info) == 0;
+print "$instances instances, $watches watches, $signals signals, $processes processes\n"; <STDIN>`, unix.SYS_INOTIFY_INIT1, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGQUEUEINFO,
+		host("max_user_watches")/4, unix.SYS_INOTIFY_ADD_WATCH)
 	want := fmt.Sprintf("%d instances, %d watches, 4096 signals, 100 processes\n", host("max_user_instances")/4, host("max_user_watches")/4)
 	for range 3 {
 		l, err := f.Start(f.Spec("perl", "-e", script))

@@ -113,13 +113,15 @@ func socketConditions(call string) []condition {
 	return list
 }
 
-// ownerCondition is the argument rule of a call that sets the owner of a file. The kernel answers EPERM to ids of others, and EINVAL to
-// those that have no mapping in the jail, which outside are others' too: dpkg ignores the first alone. The jobs of a jail have ids from
-// 1000 on; two blocks of 512 contain them, and a third -1, which changes nothing.
+// ownUser and ownGroup stand for the ids of a job in the programs that Compile and Split return: see Own. Nobody has them.
+const ownUser, ownGroup = 0xffff0001, 0xffff0002
+
+// ownerCondition is the argument rule of a call that sets the owner of a file. To an id of others a kernel answers EPERM, but inside a
+// jail, where they have no mapping, EINVAL or EOVERFLOW: dpkg ignores the first alone. -1 changes nothing.
 func ownerCondition(call string, user, group int) condition {
-	of := func(arg int) operand { return masked(is(arg, 0x200, 0x400, 0xfffffe00), 0xfffffe00) }
 	return condition{
-		call: call, only: true, text: "only: ids 512 to 1535, which a job can have, and -1", clauses: []clause{{of(user), of(group)}},
+		call: call, only: true, text: "only: the job's own user and group, and -1",
+		clauses: []clause{{is(user, ownUser, whole), is(group, ownGroup, whole)}},
 	}
 }
 

@@ -135,9 +135,9 @@ func judge(profile, name string, args [6]uint64) uint32 {
 	case "mknodat":
 		return refused(!harmlessNode(a[2]), wantEPERM)
 	case "chown", "fchown", "lchown":
-		return refused(!ofJobs(a[1], a[2]), wantEPERM)
+		return refused(!ofJob(a[1], a[2]), wantEPERM)
 	case "fchownat":
-		return refused(!ofJobs(a[2], a[3]), wantEPERM)
+		return refused(!ofJob(a[2], a[3]), wantEPERM)
 	case "renameat2":
 		return refused(a[4]&4 != 0, wantEINVAL)
 	case "fcntl":
@@ -197,9 +197,9 @@ func judgeIoctl(request uint32) uint32 {
 	return wantENOTTY
 }
 
-// ofJobs reports whether a job can have all of these ids, or they change nothing.
-func ofJobs(ids ...uint32) bool {
-	return !slices.ContainsFunc(ids, func(id uint32) bool { return (id < 512 || id > 1535) && id < 0xfffffe00 })
+// ofJob reports whether these are the ids of the job, before Own, or change nothing.
+func ofJob(user, group uint32) bool {
+	return (user == 0xffff0001 || user == 0xffffffff) && (group == 0xffff0002 || group == 0xffffffff)
 }
 
 func makes(flags uint32) bool { return flags&0x40 != 0 || flags&0x400000 != 0 }

@@ -1,6 +1,12 @@
 package seccomp
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // Split returns two programs that together act as Compile's for the same profile and architecture. ahead takes almost
 // all of the loading time and also allows openat2(2): it can be loaded before the job is known. last refuses openat2
@@ -26,6 +32,25 @@ func Split(profile, arch string) (ahead, last []byte, err error) {
 		return nil, nil, fmt.Errorf("verify the two filters of %s/%s: %w", profile, arch, err)
 	}
 	return ahead, last, nil
+}
+
+// Own returns a copy of a program that Compile or Split returned, for a job whose user and group have these numbers. The job may give its
+// files no other owner. In the program itself they are numbers that nobody has.
+func Own(program []byte, user, group uint32) []byte {
+	const value = 4 // offset of k in struct sock_filter
+	own := slices.Clone(program)
+	for in := range slices.Chunk(own, instructionSize) {
+		if binary.LittleEndian.Uint16(in) != unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K {
+			continue
+		}
+		switch k := in[value:]; binary.LittleEndian.Uint32(k) {
+		case ownUser:
+			binary.LittleEndian.PutUint32(k, user)
+		case ownGroup:
+			binary.LittleEndian.PutUint32(k, group)
+		}
+	}
+	return own
 }
 
 // refusal assembles a program that answers one call with ENOSYS and allows all others, of any architecture.

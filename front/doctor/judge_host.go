@@ -21,6 +21,7 @@ const (
 	factSwap   = "swap accounting"
 	factFiles  = "open files"
 	factAudit  = "audit log"
+	factUsers  = "user ids"
 )
 
 func judgeCgroup(e *evidence) (Status, string) {

@@ -16,40 +16,36 @@ func judgeSimple(e *evidence) (Status, string) {
 	return OK, "sh answered"
 }
 
-// ids returns a job's user id inside and on the host, and the range of the line of its uid_map that maps it
-// (user_namespaces(7)).
-func (e *evidence) ids() (inside, outside, first, size uint64, ok bool) {
+// judgeIdentity looks at the job's user id and the line of its uid_map that maps it (user_namespaces(7)). Which id it has on the host is
+// known outside the job alone: the map leads to the namespace around the job's, and that may be another one.
+func judgeIdentity(e *evidence) (Status, string) {
 	inside, err := strconv.ParseUint(e.section("id"), 10, 32)
 	if err != nil {
-		return 0, 0, 0, 0, false
+		return Fail, fmt.Sprintf("user %q", clip(e.section("id")))
 	}
 	for line := range strings.Lines(e.section("uid_map")) {
-		var from uint64
-		if n, _ := fmt.Sscan(line, &from, &first, &size); n == 3 && inside >= from && inside-from < size {
-			return inside, first + inside - from, first, size, true
+		var from, to, size uint64
+		if n, _ := fmt.Sscan(line, &from, &to, &size); n != 3 || inside < from || inside-from >= size {
+			continue
 		}
+		switch {
+		case inside == 0 || to+inside-from == 0:
+			return Fail, fmt.Sprintf("user %d: root", inside)
+		case size > 1<<16:
+			return Fail, fmt.Sprintf("user %d: it is that user of the host too", inside)
+		}
+		return OK, fmt.Sprintf("user %d, another one on the host", inside)
 	}
-	return inside, 0, 0, 0, false
-}
-
-func judgeIdentity(e *evidence) (Status, string) {
-	inside, outside, _, _, ok := e.ids()
-	detail := fmt.Sprintf("user %d, on the host %d", inside, outside)
-	switch {
-	case !ok:
-		return Fail, fmt.Sprintf("user %q, map %q", clip(e.section("id")), clip(e.section("uid_map")))
-	case inside == 0 || outside == 0:
-		return Fail, detail + ": root"
-	case outside < 1<<16:
-		return Fail, detail + ": an account of the host may have this id"
-	}
-	return OK, detail
+	return Fail, fmt.Sprintf("user %d, map %q", inside, clip(e.section("uid_map")))
 }
 
 func judgeRange(e *evidence) (Status, string) {
-	_, _, first, size, ok := e.ids()
-	if !ok {
-		return Fail, "the job's user ids are not known"
+	var first, size uint64
+	if n, _ := fmt.Sscanf(e.facts[factUsers].detail, "%d+%d", &first, &size); n != 2 {
+		return Fail, "the supervisor does not report the range of the jobs' user ids"
+	}
+	if first < 1<<16 {
+		return Fail, fmt.Sprintf("%d+%d: accounts of the host may have these ids", first, size)
 	}
 	for _, r := range e.host.subuid {
 		if first < r.first+r.size && r.first < first+size {

@@ -77,10 +77,10 @@ func TestSimple(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	try(t, judgeIdentity, []judged{
-		{"nobody", evidence{outcome: said(map[string]string{"id": "1003", "uid_map": goodMap})}, OK, "user 1003, on the host 1879048196"},
+		{"nobody", evidence{outcome: said(map[string]string{"id": "1003", "uid_map": goodMap})}, OK, "user 1003, another"},
 		{"root inside", evidence{outcome: said(map[string]string{"id": "0", "uid_map": goodMap})}, Fail, "root"},
 		{"root outside", evidence{outcome: said(map[string]string{"id": "1000", "uid_map": "1000 0 1"})}, Fail, "root"},
-		{"an account", evidence{outcome: said(map[string]string{"id": "1000", "uid_map": "0 0 4294967295"})}, Fail, "an account"},
+		{"an account", evidence{outcome: said(map[string]string{"id": "1000", "uid_map": "0 0 4294967295"})}, Fail, "of the host too"},
 		{"no map", evidence{outcome: said(map[string]string{"id": "1000", "uid_map": ""})}, Fail, "map"},
 		{"not in it", evidence{outcome: said(map[string]string{"id": "999", "uid_map": goodMap})}, Fail, "map"},
 		{"nothing", evidence{}, Fail, "user"},
@@ -88,15 +88,18 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestRange(t *testing.T) {
-	o := said(map[string]string{"id": "1003", "uid_map": goodMap})
-	with := func(text string) evidence { return evidence{outcome: o, host: &host{subuid: ranges(text)}} }
+	from := func(users, text string) evidence {
+		return evidence{facts: map[string]fact{factUsers: {true, users}}, host: &host{subuid: ranges(text)}}
+	}
+	with := func(text string) evidence { return from("1879048193+512", text) }
 	try(t, judgeRange, []judged{
 		{"no file", with(""), OK, "1879048193+512"},
 		{"another range", with("al:100000:65536\nbo:1879048705:9\n"), OK, ""},
 		{"up to it", with("al:1879048000:193\n"), OK, ""},
 		{"into it", with("al:1879048000:194\n"), Degraded, "user al"},
 		{"around it", with("# no\nal:0:4294967295\n"), Degraded, "user al"},
-		{"no ids", evidence{}, Fail, "not known"},
+		{"accounts", from("1000+9", ""), Fail, "accounts"},
+		{"no range", from("", ""), Fail, "does not report"},
 	})
 }
 

@@ -196,7 +196,7 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	})
 	process := &libcontainer.Process{
 		// Descriptors: 3 the socket, 4 the stub, 5 the init's own program.
-		Args:       append([]string{"/proc/self/fd/5"}, inside.InitArgs(j.s.Skip)...),
+		Args:       append([]string{"/proc/self/fd/5"}, inside.InitArgs(j.s.Skip, j.namespaces())...),
 		Cwd:        "/",
 		Env:        []string{"GOMAXPROCS=1"}, // the init has one thread of work
 		ExtraFiles: []*os.File{theirs, j.s.Programs.Stub, j.s.Programs.Init},
@@ -242,9 +242,18 @@ var jailCapabilities = []string{
 	"CAP_SYS_ADMIN",                           // namespaces and mounts
 	"CAP_NET_ADMIN",                           // bring loopback up
 	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", // become the job's user without privileges
+	"CAP_SETFCAP",                                 // map the jail's root in the user namespace of a job, see own_ids of the stub
 	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", // set up the job's home directory and mount points
 	"CAP_KILL",         // send signals to the job
 	"CAP_SYS_RESOURCE", // set limits of the job's user
+}
+
+// namespaces returns the maximum number of user namespaces of one of the jail's users: the jobs of a session share one.
+func (j *Jail) namespaces() int {
+	if j.ownIDs() {
+		return host.JobUIDs
+	}
+	return 0
 }
 
 func (j *Jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *configs.Config {

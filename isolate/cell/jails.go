@@ -63,6 +63,7 @@ type Jails struct {
 	windows liveWindows
 	slots   *slotBudget
 	began   time.Time    // when New was called
+	jailIDs atomic.Bool  // the host permits jobs no user namespace: see plainSlot
 	live    atomic.Int64 // jobs between JobBegins and JobEnds
 	lastEnd atomic.Int64 // when the last job ended, in nanoseconds since began
 
@@ -100,8 +101,7 @@ func New(c Config) (*Jails, error) {
 	}
 	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now(), slots: newSlotBudget(c.MaxSlots)}
 	var err error
-	if s.filters, err = compileFilters(); err != nil {
-		closeFilters(s.filters)
+	if s.filters, err = compiled(); err != nil {
 		return nil, err
 	}
 	s.roots = newRoots(c.Tools, c.Log, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
@@ -269,5 +269,4 @@ func (s *Jails) list() []*Jail {
 func (s *Jails) Close() {
 	s.work.Wait()
 	s.roots.close()
-	closeFilters(s.filters)
 }

@@ -256,9 +256,17 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 	return j.plainSlot()
 }
 
-// plainSlot makes a slot with the jail's default limits and profile, as most jobs need.
+// plainSlot makes a slot with the jail's default limits and profile, as most jobs need. Some hosts permit user namespaces to nobody but
+// root (kernel.unprivileged_userns_clone): there the number of a job's user is that in the jail.
 func (j *Jail) plainSlot() (*Slot, error) {
-	return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, false)
+	limits := j.s.groupLimits(j.s.Defaults)
+	sl, err := j.newSlot(limits, j.key.profile, false)
+	var refused *job.Refusal
+	if !errors.As(err, &refused) || refused.Step != inside.OwnIDs || j.s.jailIDs.Swap(true) {
+		return sl, err
+	}
+	j.s.Log.Warn("a job's user has another number than the repository's owner: this host permits no user namespaces in a jail", "error", err)
+	return j.newSlot(limits, j.key.profile, false)
 }
 
 // groupLimits returns the limits of the cgroup of a job with limits l.

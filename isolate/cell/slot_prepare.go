@@ -13,11 +13,23 @@ import (
 	"corral/seccomp"
 )
 
+// ownIDs reports whether the user of the jail's jobs has the number of the repository's owner. In the root file system of an image it is
+// a number that the image has.
+func (j *Jail) ownIDs() bool {
+	return len(j.view.roots) == 0 && !j.s.jailIDs.Load() && !inside.Skips(j.s.Skip, inside.OwnIDs)
+}
+
 // preparation returns the message that prepares the slot's stub before the job is known.
 func (sl *Slot) preparation(profile string) inside.Prepare {
 	j := sl.jail
 	p := inside.Prepare{
 		UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.doorKind(profile),
+	}
+	if j.ownIDs() && !sl.plain {
+		p.OwnUID, p.OwnGID = j.repo.Owner.Inside()
+		if inside.Skips(j.s.Skip, inside.NoUserNamespaces) {
+			p.Below = host.JobUIDs
+		}
 	}
 	if len(j.view.roots) > 0 && !sl.plain {
 		p.Binds = nil
@@ -105,8 +117,13 @@ func (sl *Slot) completeGroups(p *inside.Prepare, profile string) error {
 
 func (sl *Slot) sendPrepare(p *inside.Prepare, profile string, groups []*os.File) error {
 	filter := sl.jail.s.filters[profile]
-	p.Last = filter.last
-	return stubError(sl.stub.conn.Send(p.Append(), append([]*os.File{filter.file}, groups...)...))
+	programs, err := filter.file(p.Numbers())
+	if err != nil {
+		return err
+	}
+	defer programs.Close()
+	p.Last = len(filter.last)
+	return stubError(sl.stub.conn.Send(p.Append(), append([]*os.File{programs}, groups...)...))
 }
 
 // confine makes the stub run the confinement steps that do not depend on the job, in all of the slot's cgroups.

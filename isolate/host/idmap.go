@@ -157,6 +157,19 @@ type Owner struct {
 	Group uint32 // the directory's own group, which may differ from gid
 }
 
+// Inside returns the numbers that the job's user and group have for the job: those of the directory's owner, so that what programs
+// keep about a file's owner is the same inside and outside. Programs that see user 0 do things that a job may not: root's are those of
+// a jail's first user.
+func (o Owner) Inside() (uid, gid uint32) {
+	number := func(id uint32) uint32 {
+		if id == 0 {
+			return FirstJobUID
+		}
+		return id
+	}
+	return number(o.UID), number(o.GID)
+}
+
 // RepoMap creates the id map of a directory for jobs of host user to. The directory's owner maps to that user. The
 // job's group is the peer's group there; if that differs from the directory's own, files of the directory's group
 // appear with group other, which no job is in, and which an overlay can give to copies of these files. All other groups map to

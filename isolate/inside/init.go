@@ -16,7 +16,7 @@ import (
 // supervisor it creates an overlay mount or starts a stub in fresh namespaces. It ends when the supervisor does, which
 // ends every process of the jail. It reads nothing but the supervisor's requests.
 //
-// args are the program's arguments: none, or in tests the set of Measures to leave out, as InitArgs encodes it.
+// args are the program's arguments, as InitArgs encodes them.
 //
 // Descriptor 3 must be the supervisor's socket, 4 the stub's program. Run returns nil when the socket closes, and an
 // error if one of its preparations or the protocol fails.
@@ -24,7 +24,7 @@ func Run(args []string) error {
 	if os.Getpid() != 1 {
 		return errors.New("corral-init is process 1 of a jail and is started by corrald; it is not meant to be run by hand")
 	}
-	skip, err := readInitArgs(args)
+	skip, below, err := readInitArgs(args)
 	if err != nil {
 		return err
 	}
@@ -34,10 +34,10 @@ func Run(args []string) error {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return err
 	}
-	// No process can create a user namespace below the jail's (user_namespaces(7)): the namespace forbids what the job's
-	// filter forbids.
+	// Each user can have as many user namespaces below the jail's as jobs (user_namespaces(7)): see own_ids of the stub, which forbids
+	// further ones in those. So namespaces forbid what the job's filter forbids.
 	if !Skips(skip, NoUserNamespaces) {
-		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte(below), 0); err != nil {
 			return err
 		}
 	}
@@ -131,19 +131,18 @@ func connect(family int, to unix.Sockaddr) (int, error) {
 	return fd, nil
 }
 
-// InitArgs returns the arguments of the jail's init for a set of Measures to leave out, see Prepare.Skip.
-func InitArgs(skip uint64) []string {
-	if skip == 0 {
-		return nil
-	}
-	return []string{strconv.FormatUint(skip, 16)}
+// InitArgs returns the arguments of the jail's init for a set of Measures to leave out, see Prepare.Skip, and the maximum number of user
+// namespaces of one of the jail's users.
+func InitArgs(skip uint64, below int) []string {
+	return []string{strconv.FormatUint(skip, 16), strconv.Itoa(below)}
 }
 
-func readInitArgs(args []string) (skip uint64, err error) {
-	if len(args) == 0 {
-		return 0, nil
+func readInitArgs(args []string) (skip uint64, below string, err error) {
+	if len(args) != 2 {
+		return 0, "", errors.New("corral-init is started with two arguments")
 	}
-	return strconv.ParseUint(args[0], 16, 64)
+	skip, err = strconv.ParseUint(args[0], 16, 64)
+	return skip, args[1], err
 }
 
 // slotNamespaces returns the flags of clone(2) for the namespaces of a slot, without those that skip leaves out.

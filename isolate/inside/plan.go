@@ -19,12 +19,12 @@ import (
 
 // Layout of the messages, the same as in cmd/corral-init/stub/plan.h; a test compares the two.
 const (
-	planVersion  = 6
+	planVersion  = 7
 	pathSize     = 4096
 	planStrings  = 3
 	stepSize     = 24
 	rlimits      = 16
-	prepareSize  = 56
+	prepareSize  = 64
 	bindSize     = 4168
 	bindSource   = 8
 	bindTarget   = 72
@@ -64,6 +64,9 @@ const MaxGroups = 4
 // Groups tasks files.
 type Prepare struct {
 	UID       uint32 // the job's user inside the jail; its group has the same number
+	OwnUID    uint32 // the number of that user for the job, in a user namespace of its own; 0: it has none, and the number is UID
+	OwnGID    uint32 // likewise, of its group
+	Below     uint32 // maximum number of user namespaces below that one
 	Skip      uint64 // bit set of steps and measures to leave out, see Step: for tests that show what a step protects against
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
@@ -73,6 +76,14 @@ type Prepare struct {
 	Binds     []Bind // sent after the Prepare, see Bind.Append
 	Shares    []Root // sent after Binds, each with its mount as descriptor; Target must exist
 	Roots     []Root // sent after Shares, each with its mount as descriptor
+}
+
+// Numbers returns the numbers that the job's user and group have for the job.
+func (p Prepare) Numbers() (uid, gid uint32) {
+	if p.OwnUID == 0 {
+		return p.UID, p.UID
+	}
+	return p.OwnUID, p.OwnGID
 }
 
 // A DoorKind says what a slot's network has besides a loopback interface.
@@ -117,8 +128,10 @@ func (p Prepare) Append() []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.Groups))
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.Last))
-	b = binary.LittleEndian.AppendUint32(b, uint32(p.Door))
-	return binary.LittleEndian.AppendUint32(b, 0)
+	for _, n := range []uint32{uint32(p.Door), p.OwnUID, p.OwnGID, p.Below} {
+		b = binary.LittleEndian.AppendUint32(b, n)
+	}
+	return b
 }
 
 // Rlimit is one resource limit of setrlimit(2): both values in the resource's own unit.

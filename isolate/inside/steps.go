@@ -10,7 +10,7 @@ var Steps = []string{
 	"devpts",
 	"mqueue",
 	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
-	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
+	"session", "identity", OwnIDs, "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
 	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "modes", "openat2", "exec",
 }
@@ -18,9 +18,12 @@ var Steps = []string{
 // Number of Steps in each of the first three phases.
 const (
 	SlotSteps  = 19
-	AheadSteps = 7
+	AheadSteps = 8
 	PlaceSteps = 6
 )
+
+// OwnIDs is the step that fails on hosts that permit no user namespace below a jail's.
+const OwnIDs = "own-ids"
 
 // Measures lists what confines a job besides the stub's Steps: the namespaces of its slot, which the init makes, and the
 // limits, watches and deadlines of the supervisor. Tests leave them out like Steps; their bits follow those of Steps.
@@ -37,7 +40,7 @@ const (
 	NetworkNamespace = "network-namespace"
 	IPCNamespace     = "ipc-namespace"
 	UTSNamespace     = "uts-namespace"
-	NoUserNamespaces = "no-user-namespaces" // the jail's user.max_user_namespaces of 0
+	NoUserNamespaces = "no-user-namespaces" // user.max_user_namespaces of 0
 	MemoryLimit      = "memory-limit"       // of the job's cgroup, like the next two
 	PIDsLimit        = "pids-limit"
 	CPULimit         = "cpu-limit"

@@ -5,6 +5,7 @@
 #include <linux/keyctl.h>
 #include <linux/openat2.h>
 #include <linux/prctl.h>
+#include <linux/sched.h>
 #include <linux/signal.h>
 
 /* Landlock constants and structures from the kernel's uapi: the installed headers may be too old to have them. */
@@ -48,13 +49,6 @@ static int identity(struct job *j)
 	return (int)r;
 }
 
-static int session_keyring(struct job *j)
-{
-	(void)j;
-	long r = SYS2(__NR_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
-	return r < 0 ? (int)r : 0;
-}
-
 static int capabilities(struct job *j)
 {
 	/* Leaving uid 0 emptied the effective and permitted sets; the inheritable one stays otherwise (CVE-2022-24769). */
@@ -63,6 +57,37 @@ static int capabilities(struct job *j)
 	(void)j;
 	long r = SYS5(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	return r < 0 ? (int)r : (int)SYS2(__NR_capset, &head, none);
+}
+
+/* own_ids enters a user namespace in which the job's user and group have the same numbers whichever of the jail's they are: files
+ * that keep the number of their owner (the index of git) stay right from one job to the next, and outside. Process 1 writes the maps.
+ * All that the kernel counts or compares is the jail's user as before, who owns this namespace, too. */
+static int own_ids(struct job *j)
+{
+	char text[24];
+	if (!j->prepare.own_uid)
+		return 0;
+	long r = SYS1(__NR_unshare, CLONE_NEWUSER);
+	int fd = r < 0 ? -1 : (int)SYS4(__NR_openat, FD_SETTINGS, "max_user_namespaces", O_WRONLY | O_CLOEXEC, 0);
+	if (r >= 0)
+		r = fd < 0 ? fd : SYS3(__NR_write, fd, text, put_number(text, j->prepare.below) - text);
+	SYS1(__NR_close, fd);
+	SYS1(__NR_close, FD_SETTINGS);
+	/* A process starts with all capabilities in its new user namespace, and may inherit them. */
+	if (r >= 0)
+		r = bounding_set(j);
+	if (r >= 0)
+		r = capabilities(j);
+	if (r >= 0)
+		r = SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0); /* reset as in identity */
+	return (int)r;
+}
+
+static int session_keyring(struct job *j)
+{
+	(void)j;
+	long r = SYS2(__NR_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
+	return r < 0 ? (int)r : 0;
 }
 
 static int no_new_privileges(struct job *j)
@@ -146,6 +171,7 @@ static int system_calls(struct job *j)
 const struct step ahead_steps[] = {
 	{ "session", "no terminal of the host can become the controlling terminal, and no other process shares the standard input", session },
 	{ "identity", "the job is an unprivileged user on the host, in no group of it; while it waits, no process of the same user can inspect it", identity },
+	{ "own-ids", "the job's user has the number of the repository's owner, which programs keep in files; no capability comes with it", own_ids },
 	{ "keyring", "all jobs of the jail would share the jail's session keyring; the job's own is charged to its user's quota", session_keyring },
 	{ "capabilities", "all five capability sets are empty", capabilities },
 	{ "no-new-privs", "no set-uid file or file capability restores privileges; before Landlock, which requires it", no_new_privileges },
@@ -174,11 +200,13 @@ _Noreturn void second(struct job *j, int pair)
 {
 	u64 none = 0;
 	int failed = -1;
-	/* Close the supervisor's socket first, and all other descriptors of process 1: this process may wait for long, as an
-	 * unprivileged user. */
+	/* Close the supervisor's socket first, and all other descriptors of process 1 but the one that own_ids uses: this process may wait
+	 * for long, as an unprivileged user. */
 	long r = SYS3(__NR_dup3, pair, FD_CONTROL, O_CLOEXEC);
 	if (r >= 0)
-		r = SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);
+		r = SYS3(__NR_close_range, FD_CONTROL + 1, FD_SETTINGS - 1, 0);
+	if (r >= 0)
+		r = SYS3(__NR_close_range, FD_SETTINGS + 1, ~0u, 0);
 	if (r >= 0)
 		r = SYS4(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, 8);
 	if (r >= 0)

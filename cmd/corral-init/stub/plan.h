@@ -5,7 +5,7 @@
 
 #include "rt.h"
 
-enum { PLAN_VERSION = 6, PATH_SIZE = 4096, PATHS = 3, ENV_BYTES = 8192, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
+enum { PLAN_VERSION = 7, PATH_SIZE = 4096, PATHS = 3, ENV_BYTES = 8192, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
@@ -27,9 +27,11 @@ struct prepare {
 	u32 groups; /* at most GROUPS cgroups of version 1, which this process joins by itself */
 	u32 last; /* size in bytes of the program that is loaded last, at the end of the programs */
 	u32 door; /* one of the DOOR constants */
-	u32 unused;
+	u32 own_uid; /* the number that the job's user has for the job, in a user namespace of its own; 0: it has none, and the number is uid */
+	u32 own_gid; /* likewise, of its group */
+	u32 below; /* maximum number of user namespaces below that one */
 };
-_Static_assert(sizeof(struct prepare) == 56, "prepare");
+_Static_assert(sizeof(struct prepare) == 64, "prepare");
 
 /* struct bind has three forms. With a source: a toolchain that a private directory would hide, bound from source, a mount
  * kept aside. With an empty source: a directory to create, for a mount that is put on it once the job is known. With a

@@ -103,7 +103,13 @@ static int masks(struct job *j)
 
 static int kernel_settings(struct job *j)
 {
-	(void)j;
+	if (j->prepare.own_uid) {
+		int fd = (int)SYS4(__NR_openat, AT_FDCWD, "/proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+		long moved = fd < 0 ? fd : SYS3(__NR_dup3, fd, FD_SETTINGS, O_CLOEXEC);
+		if (moved < 0)
+			return (int)moved;
+		SYS1(__NR_close, fd);
+	}
 	int r = mount_at("/proc/sys", "/proc/sys", 0, MS_BIND, 0);
 	if (r < 0)
 		return r;
@@ -176,8 +182,9 @@ static int home(struct job *j)
 }
 
 /* name_user mounts a file over path that contains this job's account in place of that of the jail's first job: the same
- * text with other numbers. Listing all users of a jail instead would make 512 accounts of the same name. */
-static int name_user(struct job *j, const char *path)
+ * text with other numbers, the first and all further ones. Listing all users of a jail instead would make 512 accounts of the
+ * same name. */
+static int name_user(const char *path, u32 number, u32 further)
 {
 	enum { CREATE_NEW = 0301 }; /* O_WRONLY | O_CREAT | O_EXCL */
 	static const char mark[] = "\njob:x:", aside[] = "/home/.account";
@@ -197,7 +204,8 @@ static int name_user(struct job *j, const char *path)
 		return -EINVAL;
 	at = put(at, mark);
 	for (from += sizeof mark - 1; *from >= '0' && *from <= '9'; *at++ = ':') {
-		at = put_number(at, j->prepare.uid);
+		at = put_number(at, number);
+		number = further;
 		while (*from >= '0' && *from <= '9')
 			from++;
 		from += *from == ':';
@@ -223,8 +231,10 @@ static int accounts(struct job *j)
 {
 	if (j->prepare.roots)
 		return 0; /* all jobs of the session have the same user */
-	int r = name_user(j, "/etc/passwd");
-	return r < 0 ? r : name_user(j, "/etc/group");
+	const struct prepare *p = &j->prepare;
+	u32 uid = p->own_uid ? p->own_uid : p->uid, gid = p->own_uid ? p->own_gid : p->uid;
+	int r = name_user("/etc/passwd", uid, gid);
+	return r < 0 ? r : name_user("/etc/group", gid, gid);
 }
 
 /* graft clones a directory of the jail, with all mounts in it, into the new root. */
@@ -271,7 +281,7 @@ static int own_root(struct job *j)
 	return r < 0 ? r : (int)SYS1(__NR_chdir, "/");
 }
 
-static int bounding_set(struct job *j)
+int bounding_set(struct job *j)
 {
 	(void)j;
 	for (int c = 0; c < 64; c++) {

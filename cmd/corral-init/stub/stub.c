@@ -61,6 +61,21 @@ static _Noreturn void fail_second(const struct word *w, const char *otherwise)
 	fail(otherwise, error);
 }
 
+/* map_ids writes an id map of process 2: the jail's root is 0, and its user or group is own. */
+static void map_ids(const struct job *j, long pid, const char *file, u32 own)
+{
+	char path[64], text[64], *at = put_number(put(text, "0 0 1\n"), own);
+	put(put_number(put(path, "/proc/"), (u64)pid), file);
+	at = put(put_number(put(at, " "), j->prepare.uid), " 1\n");
+	int fd = (int)SYS4(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		fail("own-ids", fd);
+	long r = SYS3(__NR_write, fd, text, at - text);
+	if (r < 0)
+		fail("own-ids", (int)r);
+	SYS1(__NR_close, fd);
+}
+
 /* fork_second forks process 2 and waits until its steps before the plan are done. Process 2 is born in the job's cgroups:
  * if the clone of this process could not join them, the supervisor moved it there before sending struct prepare, or step
  * cgroups did. */
@@ -79,6 +94,7 @@ static long fork_second(struct job *j)
 	if (pid < 0)
 		fail("fork", (int)pid);
 	SYS1(__NR_close, pair[1]);
+	SYS1(__NR_close, FD_SETTINGS);
 	int ended = (int)SYS4(__NR_signalfd4, -1, &child_mask, 8, O_CLOEXEC | NONBLOCK);
 	if (ended < 0)
 		fail("reaper", ended);
@@ -86,6 +102,10 @@ static long fork_second(struct job *j)
 		fail("reaper", -EBADF);
 	if (!listen(&w, 0) || w.error)
 		fail_second(&w, "fork");
+	if (j->prepare.own_uid) {
+		map_ids(j, pid, "/gid_map", j->prepare.own_gid);
+		map_ids(j, pid, "/uid_map", j->prepare.own_uid);
+	}
 	return pid;
 }
 

@@ -11,6 +11,9 @@
  * FD_SECOND. */
 enum { FD_SECOND = 4, FD_ENDED = 5, FD_RECEIVED = 6 };
 
+/* FD_SETTINGS is the directory /proc/sys/user, where it can be written; for process 2, if it gets a user namespace. */
+enum { FD_SETTINGS = 64 };
+
 enum { NO_LANDLOCK = -2 }; /* instead of a rule set: the kernel has no Landlock */
 
 /* The state that steps read and write, hottest fields first: process 1 and process 2 each have their own copy of the
@@ -76,6 +79,9 @@ int door(struct job *j);
 int private_directories(struct job *j);
 int sizes(struct job *j); /* of place_steps */
 int keep(struct job *j); /* of place_steps */
+
+/* bounding_set is a step that process 2 repeats in a new user namespace. */
+int bounding_set(struct job *j);
 
 /* load_filter loads a seccomp program; if bytes is 0 there is nothing to load. */
 int load_filter(void *program, u32 bytes);
