@@ -90,12 +90,7 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		return sent, err
 	}
 	defer wire.CloseAll(extra.owned)
-	common, err := sl.addCommon(&plan, func() (*os.File, error) {
-		if merged := sl.jail.view.common; merged != "" && job.Tool(q.Tool).InRepository() {
-			return cloneMount(merged, nil, plan.ReadOnly)
-		}
-		return sl.common(!q.Writes() || r.Protect == job.ProtectAll)
-	})
+	common, err := sl.addCommon(&plan, func() (*os.File, error) { return sl.commonFor(q, r.Protect) })
 	if err != nil {
 		return sent, err
 	}
@@ -196,6 +191,14 @@ func (sl *Slot) addCommon(plan *inside.Plan, mount func() (*os.File, error)) ([]
 	}
 	plan.Common = c.Path
 	return []*os.File{m}, nil
+}
+
+// commonFor makes a mount of the common directory for a job: of its overlay if there is one.
+func (sl *Slot) commonFor(q *admit.Request, p job.Protection) (*os.File, error) {
+	if merged := sl.jail.view.common; merged != "" && job.Tool(q.Tool).InRepository() {
+		return cloneMount(merged, nil, q.Flags&wire.FlagReadOnly != 0)
+	}
+	return sl.common(!q.Writes() || p == job.ProtectAll)
 }
 
 // common makes a mount of the common directory itself. It is read-only if the repository is, if the operator made either readonly or

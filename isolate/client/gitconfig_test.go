@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
@@ -53,6 +54,13 @@ func inGit(t *testing.T, dir string, env []string, args ...string) string {
 		return string(out) + err.Error() + "\n"
 	}
 	return string(out)
+}
+
+// settingsOf returns what jobs in repo get of the user with a home directory.
+func settingsOf(home, repo string) []job.File {
+	s := newSettings()
+	s.readUser(home, repo)
+	return s.files(repo)
 }
 
 // generated writes what jobs in repo get where git finds it, and returns the environment for that, and the configuration.
@@ -254,4 +262,47 @@ func TestGitTraces(t *testing.T) {
 			t.Errorf("git wrote %s", name)
 		}
 	}
+}
+
+// TestGitWorktrees checks that gc does not prune a worktree that the job does not see.
+func TestGitWorktrees(t *testing.T) {
+	home, repo := gitHome(t, nil)
+	wt := filepath.Join(home, "wt")
+	identity := []string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a"}
+	if list := settingsOf(home, repo); list != nil {
+		t.Errorf("without worktrees: %v", list)
+	}
+	inGit(t, repo, identity, "commit", "--allow-empty", "-qm", "x")
+	inGit(t, repo, nil, "worktree", "add", "-q", wt)
+	entry := filepath.Join(repo, ".git/worktrees/wt")
+	for _, dir := range []string{repo, wt} {
+		env, config := generated(t, home, dir)
+		if err := os.Rename(wt, wt+"-hidden"); err != nil {
+			t.Fatal(err)
+		}
+		year := time.Now().AddDate(-1, 0, 0)
+		for _, name := range []string{"gitdir", "index"} {
+			if err := os.Chtimes(filepath.Join(entry, name), year, year); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inGit(t, repo, env, "gc", "-q")
+		if _, err := os.Stat(entry); err != nil {
+			t.Errorf("the entry: %v; configuration %q", err, config)
+		}
+		if err := os.Rename(wt+"-hidden", wt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(wt, wt+"-hidden"); err != nil {
+		t.Fatal(err)
+	}
+	if inGit(t, repo, nil, "gc", "-q"); pathExists(entry) {
+		t.Error("without the configuration git keeps it, too")
+	}
+}
+
+func pathExists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

@@ -260,5 +260,6 @@ func (v *view) gitElsewhere() bool {
 
 // finished reports whether nothing is left in the layer of a session that has ended. Commits in a worktree are left.
 func (v *view) finished(s *stream.Sum) bool {
-	return v.session.Kept && !v.gitElsewhere() && !v.options.dry && len(v.options.paths) == 0 && s.Conflicts == 0 && s.Failed == "" && s.Skipped == 0
+	whole := v.session.Kept && !v.options.dry && len(v.options.paths) == 0
+	return whole && s.Conflicts == 0 && s.Failed == "" && s.Skipped == 0 && !v.gitElsewhere()
 }
