@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"corral/front/patches"
 	"corral/internal/config"
@@ -21,43 +22,138 @@ type reviewer struct {
 	config   config.Config
 	sessions *session.Manager
 	runner   job.Runner
+	opened   job.Sessions
+}
+
+// layer returns the layer of the caller's session; nil and a Review if there is none.
+func (v *reviewer) layer(ctx context.Context, c tool.Caller, repo, what string) (*changes.Layer, *agent.Review, error) {
+	r, ok := v.config.Repo(repo)
+	if !ok {
+		return nil, nil, fmt.Errorf("no repository %q", repo)
+	}
+	if v.config.For(r).Workspace != job.Overlay {
+		return nil, &agent.Review{Direct: true}, nil
+	}
+	id := v.sessions.Overlay(c.Principal, c.Session, r.Path)
+	if id == "" {
+		return nil, &agent.Review{}, nil
+	}
+	session, err := job.FindSession(ctx, v.opened, id, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := changes.Of(session)
+	l.Claim = job.Claim{Tool: "changes " + what, Principal: c.Principal, Session: c.Session, Request: c.Trace, Repo: repo}
+	return &l, &agent.Review{}, nil
 }
 
 // review is agent.Suite.Review.
 func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*agent.Review, error) {
-	r, ok := v.config.Repo(repo)
-	if !ok {
-		return nil, fmt.Errorf("no repository %q", repo)
+	what := "list"
+	if diff != nil {
+		what = "diff"
 	}
-	if v.config.For(r).Workspace != job.Overlay {
-		return &agent.Review{Direct: true}, nil
+	l, r, err := v.layer(ctx, c, repo, what)
+	if err != nil || l == nil {
+		return r, err
 	}
-	id := v.sessions.Overlay(c.Principal, c.Session, r.Path)
-	if id == "" {
-		return &agent.Review{}, nil
-	}
-	l := changes.Layer{Session: id, Repo: r.Path, Claim: job.Claim{
-		Tool: "changes list", Principal: c.Principal, Session: c.Session, Request: c.Trace, Repo: repo,
-	}}
-	if diff == nil {
-		list := &job.Changes{}
-		sum, err := changes.Show(ctx, v.runner, l, changes.DefaultList, paths, func(e *stream.Entry) error {
-			list.Entries = append(list.Entries, changes.Change(e))
-			if len(list.Entries) > 2*changes.DefaultList {
-				return errors.New("more changes were returned than requested")
-			}
-			return nil
-		})
+	if diff != nil {
+		sum, err := changes.Patch(ctx, v.runner, *l, diff, paths)
 		if err != nil {
 			return nil, err
 		}
-		list.More, list.Bytes, list.Incomplete = int(sum.More), sum.Bytes, sum.Incomplete
-		return &agent.Review{Changes: list}, nil
+		return &agent.Review{Missing: patches.Missing(sum)}, nil
 	}
-	l.Claim.Tool = "changes diff"
-	sum, err := changes.Patch(ctx, v.runner, l, diff, paths)
+	list := &entries{}
+	sum, err := changes.Show(ctx, v.runner, *l, maxEntries, paths, list.add)
 	if err != nil {
 		return nil, err
 	}
-	return &agent.Review{Missing: patches.Missing(sum)}, nil
+	list.More, list.Bytes, list.Incomplete = int(sum.More), sum.Bytes, sum.Incomplete
+	r.Changes = &list.Changes
+	err = v.addNewer(ctx, l, r, newerTime)
+	return r, err
+}
+
+const (
+	maxEntries = 20_000 // changes that are read; a list of them is folded
+	maxNewer   = 100    // newer paths that are read
+	newerTime  = 10 * time.Second
+)
+
+// entries are the changes of a list.
+type entries struct{ job.Changes }
+
+func (l *entries) add(e *stream.Entry) error {
+	if len(l.Entries) > 2*maxEntries {
+		return errors.New("more changes were returned than requested")
+	}
+	l.Entries = append(l.Entries, changes.Change(e))
+	return nil
+}
+
+// addNewer adds what is newer in the repository.
+func (v *reviewer) addNewer(ctx context.Context, l *changes.Layer, r *agent.Review, within time.Duration) error {
+	sum, err := changes.Newer(ctx, v.runner, *l, maxNewer, within, newerOf(r))
+	if err == nil {
+		r.NewerMore = int(sum.Newer) - len(r.Newer)
+	}
+	return err
+}
+
+// newerOf returns the function that adds a newer path to a Review.
+func newerOf(r *agent.Review) func(stream.Newer) error {
+	return func(n stream.Newer) error {
+		if n.Dir {
+			n.Path += "/"
+		}
+		if len(r.Newer) < maxNewer {
+			r.Newer = append(r.Newer, agent.Newer{Path: n.Path, Touched: n.Touched})
+		}
+		return nil
+	}
+}
+
+// newer is agent.Suite.Newer. It is for replies about something else, so an error is no answer.
+func (v *reviewer) newer(ctx context.Context, c tool.Caller, repo string) *agent.Review {
+	l, r, err := v.layer(ctx, c, repo, "newer")
+	if err == nil && l != nil {
+		err = v.addNewer(ctx, l, r, newerTime)
+	}
+	if err != nil {
+		return &agent.Review{}
+	}
+	return r
+}
+
+// refresh is agent.Suite.Refresh.
+func (v *reviewer) refresh(ctx context.Context, c tool.Caller, repo string, paths []string) (*agent.Review, error) {
+	what := "refresh"
+	if len(paths) > 0 {
+		what = "revert"
+	}
+	l, r, err := v.layer(ctx, c, repo, what)
+	if err != nil || l == nil {
+		return r, err
+	}
+	conflict := func(c stream.Conflict) error {
+		r.Conflicts = append(r.Conflicts, c.Path)
+		return nil
+	}
+	var sum *stream.Sum
+	if len(paths) == 0 {
+		sum, err = changes.Refresh(ctx, v.runner, *l, nil, newerOf(r), conflict)
+	} else {
+		list := &entries{}
+		sum, err = changes.Revert(ctx, v.runner, *l, paths, list.add, conflict)
+		r.Changes = &list.Changes
+	}
+	if err == nil && sum.Failed != "" {
+		err = errors.New(sum.Failed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.NewerMore = max(int(sum.Newer)-len(r.Newer), 0)
+	return r, nil
 }

@@ -128,5 +128,5 @@ const (
 // InRepository reports whether the program works in the repository as the jobs of its session see it.
 func (t Tool) InRepository() bool { return t == ToolNone || t == ToolEdit }
 
-// LayerDir is where ToolChanges finds the upper directory of the session's overlay.
+// LayerDir is where ToolChanges finds the session's overlay: the directories upper and base.
 const LayerDir = "/var/layer"

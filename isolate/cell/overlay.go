@@ -50,7 +50,7 @@ func (a *assembly) overlay(m overlaySpec) (string, error) {
 		return "", fmt.Errorf("overlay: %w", err)
 	}
 	defer merged.Close()
-	if err := a.layerDir().makeSpares(name); err != nil {
+	if err := a.layerDir().makeKept(name); err != nil {
 		return "", err
 	}
 	return a.attach(merged)
@@ -68,6 +68,38 @@ func (a *assembly) attach(mount *os.File) (string, error) {
 	}
 	a.u.Push(func() { _ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
 	return at, nil
+}
+
+// DropCaches makes the session's overlays forget which files of the repository, of its git directory and of the layer they have found
+// under which names, except those that a process of the jail uses: they show what is there now. The kernel does that whenever it
+// reconfigures a file system, whether anything changes or not.
+func (j *Jail) DropCaches() error {
+	err := dropCaches(j.view.merged)
+	if j.view.common != "" {
+		err = errors.Join(err, dropCaches(j.view.common))
+	}
+	return err
+}
+
+func dropCaches(overlay string) error {
+	fd, err := unix.Open(overlay, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: overlay, Err: err}
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		return errors.Join(err, errors.New("the overlay is not mounted any more"))
+	}
+	picked, err := unix.Fspick(fd, "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
+	if err != nil {
+		return fmt.Errorf("fspick: %w", err)
+	}
+	defer unix.Close(picked)
+	if err := unix.FsconfigReconfigure(picked); err != nil {
+		return fmt.Errorf("fsconfig: %w", err)
+	}
+	return nil
 }
 
 // whiteOut hides paths of an overlay's lower directory by writing whiteouts into its upper directory, before the

@@ -154,13 +154,13 @@ func (sl *Slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 	}
 	e := extra{files: []*os.File{sl.jail.s.Programs.Layer}}
 	if q.Tool == string(job.ToolChanges) {
-		// An apply records in the layer which files jobs have moved. No other job runs in the session meanwhile.
-		upper, err := sl.jail.view.fromLayer("repo/upper", q.Flags&wire.FlagReadOnly != 0)
+		// An apply writes to the layer, too. No other job runs in the session meanwhile.
+		part, err := sl.jail.view.fromLayer("repo", q.Flags&wire.FlagReadOnly != 0)
 		if err != nil {
 			return extra{}, err
 		}
 		plan.Layer = true
-		e.files, e.owned = append(e.files, upper), []*os.File{upper}
+		e.files, e.owned = append(e.files, part), []*os.File{part}
 	}
 	return e, nil
 }

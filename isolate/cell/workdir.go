@@ -14,6 +14,7 @@ import (
 // Contents of a session's layer:
 //
 //	repo/upper, repo/work    the overlay over the repository
+//	repo/base                which state of the repository the overlay is relative to; no job sees it
 //	common/upper, work       the overlay over the git directory that the repository is a worktree of
 //	home, tmp                the home directory and /tmp of a session without a root of its own
 //	root                     the root of a session that has one: the tree itself, or
@@ -58,10 +59,15 @@ func (d layerDir) freshWork(name string) error {
 	return setOwner(path, jailOwner, 0o700)
 }
 
-// makeSpares reserves space for the next mount of an overlay, once it is mounted and before any job runs in it.
-func (d layerDir) makeSpares(name string) error {
+// makeKept makes the directory of a session's base, and reserves space for the next mount of an overlay, once it is mounted and
+// before any job runs in it.
+func (d layerDir) makeKept(name string) error {
 	if name != "repo" {
 		return nil // only the repository's overlay can be kept
+	}
+	err := d.ownedDir(name+"/base", 0o700)
+	if err != nil && (!errors.Is(err, unix.ENOSPC) || !d.resumed) { // a full layer that an earlier version kept has none
+		return err
 	}
 	for _, spare := range spares {
 		err := unix.Mkdir(filepath.Join(d.path, name, spare), 0o700)

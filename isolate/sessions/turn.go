@@ -36,7 +36,7 @@ func (ss *Session) startTurn(q *admit.Request) (done func(), err error) {
 			ss.writers--
 		}, nil
 	case ss.writers > 0:
-		busy.Message = fmt.Sprintf("%d jobs in the session may still change what would be applied", ss.writers)
+		busy.Message = fmt.Sprintf("%d jobs run in the session, and may still change its files", ss.writers)
 		busy.Hint = "wait for them to end, or end them (corral ps); then review the changes again"
 		return nil, busy
 	}
@@ -65,6 +65,10 @@ func (ss *Session) excludeApplies(done func()) (both func(), err error) {
 		return done, err
 	}
 	return func() {
+		// The overlay is not made for changes below it. No job is in it now, so all of it is looked up again.
+		if err := ss.jail.DropCaches(); err != nil {
+			ss.m.Log.Warn("jobs of the session may see some files as they were", "session", ss.id, "error", err)
+		}
 		unlock()
 		done()
 	}, nil

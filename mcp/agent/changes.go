@@ -23,19 +23,30 @@ type Changes struct{ *Suite }
 type Review struct {
 	// Direct says that there is no overlay: the jobs write to the repository itself.
 	Direct  bool
-	Changes *job.Changes // of a list
+	Changes *job.Changes // of a list, or those that were given up
+	// Newer has what changed in the repository since the session took its state, and NewerMore the number of further paths.
+	Newer     []Newer
+	NewerMore int
+	// Conflicts are what both have changed, after the session took the repository's state.
+	Conflicts []string
 	// Missing describes what a diff does not contain, one line each.
 	Missing []string
 }
 
+// A Newer is a path of the repository that changed since the session took the repository's state.
+type Newer struct {
+	Path    string // a directory ends with a slash
+	Touched bool   // the session changed it, too
+}
+
 // changesArgs are the arguments of changes.
 type changesArgs struct {
-	Action string `arg:"action" enum:"list,diff" default:"list"`
+	Action string `arg:"action" enum:"list,diff,refresh,revert" default:"list"`
 	Path   string `arg:"path,max=4096,nonul" about:"only this file, or what is below this directory"`
 	Repo   string `arg:"repoId,max=128"`
 }
 
-const changesDescription = `Review what your calls changed. In a repository with an overlay the real files stay as they are until a person applies the changes; of one without, this says so.`
+const changesDescription = `Review what your calls changed. With an overlay, the real files stay as they are until a person applies the changes. If people changed files meanwhile, refresh shows you theirs where you changed nothing; revert gives up your changes at path.`
 
 // Name implements Tool.
 func (t *Changes) Name() string { return "changes" }
@@ -43,7 +54,7 @@ func (t *Changes) Name() string { return "changes" }
 // Definition implements Tool.
 func (t *Changes) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Review changes", Description: changesDescription, ReadOnly: true, Idempotent: true,
+		Name: t.Name(), Title: "Review changes", Description: changesDescription, Destructive: true, Idempotent: true,
 		Input: tool.InputSchema(changesArgs{}, tool.Tolerant, func(s *tool.Schema) { plain(s, "path", "repoId") }),
 	}
 }
@@ -70,44 +81,123 @@ func (t *Changes) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if dir != "" {
 		paths = []string{dir}
 	}
-	if a.Action == "diff" {
+	switch {
+	case a.Action == "diff":
 		return t.diff(ctx, caller, repo, paths)
+	case a.Action == "revert" && a.Path == "":
+		return failed(tool.Invalid("path", "revert requires path: . is everything"))
+	case a.Action == "revert" && len(paths) == 0:
+		paths = []string{"."}
+	case a.Action == "refresh" && a.Path != "":
+		return failed(tool.Invalid("path", "refresh takes all that you have not changed: it has no path"))
 	}
-	r, err := t.Review(ctx, caller, repo, paths, nil)
-	if err != nil {
+	var r *Review
+	if a.Action == "list" {
+		r, err = t.Review(ctx, caller, repo, paths, nil)
+	} else {
+		r, err = t.Refresh(ctx, caller, repo, paths)
+	}
+	switch {
+	case err != nil:
 		return failed(err)
-	}
-	if r.Direct {
+	case r.Direct:
 		return text(directText)
+	case a.Action != "list":
+		return text(refreshed(r))
 	}
-	return text(list(r.Changes))
+	return text(list(r, dir))
+}
+
+// refreshed returns the reply to a refresh or revert.
+func refreshed(r *Review) string {
+	var b strings.Builder
+	if r.Changes != nil {
+		for _, e := range fold(r.Changes.Entries, "") {
+			b.WriteString("reverted " + e.line() + "\n")
+		}
+	}
+	for _, n := range r.Newer {
+		b.WriteString("newer    " + safe.Quote(n.Path) + "\n")
+	}
+	parts := []string{"you now see the repository's files wherever you changed nothing"}
+	if r.NewerMore > 0 {
+		parts = append(parts, answer.Counted(r.NewerMore, "more newer path"))
+	}
+	if len(r.Conflicts) > 0 {
+		parts = append(parts, "conflict, changed by you and in the repository: "+names(r.Conflicts, maxNamed)+
+			"; to settle one, save your version outside of the repository, revert it, and make your change again")
+	}
+	return b.String() + run.Footer(parts)
+}
+
+// maxNamed is the maximum number of names in a footer.
+const maxNamed = 8
+
+// names lists at most n names.
+func names(list []string, n int) string {
+	var quoted []string
+	for _, name := range list[:min(len(list), n)] {
+		quoted = append(quoted, safe.Quote(name))
+	}
+	text := strings.Join(quoted, ", ")
+	if more := len(list) - n; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// newer returns what a footer says about paths that are newer in the repository; "" for none.
+func newer(list []Newer, more int) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var untouched, both []string
+	for _, n := range list {
+		if n.Touched {
+			both = append(both, n.Path)
+		} else {
+			untouched = append(untouched, n.Path)
+		}
+	}
+	var parts []string
+	if len(untouched) > 0 {
+		parts = append(parts, names(untouched, maxNamed))
+	}
+	if len(both) > 0 {
+		parts = append(parts, names(both, maxNamed)+" (changed by you, too)")
+	}
+	text := "changed in the repository since you began: " + strings.Join(parts, "; ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ": changes {action: refresh} takes that"
 }
 
 const directText = "Your calls work on the repository itself: changes are in it already. See them with git diff in run.\n"
 
-// list returns changes as text, one line each.
-func list(c *job.Changes) string {
-	if c == nil || len(c.Entries) == 0 {
-		return "[no changes]"
-	}
+// list returns changes as text, one line each; a new directory with many files, and a git directory, are one. dir is the directory
+// that was asked for.
+func list(r *Review, dir string) string {
+	c := r.Changes
 	var b strings.Builder
-	for _, e := range c.Entries {
-		name := safe.Quote(e.Path)
-		if e.Type == job.TypeDirectory {
-			name += "/"
+	var parts []string
+	if c == nil || len(c.Entries) == 0 {
+		parts = []string{"no changes"}
+	} else {
+		lines := fold(c.Entries, dir)
+		for _, e := range lines[:min(len(lines), maxLines)] {
+			b.WriteString(e.line() + "\n")
 		}
-		fmt.Fprintf(&b, "%-8s %s", e.Kind, name)
-		if e.Sensitive {
-			b.WriteString("  (sensitive)")
+		parts = []string{answer.Counted(len(c.Entries)+c.More, "change") + ", not applied"}
+		if more := c.More + max(len(lines)-maxLines, 0); more > 0 {
+			parts = append(parts, fmt.Sprintf("%d not shown: give path", more))
 		}
-		b.WriteByte('\n')
+		if c.Incomplete {
+			parts = append(parts, "not all paths were examined")
+		}
 	}
-	parts := []string{answer.Counted(len(c.Entries)+c.More, "change") + ", not applied"}
-	if c.More > 0 {
-		parts = append(parts, fmt.Sprintf("%d not shown: give path", c.More))
-	}
-	if c.Incomplete {
-		parts = append(parts, "not all paths were examined")
+	if text := newer(r.Newer, r.NewerMore); text != "" {
+		parts = append(parts, text)
 	}
 	return b.String() + run.Footer(parts)
 }

@@ -20,9 +20,10 @@ type view struct {
 	*Suite
 	caller   tool.Caller
 	intent   string
-	language language.Name // of a process that this call started; "" for others
-	notes    []string      // further facts for the footer
-	tail     int           // number of last lines to show; 0 shows all, or both ends
+	language language.Name   // of a process that this call started; "" for others
+	notes    []string        // further facts for the footer
+	newer    func() []string // what the footer says about changes of the repository; nil: nothing
+	tail     int             // number of last lines to show; 0 shows all, or both ends
 }
 
 // reply returns the reply about a process: what it wrote, and how it ended or that it runs.
@@ -63,6 +64,9 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	parts := append(v.changes(r, s.Repo), v.notes...)
 	parts = append(parts, run.Reached(&r.Result)...)
 	parts = append(parts, run.SessionNotes(r)...)
+	if v.newer != nil {
+		parts = append(parts, v.newer()...)
+	}
 	written := []string{s.Output.Stderr.Head, s.Output.Stderr.Tail}
 	if r.Status == job.Failure { // else standard output is a text that was shown, not a report
 		written = append(written, s.Output.Stdout.Head, s.Output.Stdout.Tail)

@@ -86,7 +86,33 @@ func (t *Run) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	}
 	wait, notes := t.wait(a)
 	v := &view{Suite: t.Suite, caller: s.Caller, intent: a.Intent, language: s.Language, notes: notes}
+	ask, done := context.WithCancel(ctx)
+	defer done()
+	v.newer = t.newer(ask, s.Caller, s.Repo)
 	return t.finish(ctx, v, t.Scripts.Launch(ctx, s), wait, a.Background)
+}
+
+// newerPatience is how much longer than its command a call waits to learn what is newer in the repository.
+const newerPatience = 200 * time.Millisecond
+
+// newer begins to look for what changed in the repository since the session took its state, beside the command. The function that
+// it returns says that, unless an earlier reply has.
+func (t *Run) newer(ctx context.Context, c tool.Caller, repo string) func() []string {
+	if t.Newer == nil {
+		return nil
+	}
+	found := make(chan *Review, 1)
+	go func() { found <- t.Newer(ctx, c, repo) }()
+	return func() []string {
+		select {
+		case r := <-found:
+			if text := newer(r.Newer, r.NewerMore); t.seen.IsNews(c, repo, "newer", text) {
+				return []string{text}
+			}
+		case <-time.After(newerPatience):
+		}
+		return nil
+	}
 }
 
 // script returns what a call runs.

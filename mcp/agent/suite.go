@@ -41,6 +41,12 @@ type Settings struct {
 	// Review returns what the jobs of the caller's session changed in a repository, at and below paths (none: all). With diff, it
 	// writes a patch there instead of listing. nil: there are no sessions to review.
 	Review func(ctx context.Context, c tool.Caller, repo string, paths []string, diff io.Writer) (*Review, error)
+	// Refresh makes the repository's state the one that the caller's session works on. With paths, it gives up what the session
+	// changed at and below them first.
+	Refresh func(ctx context.Context, c tool.Caller, repo string, paths []string) (*Review, error)
+	// Newer returns what changed in the repository since the caller's session took its state; nothing where there is no overlay.
+	// nil: it is not known.
+	Newer func(ctx context.Context, c tool.Caller, repo string) *Review
 	// Ports returns where jobs of the caller's session listen; nil: it is not known.
 	Ports run.Ports
 }

@@ -27,26 +27,38 @@ func (s *Seen) News(c tool.Caller, repo string, changes *job.Changes) bool {
 	if changes == nil {
 		return false
 	}
-	o := owner{c.Principal, c.Session}
 	text := fmt.Appendf(nil, "%d %d\n", changes.More, changes.Bytes)
 	for _, e := range changes.Entries {
 		text = fmt.Appendf(text, "%q %v %v %d\n", e.Path, e.Kind, e.Type, e.Bytes)
 	}
-	sum := sha256.Sum256(text)
+	last, known := s.replace(c, repo, text)
+	if !known {
+		return len(changes.Entries)+changes.More > 0
+	}
+	return last != sha256.Sum256(text)
+}
+
+// IsNews reports whether a text about some subject differs from that of the call before for the same session and repository. Having
+// nothing to say is no news.
+func (s *Seen) IsNews(c tool.Caller, repo, subject, text string) bool {
+	last, _ := s.replace(c, repo+"\x00"+subject, []byte(text))
+	return text != "" && last != sha256.Sum256([]byte(text))
+}
+
+// replace records the hash of what a reply said, and returns the one before.
+func (s *Seen) replace(c tool.Caller, of string, text []byte) (last [sha256.Size]byte, known bool) {
+	o := owner{c.Principal, c.Session}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil || len(s.all) >= maxSeen {
 		s.all = map[owner]map[string][sha256.Size]byte{}
 	}
-	last, known := s.all[o][repo]
+	last, known = s.all[o][of]
 	if s.all[o] == nil {
 		s.all[o] = map[string][sha256.Size]byte{}
 	}
-	s.all[o][repo] = sum
-	if !known {
-		return len(changes.Entries)+changes.More > 0
-	}
-	return last != sum
+	s.all[o][of] = sha256.Sum256(text)
+	return last, known
 }
 
 // End forgets a client session.

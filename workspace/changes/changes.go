@@ -1,5 +1,5 @@
 // Package changes is the front-end's side of the changes that the jobs of a session made: it lists them, makes a
-// patch of them and applies them to the repository.
+// patch of them, applies them to the repository or gives them up.
 //
 // The files are read and written by corral-layer, a program of corral that runs as a job in the session's jail (see
 // package layer): this package starts it through a [job.Runner] and decodes its output within bounds. It neither
@@ -27,7 +27,7 @@ import (
 type Layer struct {
 	Session string    // the session's ID
 	Repo    string    // absolute path of the session's repository
-	Opened  time.Time // when the session was opened; used by Apply only
+	Opened  time.Time // when the session was opened
 	// Digest makes Show, Patch and dry runs of Apply return the digest of the changes. For it each file that differs
 	// is read.
 	Digest bool
@@ -94,12 +94,7 @@ func Show(ctx context.Context, r job.Runner, l Layer, maxEntries int, paths []st
 	if maxEntries > 0 {
 		options = append(options, "-most="+strconv.Itoa(maxEntries))
 	}
-	return l.run(ctx, r, job.ReadOnly, bound, append(append([]string{"list"}, options...), l.rest(paths)...), func(rec any) error {
-		if e, ok := rec.(*stream.Entry); ok {
-			return f(e)
-		}
-		return errOutOfPlace
-	})
+	return l.run(ctx, r, job.ReadOnly, bound, append(append([]string{"list"}, options...), l.rest(paths)...), records{entry: f}.call)
 }
 
 // errOutOfPlace is the error for a record that does not belong into the answer.
@@ -116,7 +111,7 @@ var errOutOfPlace = errors.New("corral-layer returned an unexpected record")
 func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry bool, paths []string,
 	applied func(*stream.Entry) error, conflict func(stream.Conflict) error,
 ) (*stream.Sum, error) {
-	args := append([]string{"apply", "-opened=" + strconv.FormatInt(l.Opened.UnixNano(), 10)}, l.options()...)
+	args := l.since("apply")
 	if expect != (stream.Digest{}) {
 		args = append(args, "-expect="+expect.String())
 	}
@@ -124,16 +119,73 @@ func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry
 	if dry {
 		args, workspace = append(args, "-dry-run"), job.ReadOnly
 	}
+	return l.report(ctx, r, workspace, append(args, l.rest(paths)...), records{entry: applied, conflict: conflict})
+}
+
+// Refresh makes the repository's present state the one that the session works on: its jobs see the repository's own files in all
+// that they have not changed. newer is called with what changed in the repository since the session last took its state. conflict
+// is called with what both have changed, unless it is at or below one of accepted: there the session's version is to replace the
+// repository's. The supervisor refuses a refresh while jobs run in the session.
+func Refresh(ctx context.Context, r job.Runner, l Layer, accepted []string,
+	newer func(stream.Newer) error, conflict func(stream.Conflict) error,
+) (*stream.Sum, error) {
+	return l.report(ctx, r, job.Direct, append(l.since("refresh"), l.rest(accepted)...), records{newer: newer, conflict: conflict})
+}
+
+// Revert gives up what the session changed at and below paths (none: everything), and refreshes the rest. reverted is called with
+// each change that is given up, and conflict as by Refresh.
+func Revert(ctx context.Context, r job.Runner, l Layer, paths []string,
+	reverted func(*stream.Entry) error, conflict func(stream.Conflict) error,
+) (*stream.Sum, error) {
+	return l.report(ctx, r, job.Direct, append(l.since("revert"), l.rest(paths)...), records{entry: reverted, conflict: conflict})
+}
+
+// Newer calls f with what changed in the repository since the session last took its state, at most maxEntries. It takes at most
+// the given time, after which the sum is incomplete.
+func Newer(
+	ctx context.Context, r job.Runner, l Layer, maxEntries int, within time.Duration, f func(stream.Newer) error,
+) (*stream.Sum, error) {
+	args := append(l.since("newer"), "-most="+strconv.Itoa(maxEntries), "-time="+within.String())
+	return l.run(ctx, r, job.ReadOnly, within, append(args, l.rest(nil)...), records{newer: f}.call)
+}
+
+// since returns the beginning of the command line of a command that compares times.
+func (l Layer) since(verb string) []string {
+	return append([]string{verb, "-opened=" + strconv.FormatInt(l.Opened.UnixNano(), 10)}, l.options()...)
+}
+
+// records are called with the records of a stream; a record without a function is an error.
+type records struct {
+	entry    func(*stream.Entry) error
+	conflict func(stream.Conflict) error
+	newer    func(stream.Newer) error
+}
+
+func (f records) call(rec any) error {
+	switch rec := rec.(type) {
+	case *stream.Entry:
+		if f.entry != nil {
+			return f.entry(rec)
+		}
+	case stream.Conflict:
+		if f.conflict != nil {
+			return f.conflict(rec)
+		}
+	case stream.Newer:
+		if f.newer != nil {
+			return f.newer(rec)
+		}
+	}
+	return errOutOfPlace
+}
+
+// report runs a command that writes to the layer. An error of a function does not stop it.
+func (l Layer) report(ctx context.Context, r job.Runner, w job.Workspace, args []string, f records) (*stream.Sum, error) {
 	var callbackErr error
-	sum, err := l.run(ctx, r, workspace, 0, append(args, l.rest(paths)...), func(rec any) error {
-		var err error
-		switch rec := rec.(type) {
-		case *stream.Entry:
-			err = applied(rec)
-		case stream.Conflict:
-			err = conflict(rec)
-		default:
-			return errOutOfPlace
+	sum, err := l.run(ctx, r, w, 0, args, func(rec any) error {
+		err := f.call(rec)
+		if errors.Is(err, errOutOfPlace) {
+			return err
 		}
 		if callbackErr == nil {
 			callbackErr = err

@@ -54,7 +54,7 @@ func (w *world) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Re
 	if spec.Tool != job.ToolChanges || spec.Session != w.layer.Session || spec.Args[0] != "changes" {
 		return job.Result{}, errors.New("unexpected job")
 	}
-	args := append([]string{spec.Args[1], "-layer=" + w.upper}, spec.Args[2:]...)
+	args := append([]string{spec.Args[1], "-layer=" + filepath.Dir(w.upper)}, spec.Args[2:]...)
 	if err := layer.Run(ctx, args, stdio.Stdout); err != nil {
 		_, _ = stdio.Stderr.WriteString("corral-layer: " + err.Error() + "\n")
 		return job.Result{Status: job.Failure, ExitCode: 1}, nil

@@ -216,6 +216,8 @@ static int landlock(struct job *j)
 	int r = allow(j, j->repo, access);
 	if (r >= 0)
 		r = allow(j, j->common, access);
+	if (r >= 0)
+		r = allow(j, j->layer, access);
 	return r < 0 ? r : (int)SYS2(__NR_landlock_restrict_self, j->rules, 0);
 }
 

@@ -86,7 +86,7 @@ int receive_bind(struct bind *b, int *mount)
 }
 
 /* places lists the fields of j that the plan's descriptors are stored in, in their order. Process 2 (inside) gets the
- * job's side of a terminal, and no layer: that is mounted already. */
+ * job's side of a terminal. */
 static int places(struct job *j, int inside, int **list)
 {
 	u32 f = j->plan.flags;
@@ -104,7 +104,7 @@ static int places(struct job *j, int inside, int **list)
 		list[n++] = &j->in;
 	if (f & PLAN_EXEC_FD)
 		list[n++] = &j->exec;
-	if (f & PLAN_LAYER && !inside)
+	if (f & PLAN_LAYER)
 		list[n++] = &j->layer;
 	if (f & PLAN_COMMON)
 		list[n++] = &j->common;

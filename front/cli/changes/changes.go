@@ -30,24 +30,31 @@ Usage:
   corral changes show HANDLE [PATH]...    list the changes
   corral changes diff HANDLE [PATH]...    write a patch, for git apply and patch -p1
   corral changes apply HANDLE [PATH]...   apply the changes to the repository
+  corral changes refresh HANDLE [PATH]... take the repository's present state for what the session has not changed
+  corral changes revert HANDLE PATH...    give up the changes at PATH
   corral changes discard HANDLE           remove the changes of a session that has ended
 
 HANDLE is the session's id or name (corral session list). PATH is in the repository, and includes everything below it.
 
   --dry-run             with apply: only report what would be done
   --expect DIGEST       with apply: apply nothing unless the changes have this digest
-  --json                with show and apply: print one JSON object
+  --json                not with diff and discard: print one JSON object
   --supervisor SOCKET   use the supervisor on this socket (default ` + "`" + client.DefaultSocket + "`" + `)
 
 show and diff print the digest of the changes at PATH to standard error. apply --expect DIGEST, with the same paths, applies
 what was reviewed, or nothing. Nothing is applied while a job of the session runs.
 
 apply checks everything first. A path that the session changed, and that was changed differently in the repository since
-the session was opened, is a conflict. If there is one, nothing is applied, and standard error lists the conflicts. Each
-file is replaced atomically, and an interrupted apply can be repeated. When all changes of a session that has ended are
-applied, its layer is removed.
+the session took the repository's state, is a conflict. If there is one, nothing is applied, and standard error lists the
+conflicts. Each file is replaced atomically, and an interrupted apply can be repeated. When all changes of a session that has
+ended are applied, its layer is removed.
 
-Exit code: 0; 1 if apply found a conflict or other changes than expected, or if a patch cannot contain all changes.
+A session takes the repository's state when it is opened. What changes in the repository later it may see or not: show names
+that on standard error. apply, refresh and revert take the repository's present state: the session then sees it in all that it
+has not changed. refresh lists what is newer, and the conflicts that are left. Settle one by revert, which gives the session
+the repository's file, or by refresh with its PATH, which lets a later apply replace the repository's file by the session's.
+
+Exit code: 0; 1 if there is a conflict, apply found other changes than expected, or a patch cannot contain all changes.
 `
 
 // maxShown bounds the number of changes that are listed. A patch and an apply have no bound.
@@ -85,7 +92,7 @@ func Command(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	v := &view{options: o, sessions: c, runner: c, session: s, layer: changes.Of(s)}
-	v.layer.Pipe, v.layer.Digest = p.take, o.verb != "apply" || o.dry
+	v.layer.Pipe, v.layer.Digest = p.take, o.verb == "show" || o.verb == "diff" || o.dry
 	v.layer.Claim = claimOf(o.verb)
 	return v.do(ctx)
 }
@@ -123,7 +130,7 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 	switch {
 	case len(words) == 0:
 		err = errors.New("no command given")
-	case !slices.Contains([]string{"show", "diff", "apply", "discard"}, o.verb):
+	case !slices.Contains([]string{"show", "diff", "apply", "refresh", "revert", "discard"}, o.verb):
 		err = fmt.Errorf("changes: %q is not a command", o.verb)
 	case o.handle == "":
 		err = errors.New("missing HANDLE of a session")
@@ -131,8 +138,10 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 		err = errors.New("--dry-run requires apply")
 	case o.expect != (stream.Digest{}) && o.verb != "apply":
 		err = errors.New("--expect requires apply")
-	case o.json && o.verb != "show" && o.verb != "apply":
-		err = errors.New("--json requires show or apply")
+	case o.json && (o.verb == "diff" || o.verb == "discard"):
+		err = errors.New("--json requires show, apply, refresh or revert")
+	case o.verb == "revert" && len(o.paths) == 0:
+		err = errors.New("revert requires a PATH: . is everything")
 	case o.verb == "discard" && len(o.paths) > 0:
 		err = errors.New("discard removes all changes: it takes no paths")
 	}
@@ -181,6 +190,8 @@ func (v *view) do(ctx context.Context) (int, error) {
 		return v.diff(ctx)
 	case "apply":
 		return v.apply(ctx)
+	case "refresh", "revert":
+		return v.refresh(ctx)
 	}
 	return v.discard(ctx)
 }

@@ -123,6 +123,8 @@ func (v *view) show(ctx context.Context) (int, error) {
 	if err == nil && sum.Failed != "" {
 		err = errors.New(sum.Failed)
 	}
+	newer, newErr := v.newer(ctx)
+	err = errors.Join(err, newErr)
 	if err == nil && v.options.json {
 		err = cli.WriteJSON(out, struct {
 			Session    string       `json:"session"`
@@ -134,7 +136,12 @@ func (v *view) show(ctx context.Context) (int, error) {
 			Bytes      int64        `json:"bytes"`
 			Incomplete bool         `json:"incomplete"`
 			Digest     string       `json:"digest,omitempty"`
-		}{v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Digest.String()})
+			Newer      []newerJSON  `json:"repositoryChanges"`
+			NewerMore  int64        `json:"repositoryChangesMore"`
+		}{
+			v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Digest.String(),
+			newer.list, newer.more(),
+		})
 	}
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return cli.Failure, err
@@ -149,6 +156,7 @@ func (v *view) show(ctx context.Context) (int, error) {
 	if sum.Incomplete {
 		cli.Warn("not everything could be examined: there may be more changes")
 	}
+	newer.warn(v.session.ID)
 	if sum.Entries > 0 {
 		printDigest(sum.Digest)
 	}
@@ -228,7 +236,7 @@ func (r *applyReport) end() error {
 		fmt.Fprintln(os.Stderr, "hint: review again: corral changes diff "+r.view.session.ID)
 	case s.Conflicts > 0 && s.Applied == 0:
 		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
-		fmt.Fprintln(os.Stderr, "hint: apply other changes by naming their paths, or merge by hand: corral changes diff "+r.view.session.ID)
+		fmt.Fprintln(os.Stderr, "hint: apply other changes by naming their paths, or settle the conflicts: corral changes refresh "+r.view.session.ID)
 	case s.Failed != "":
 		cli.Warn("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
 		fmt.Fprintln(os.Stderr, "hint: remove the cause and apply again: applied changes are kept")

@@ -12,13 +12,13 @@ import (
 )
 
 // connect connects to the supervisor, or starts one for the session's layer if root runs this and no supervisor
-// listens, and drops root. It puts two pipes into p, which belong to the user that the supervisor accepts descriptors
+// listens, and drops root. It puts pipesOfAll pipes into p, which belong to the user that the supervisor accepts descriptors
 // from.
 func (o *options) connect(p *pipes) (*client.Client, func(), error) {
 	c, err := embed.Dial(o.supervisor)
 	switch {
 	case err == nil: // before root is dropped: the supervisor identifies its client
-		if err := errors.Join(embed.Piping.Do(func() error { return p.make(2) }), privilege.Drop()); err != nil {
+		if err := errors.Join(embed.Piping.Do(func() error { return p.make(pipesOfAll) }), privilege.Drop()); err != nil {
 			return nil, nil, errors.Join(err, c.Close())
 		}
 		return c, func() { _ = c.Close() }, nil
@@ -29,7 +29,7 @@ func (o *options) connect(p *pipes) (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := p.make(2); err != nil {
+	if err := p.make(pipesOfAll); err != nil {
 		finish()
 		return nil, nil, err
 	}
@@ -38,6 +38,9 @@ func (o *options) connect(p *pipes) (*client.Client, func(), error) {
 
 // sessionID matches the ids of sessions. A supervisor that is started for one layer does not know names of sessions.
 var sessionID = lazyregexp.New("^[0-9a-f]{32}$")
+
+// pipesOfAll is how many pipes a command needs: show runs corral-layer twice, with two pipes each.
+const pipesOfAll = 4
 
 // pipes are created before they are used, by another user.
 type pipes [][2]*os.File

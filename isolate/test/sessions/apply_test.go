@@ -18,6 +18,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // apply returns a job that applies the session's changes.
@@ -63,6 +64,69 @@ func TestApplyExcludesWriters(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	f.Must(ss, "true")
+}
+
+// TestApplyTwice: a session works on what was applied, and on the repository's files that it has not changed as they are after
+// a refresh, also when both were replaced and the overlay had cached them.
+func TestApplyTwice(t *testing.T) {
+	f := shared(t)
+	var owner unix.Stat_t
+	if err := unix.Stat(f.Repo, &owner); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) { // as editors do
+		path := filepath.Join(f.Repo, name)
+		if err := errors.Join(os.WriteFile(path+".tmp", []byte(text), 0o644), os.Chmod(path+".tmp", 0o644),
+			os.Chown(path+".tmp", int(owner.Uid), int(owner.Gid)), os.Rename(path+".tmp", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(ss job.Session, verb string) {
+		t.Helper()
+		spec := f.apply(ss)
+		spec.Args[1] = verb
+		d := f.Run(spec)
+		if d.ExitCode != 0 {
+			t.Fatalf("%s: %+v %q%s", verb, d.Result, d.Out, d.Err)
+		}
+		for r := stream.NewReader(strings.NewReader(d.Out)); ; {
+			switch rec, err := r.Next(); rec := rec.(type) {
+			case *stream.Sum:
+				if rec.Conflicts > 0 || rec.Failed != "" {
+					t.Errorf("%s: %+v", verb, rec)
+				}
+				return
+			case stream.Conflict:
+				t.Errorf("%s: %+v", verb, rec)
+			case nil:
+				t.Fatal(err)
+			}
+		}
+	}
+	write("other", "before")
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	f.Must(ss, "cat other; mkdir new; echo 1 >new/file; echo 1 >more")
+	run(ss, "apply")
+	f.Must(ss, "test $(cat new/file) = 1 && echo 2 >new/file && rm more && mkdir more && echo 2 >more/file")
+	run(ss, "apply")
+	f.Must(ss, "rm -r new && test ! -e new && echo 3 >more/file")
+	run(ss, "apply")
+	f.Must(ss, "test ! -e new && test $(cat more/file) = 3")
+	for name, want := range map[string]string{"more/file": "3\n", "new": ""} {
+		if b, _ := os.ReadFile(filepath.Join(f.Repo, name)); string(b) != want {
+			t.Errorf("%s is %q, want %q", name, b, want)
+		}
+	}
+	f.Must(ss, "cat other")
+	write("other", "after")
+	run(ss, "refresh")
+	f.Must(ss, "test $(cat other) = after && echo mine >other")
+	run(ss, "revert")
+	f.Must(ss, "test $(cat other) = after")
+	// The base of the session is on its layer, but jobs do not see that.
+	if d := f.In(ss, "find / -xdev -path '*/base/state' 2>/dev/null; ls -A /var/layer"); strings.TrimSpace(d.Out) != "" {
+		t.Errorf("a job sees %q", d.Out)
+	}
 }
 
 // TestAppliesExclude: changes of two sessions are not applied to a repository at the same time. No program that can only read the

@@ -20,7 +20,9 @@ var errConflict = errors.New("conflict")
 
 // Apply applies the changes of the layer at Options.Paths to the repository. If any of them cannot be applied, none
 // is. opened is the time when the session was opened, see [job.Session]: a path that the session has changed
-// differently, and that has a later time in the repository, is a conflict. With dry, nothing is written.
+// differently, and that has a later time in the repository, is a conflict, unless the session has taken the repository's
+// state since. With dry, nothing is written. Otherwise the session takes the repository's state at the end, which has what
+// was applied.
 //
 // If expect is not zero, nothing is applied unless the changes have that digest. The caller must make sure that
 // nobody writes to the layer, and that no other changes are applied to the repository, meanwhile. Somebody can all the same, if a job has
@@ -37,10 +39,10 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 	b := o.Bounds.withDefaults(time.Hour)
 	b.Bytes = unlimited
 	a := &applier{w: w, temps: newTemps(), left: b.List}
-	a.checker = checker{
-		since: opened.UnixNano(), seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}, conflict: a.conflict,
-		planned: func(e *stream.Entry) error { return a.plan(e, dry) },
+	if a.checker, err = t.checker(opened); err != nil {
+		return err
 	}
+	a.checker.conflict, a.planned = a.conflict, func(e *stream.Entry) error { return a.plan(e, dry) }
 	// Permissions must not depend on the umask: jobs may have opened files to others.
 	defer unix.Umask(unix.Umask(0))
 	if err := a.run(ctx, o, b, t, expect, dry); err != nil {
@@ -58,7 +60,8 @@ type applier struct {
 	reviewed map[string]reviewed
 	phase    class
 	pending  []pendingFile
-	left     int // entries that may still be written to the stream
+	left     int           // entries that may still be written to the stream
+	clock    time.Duration // how coarse the clock of the repository's file system is, as far as that was seen
 	total    stream.Sum
 }
 
@@ -90,8 +93,20 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 		a.total.Failed = "not everything could be examined; nothing was applied"
 		return nil
 	}
-	if err := a.record(ctx, b, o.Paths, t); err != nil {
+	whole, err := a.write(ctx, o, b, t)
+	if !whole && a.total.Applied == 0 || err != nil {
 		return err
+	}
+	if err := t.take(ctx, b, &a.checker, nil, a.clock); err != nil && whole {
+		a.total.Failed = fmt.Sprintf("everything is applied, but the next apply of the same paths will report conflicts: %v", err)
+	}
+	return nil
+}
+
+// write applies what was checked, and reports whether all of it was applied.
+func (a *applier) write(ctx context.Context, o Options, b Bounds, t *trees) (whole bool, err error) {
+	if err := a.record(ctx, b, o.Paths, t); err != nil {
+		return false, err
 	}
 	for _, a.phase = range []class{adds, alters, deletes} {
 		next := newWalk(ctx, b, o.Paths, a)
@@ -107,9 +122,9 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 		default:
 			continue
 		}
-		return nil
+		return false, nil
 	}
-	return nil
+	return true, nil
 }
 
 // errOtherChanges returns the message for changes whose digest now is not the expected one.

@@ -20,14 +20,14 @@ const MaxPaths = 1000
 
 // Run executes the command line and writes the stream to out. args does not include the program's name:
 //
-//	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-digest] [-expect DIGEST] [-most N] [-contents BYTES]
+//	list|diff|newer|apply|refresh|revert [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-digest] [-expect DIGEST] [-most N] [-contents BYTES]
 //	                [-time DURATION] REPOSITORY [PATH]...
 //
 // The layer is at [job.LayerDir] unless -layer gives another directory. -opened is the time when the session was
-// opened, since 1970, see [Apply]. Paths are relative to the repository.
+// opened, since 1970, see [Apply]; list and diff need none. Paths are relative to the repository.
 func Run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("missing command: list, diff or apply")
+		return errors.New("missing command: " + commands)
 	}
 	var o Options
 	var opened int64
@@ -35,7 +35,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	var expect stream.Digest
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.Upper, "layer", job.LayerDir, "")
+	f.StringVar(&o.Layer, "layer", job.LayerDir, "")
 	f.Int64Var(&opened, "opened", 0, "")
 	f.BoolVar(&dry, "dry-run", false, "")
 	f.BoolVar(&o.Digest, "digest", false, "")
@@ -57,20 +57,27 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	if o.Paths, err = CleanPaths(f.Args()[1:]); err != nil {
 		return err
 	}
-	w := stream.NewWriter(out)
-	switch args[0] {
-	case "list":
+	w, at := stream.NewWriter(out), time.Unix(0, opened)
+	switch {
+	case args[0] == "list":
 		return List(ctx, o, w)
-	case "diff":
+	case args[0] == "diff":
 		return Diff(ctx, o, w)
-	case "apply":
-		if opened <= 0 {
-			return errors.New("missing -opened: the time when the session was opened")
-		}
-		return Apply(ctx, o, time.Unix(0, opened), expect, dry, w)
+	case opened <= 0:
+		return errors.New("missing -opened: the time when the session was opened")
+	case args[0] == "newer":
+		return Newer(ctx, o, at, w)
+	case args[0] == "apply":
+		return Apply(ctx, o, at, expect, dry, w)
+	case args[0] == "refresh":
+		return Refresh(ctx, o, at, w)
+	case args[0] == "revert":
+		return Revert(ctx, o, at, w)
 	}
-	return fmt.Errorf("unknown command %q: must be list, diff or apply", args[0])
+	return fmt.Errorf("unknown command %q: must be %s", args[0], commands)
 }
+
+const commands = "list, diff, newer, apply, refresh or revert"
 
 // CleanPaths converts names given by a user to Paths of [Options]: clean, and none below another one. nil stands for
 // everything.

@@ -12,7 +12,7 @@ import (
 // A checker finds conflicts, and writes nothing to the repository.
 type checker struct {
 	walk     *walk
-	since    int64 // nanoseconds; later changes by the repository's owner are not overwritten
+	base     *base // later changes by the repository's owner are not overwritten
 	seconds  bool  // the repository's file system keeps whole seconds
 	touched  map[ident]int64
 	conflict func(path string, r stream.Reason) error
@@ -55,6 +55,8 @@ func (v *checker) reason(c *change) (stream.Reason, string) {
 		return 0, ""
 	case c.barred != 0:
 		return c.barred, c.path
+	case v.base.open[c.path] != 0:
+		return v.base.open[c.path], c.path
 	case isDir(c.u) && c.marks.copied && !isDir(c.l):
 		return stream.Gone, c.path // jobs cannot move a directory of the repository
 	case c.l != nil:
@@ -75,7 +77,7 @@ func orElse(a, b *unix.Stat_t) *unix.Stat_t {
 	return b
 }
 
-// changed reports whether the path in the repository changed since the session was opened.
+// changed reports whether the path in the repository changed since the session took the repository's state.
 func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	if !isDir(c.l) {
 		if v.late(c.l) {
@@ -95,6 +97,8 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	v.walk.subtree(c, func(d *dir, name, p string, st *unix.Stat_t, _ bool) {
 		switch {
 		case r != 0:
+		case v.base.open[p] != 0:
+			r, path = v.base.open[p], p
 		case !isDir(st) && v.late(st), isDir(st) && v.made(d, name):
 			r, path = stream.Changed, p
 		case isDir(st) && !own(st) && unix.Faccessat(d.fd, name, unix.W_OK|unix.X_OK, 0) != nil:
@@ -108,14 +112,14 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	return r, path
 }
 
-// late reports whether a file of the repository changed since the session was opened, other than by this program:
+// late reports whether a file of the repository changed since the session took its state, other than by this program:
 // replacing one name of a file updates the time of its other names.
 func (v *checker) late(st *unix.Stat_t) bool {
 	ctime := st.Ctim.Nano()
 	if v.seconds && ctime%int64(time.Second) == 0 {
 		ctime += int64(2 * time.Second) // in the worst case the granularity is two seconds
 	}
-	return !v.mine(st) && ctime >= v.since
+	return !v.mine(st) && ctime >= v.base.since
 }
 
 // mine reports whether this program caused the file's time, by changing another name of the file.
@@ -133,7 +137,7 @@ func wholeSeconds(fd int) bool {
 	return err != nil || st.Mask&unix.STATX_BTIME == 0
 }
 
-// made reports whether a directory was created since the session was opened. Its ctime does not tell, since new
+// made reports whether a directory was created since the session took the repository's state. Its ctime does not tell, since new
 // entries update it.
 func (v *checker) made(d *dir, name string) bool {
 	var st unix.Statx_t
@@ -141,7 +145,7 @@ func (v *checker) made(d *dir, name string) bool {
 	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
 		return false
 	}
-	return st.Btime.Sec*int64(time.Second)+int64(st.Btime.Nsec) >= v.since
+	return st.Btime.Sec*int64(time.Second)+int64(st.Btime.Nsec) >= v.base.since
 }
 
 // uncertain reports whether the repository's owner may have removed something from the directory, by its time.

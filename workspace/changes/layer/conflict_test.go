@@ -125,13 +125,13 @@ func TestPartly(t *testing.T) {
 
 // stopped applies n changes and then stops.
 func (w *world) stopped(n int) error {
-	tr, err := Options{Upper: w.upper, Repo: w.repo}.open()
+	tr, err := Options{Layer: filepath.Dir(w.upper), Repo: w.repo}.open()
 	if err != nil {
 		return err
 	}
 	defer tr.close()
 	a := &applier{w: stream.NewWriter(discard{}), temps: newTemps(), left: 1000}
-	a.checker = checker{since: w.opened.UnixNano(), touched: map[ident]int64{}, conflict: a.conflict}
+	a.checker = checker{base: &base{since: w.opened.UnixNano()}, touched: map[ident]int64{}, conflict: a.conflict}
 	b := Bounds{}.withDefaults(time.Hour)
 	for _, a.phase = range []class{adds, alters, deletes} {
 		k := newWalk(w.t.Context(), b, nil, &stopper{a, &n})
@@ -276,7 +276,7 @@ func TestWholeSeconds(t *testing.T) {
 		{true, time.Unix(102, 0), true},
 		{true, time.Unix(102, 1), false},
 	} {
-		v := checker{since: tt.since.UnixNano(), seconds: tt.seconds}
+		v := checker{base: &base{since: tt.since.UnixNano()}, seconds: tt.seconds}
 		if v.late(&st) != tt.late {
 			t.Errorf("late: %+v failed", tt)
 		}

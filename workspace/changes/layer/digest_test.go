@@ -219,7 +219,7 @@ func TestDigestUnbounded(t *testing.T) {
 	}
 	m.write("a", "one\n")
 	want := w.digest("apply", "-dry-run", "-digest")
-	o := Options{Upper: w.upper, Repo: w.repo, Digest: true, Bounds: Bounds{Bytes: 8, List: 2, File: 1, Diff: 1}}
+	o := Options{Layer: filepath.Dir(w.upper), Repo: w.repo, Digest: true, Bounds: Bounds{Bytes: 8, List: 2, File: 1, Diff: 1}}
 	for name, run := range map[string]func(context.Context, Options, *stream.Writer) error{"list": List, "diff": Diff} {
 		var out bytes.Buffer
 		check(t, run(t.Context(), o, stream.NewWriter(&out)))

@@ -38,7 +38,7 @@ func (w *walk) below(in *dir, name, path string, depth int, rules scan.Rules, f 
 	d, err := in.open(name)
 	if err != nil || depth > w.bounds.Depth {
 		d.close()
-		w.incomplete = true
+		w.incomplete, w.short = true, w.short || err == nil
 		return
 	}
 	defer d.close()

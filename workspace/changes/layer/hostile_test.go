@@ -170,7 +170,7 @@ const otherUID = 54_321
 
 // give changes the owner of both trees.
 func (w *world) give() {
-	for _, root := range []string{w.repo, w.upper} {
+	for _, root := range []string{w.repo, w.upper, filepath.Join(filepath.Dir(w.upper), "base")} {
 		check(w.t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -316,6 +316,8 @@ func TestBusy(t *testing.T) {
 	}
 	stop.Store(true)
 	job.Wait()
+	w.fresh()
+	check(t, os.Remove(filepath.Join(filepath.Dir(w.upper), "base", stateName))) // with the conflicts of a job that wrote meanwhile
 	w.opened = past(t)
 	w.applied()
 }

@@ -20,9 +20,9 @@
 // Apply checks everything before it writes anything, checks each path again directly before it is written, and
 // replaces each file by a rename. It can be killed at any time and repeated: applied changes are no longer
 // differences. The only exception are several names of one file that a job has removed or replaced: the kernel then sets
-// the time of those that are left, as if the owner had changed them, and they are in conflict. Apply removes the attribute
-// user.overlay.origin from files that jobs have moved, and writes nothing else to the layer. Additions come first and deletions
-// last, so that a moved file exists under at least one name at any moment.
+// the time of those that are left, as if the owner had changed them, and they are in conflict. Additions come first and deletions
+// last, so that a moved file exists under at least one name at any moment. Before it writes to the repository, Apply removes the
+// attribute user.overlay.origin from files that jobs have moved. At its end, the layer has nothing left of what was applied: see base.
 //
 // The package logs nothing and starts no goroutine.
 package layer

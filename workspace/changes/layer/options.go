@@ -1,8 +1,12 @@
 package layer
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"corral/isolate/scan"
 )
@@ -46,7 +50,9 @@ func set[T int | int64 | time.Duration](p *T, v T) {
 
 // Options select what to compare.
 type Options struct {
-	Upper string // the upper directory of the overlay
+	// Layer is the directory of the layer that has the overlay's upper directory, "upper", and "base", where the session's
+	// base is kept.
+	Layer string
 	Repo  string // the repository itself
 	// Paths restricts the run to these paths and all below them; empty means everything. They are relative to the
 	// repository, clean, and none is below another one.
@@ -57,25 +63,41 @@ type Options struct {
 	Digest bool
 }
 
-// trees are the open roots of the layer and the repository.
-type trees struct{ upper, lower *dir }
+// trees are the open roots of the layer and the repository, and the directory of the session's base.
+type trees struct{ upper, lower, base *dir }
 
-func (o Options) open() (*trees, error) {
-	upper, err := openRoot(o.Upper)
-	if err != nil {
-		return nil, fmt.Errorf("open the layer: %w", err)
+func (o Options) open() (t *trees, err error) {
+	t = &trees{}
+	for _, root := range []struct {
+		at         **dir
+		path, what string
+	}{
+		{&t.upper, filepath.Join(o.Layer, "upper"), "layer"},
+		{&t.base, filepath.Join(o.Layer, "base"), "layer's base"},
+		{&t.lower, o.Repo, "repository"},
+	} {
+		*root.at, err = openRoot(root.path)
+		if root.at == &t.base && errors.Is(err, unix.ENOENT) { // of an earlier version, and full
+			err = nil
+		}
+		if err != nil {
+			t.close()
+			return nil, fmt.Errorf("open the %s: %w", root.what, err)
+		}
 	}
-	lower, err := openRoot(o.Repo)
-	if err != nil {
-		upper.close()
-		return nil, fmt.Errorf("open the repository: %w", err)
-	}
-	return &trees{upper, lower}, nil
+	return t, nil
 }
 
 func (t *trees) close() {
-	t.upper.close()
-	t.lower.close()
+	for _, d := range []*dir{t.upper, t.lower, t.base} {
+		d.close()
+	}
+}
+
+// checker returns a checker for the session that was opened at a time.
+func (t *trees) checker(opened time.Time) (checker, error) {
+	b, err := t.readBase(opened.UnixNano())
+	return checker{base: b, seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}}, err
 }
 
 // root returns the start of a walk. The permissions of the root itself are not compared.

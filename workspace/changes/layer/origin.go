@@ -95,38 +95,47 @@ func (s *search) equal(d *dir, name, path string, size int64) bool {
 }
 
 // below opens a regular file for reading by its path, through no link.
-func (d *dir) below(path string) (int, error) {
-	at := d
-	defer func() {
-		if at != d {
-			at.close()
-		}
-	}()
-	for {
-		first, rest, more := strings.Cut(path, "/")
-		if !more {
-			fd, _, err := at.file(first)
-			return fd, err
-		}
-		next, err := at.open(first)
-		if err != nil {
-			return -1, err
-		}
-		if at != d {
-			at.close()
-		}
-		at, path = next, rest
+func (d *dir) below(path string) (fd int, err error) {
+	err = d.at(path, func(in *dir, name string) error {
+		fd, _, err = in.file(name)
+		return err
+	})
+	return fd, err
+}
+
+// has reports whether there is something at a path, reached through no link.
+func (d *dir) has(path string) bool {
+	found := false
+	_ = d.at(path, func(in *dir, name string) error {
+		st, err := in.lstat(name)
+		found = st != nil || err != nil
+		return err
+	})
+	return found
+}
+
+// at calls f with the directory in which a path is, and its name there.
+func (d *dir) at(path string, f func(in *dir, name string) error) error {
+	first, rest, more := strings.Cut(path, "/")
+	if !more {
+		return f(d, first)
 	}
+	next, err := d.open(first)
+	if err != nil {
+		return err
+	}
+	defer next.close()
+	return next.at(rest, f)
 }
 
 // search looks for the originals of all suspects, also outside of the requested paths.
-func (a *applier) search(ctx context.Context, b Bounds, t *trees) error {
-	a.found = map[string]bool{}
-	if len(a.suspects) == 0 {
+func (v *checker) search(ctx context.Context, b Bounds, t *trees) error {
+	v.found = map[string]bool{}
+	if len(v.suspects) == 0 {
 		return nil
 	}
-	s := &search{upper: t.upper, wanted: map[originKey][]string{}, tried: map[string]int{}, found: a.found}
-	for _, p := range a.suspects {
+	s := &search{upper: t.upper, wanted: map[originKey][]string{}, tried: map[string]int{}, found: v.found}
+	for _, p := range v.suspects {
 		s.wanted[p.key] = append(s.wanted[p.key], p.path)
 	}
 	b.Bytes = 0 // what is compared has the bound of a list
@@ -136,10 +145,10 @@ func (a *applier) search(ctx context.Context, b Bounds, t *trees) error {
 }
 
 // vanished reports a conflict for each suspect that was not moved.
-func (a *applier) vanished() (err error) {
-	for _, s := range a.suspects {
-		if !a.found[s.path] {
-			err = errors.Join(err, a.conflict(s.path, stream.Gone))
+func (v *checker) vanished() (err error) {
+	for _, s := range v.suspects {
+		if !v.found[s.path] {
+			err = errors.Join(err, v.conflict(s.path, stream.Gone))
 		}
 	}
 	return err

@@ -29,6 +29,7 @@ type walk struct {
 	tick       int
 	late       bool
 	incomplete bool
+	short      bool    // incomplete, and not only because permissions or marks of single paths keep them from being read
 	sum        *digest // nil unless a digest was requested
 }
 
@@ -47,7 +48,7 @@ func (w *walk) over() bool {
 	if w.tick++; !w.late && w.tick%64 == 0 {
 		w.late = time.Now().After(w.deadline) || w.ctx.Err() != nil
 	}
-	w.incomplete = w.incomplete || w.late
+	w.incomplete, w.short = w.incomplete || w.late, w.short || w.late
 	return w.late
 }
 
@@ -55,14 +56,16 @@ func (w *walk) over() bool {
 func (w *walk) names(d *dir) []string {
 	names, whole, err := d.names(w.entries)
 	w.entries -= len(names)
-	w.incomplete = w.incomplete || !whole || err != nil
+	if !whole || err != nil {
+		w.incomplete, w.short = true, true
+	}
 	return names
 }
 
 // pair walks one directory.
 func (w *walk) pair(p *pair) error {
 	if p.depth > w.bounds.Depth {
-		w.incomplete = true
+		w.incomplete, w.short = true, true
 		return nil
 	}
 	names := w.names(p.upper)
@@ -179,14 +182,14 @@ func (w *walk) look(c *change) bool {
 	var err error
 	if c.at.upper != nil {
 		if c.u, err = c.at.upper.lstat(c.name); err != nil {
-			w.incomplete = true
+			w.incomplete, w.short = true, true
 			return false
 		}
 	}
 	whiteout := isWhiteout(c.u)
 	if c.at.lower != nil {
 		if c.l, err = c.at.lower.lstat(c.name); err != nil {
-			w.incomplete = true
+			w.incomplete, w.short = true, true
 			return false
 		}
 	}

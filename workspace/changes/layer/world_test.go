@@ -89,6 +89,7 @@ type output struct {
 	entries   []stream.Entry
 	contents  map[string]string // by "old a" or "new a": the content, or why it is omitted
 	conflicts []stream.Conflict
+	newer     []stream.Newer
 	sum       *stream.Sum
 }
 
@@ -99,7 +100,18 @@ func (w *world) run(args ...string) *output {
 	if err := Run(w.t.Context(), w.args(args), &out); err != nil {
 		w.t.Fatalf("%s: %v", args, err)
 	}
+	w.fresh()
 	return readAll(w.t, out.Bytes())
+}
+
+// fresh drops the caches of the overlay, as the supervisor does after a run that writes to the layer.
+func (w *world) fresh() {
+	w.t.Helper()
+	if w.merged == "" {
+		return
+	}
+	fd, err := unix.Fspick(unix.AT_FDCWD, w.merged, unix.FSPICK_CLOEXEC)
+	check(w.t, err, unix.FsconfigReconfigure(fd), unix.Close(fd))
 }
 
 // args completes a command line of a command, options and paths.
@@ -108,7 +120,7 @@ func (w *world) args(args []string) []string {
 	for n < len(args) && strings.HasPrefix(args[n], "-") {
 		n++
 	}
-	all := append(slices.Clone(args[:n]), "-layer", w.upper, "-opened", fmt.Sprint(w.opened.UnixNano()), w.repo)
+	all := append(slices.Clone(args[:n]), "-layer", filepath.Dir(w.upper), "-opened", fmt.Sprint(w.opened.UnixNano()), w.repo)
 	return append(all, args[n:]...)
 }
 
@@ -135,6 +147,8 @@ func readAll(t testing.TB, b []byte) *output {
 			all.contents[key] += string(rec)
 		case stream.Conflict:
 			all.conflicts = append(all.conflicts, rec)
+		case stream.Newer:
+			all.newer = append(all.newer, rec)
 		case *stream.Sum:
 			all.sum = rec
 		}

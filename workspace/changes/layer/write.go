@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,7 +58,13 @@ func (a *applier) fill(c *change, tmp *temp, src int, st *unix.Stat_t) error {
 	if after.Ctim != st.Ctim || after.Size != st.Size || !a.asReviewed(c, tmp, st) {
 		return a.refuse(c.path, stream.Moving)
 	}
-	return errors.Join(access(c, tmp.fd, st.Mode&permissions), tmp.setTime(st.Mtim))
+	if err := errors.Join(access(c, tmp.fd, st.Mode&permissions), tmp.setTime(st.Mtim)); err != nil || !a.seconds {
+		return err
+	}
+	if now, err := fstat(tmp.fd); err == nil && now.Ctim.Nsec == 0 {
+		a.clock = 2 * time.Second // see late
+	}
+	return nil
 }
 
 // asReviewed reports whether a copy of a file of the layer is what was reviewed. A store through mapped memory need not change
@@ -228,7 +235,7 @@ func (a *applier) removeAt(d *dir, name, path string, st *unix.Stat_t, depth int
 	return nil
 }
 
-// empty removes the contents of a directory, unless they changed since the session was opened.
+// empty removes the contents of a directory, unless they changed since the session took the repository's state.
 func (a *applier) empty(d *dir, name, path string, depth int) error {
 	sub, err := d.open(name)
 	if err != nil {

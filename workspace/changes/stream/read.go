@@ -21,8 +21,8 @@ type Reader struct {
 // NewReader returns a Reader of the stream from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Next returns the next record: *Entry, Content, []byte (data, valid until the next call), Conflict, or *Sum, which
-// is the last. Next must not be called after the Sum or after an error.
+// Next returns the next record: *Entry, Content, []byte (data, valid until the next call), Conflict, Newer, or *Sum,
+// which is the last. Next must not be called after the Sum or after an error.
 func (r *Reader) Next() (any, error) {
 	kind, b, err := r.record()
 	if err == nil && !r.begun {
@@ -58,6 +58,8 @@ func (r *Reader) Next() (any, error) {
 			d.fail("a conflict has no reason")
 		}
 		rec = c
+	case recNewer:
+		rec = Newer{Dir: d.flag(), Touched: d.flag(), Path: d.path()}
 	case recSum:
 		rec = d.sum()
 	default:
@@ -188,6 +190,7 @@ func (d *decoder) entry() *Entry {
 func (d *decoder) sum() *Sum {
 	s := &Sum{
 		Entries: d.count(), Bytes: d.count(), More: d.count(), Conflicts: d.count(), Applied: d.count(), Skipped: d.count(),
+		Newer:      d.count(),
 		Incomplete: d.flag(),
 	}
 	copy(s.Digest[:], d.take(DigestSize))

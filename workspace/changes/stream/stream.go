@@ -23,8 +23,8 @@ const (
 	maxRecord = 3*MaxPath + 256
 )
 
-// version is the content of the first record. Version 2 added the digest.
-const version = 2
+// version is the content of the first record. Version 2 added the digest, version 3 what is newer in the repository.
+const version = 3
 
 // Kinds of records. A record is its kind as one byte, the length of its body as four bytes, little-endian, and the
 // body.
@@ -34,6 +34,7 @@ const (
 	recContent  = 'c' // the side to which the following data belong
 	recData     = 'd'
 	recConflict = 'x'
+	recNewer    = 'n'
 	recSum      = 's'
 )
 
@@ -93,12 +94,20 @@ type Conflict struct {
 	Reason Reason
 }
 
+// A Newer is a path of the repository that changed since the session took the repository's state: when it was opened, or at its
+// last apply, revert or refresh.
+type Newer struct {
+	Path    string
+	Dir     bool // something was removed from it, or it is a git directory and something in it changed
+	Touched bool // the session has changed it, too
+}
+
 // A Reason is the reason of a conflict.
 type Reason uint8
 
 // Reasons of conflicts.
 const (
-	Changed    Reason = iota + 1 // changed in the repository since the session was opened
+	Changed    Reason = iota + 1 // changed in the repository since the session took its state
 	Gone                         // copied from the repository, where it no longer exists
 	NoAccess                     // cannot be read
 	Unwritable                   // its directory is not writable
@@ -111,7 +120,7 @@ const (
 func (r Reason) String() string {
 	switch r {
 	case Changed:
-		return "changed in the repository since the session was opened"
+		return "changed in the repository, too, since the session took its state"
 	case Gone:
 		return "was in the repository when the session changed it, and no longer exists there"
 	case NoAccess:
@@ -134,6 +143,7 @@ type Sum struct {
 	Conflicts int64 // including those not in the stream
 	Applied   int64
 	Skipped   int64
+	Newer     int64 // paths of the repository that are newer, including those not in the stream
 	// Incomplete is set if not everything could be examined.
 	Incomplete bool
 	// Digest identifies all changes that were examined, in the stream or not, with their contents. It is zero if it

@@ -58,10 +58,15 @@ func (w *Writer) Conflict(c Conflict) error {
 	return w.put(recConflict, appendText(append(w.buf[:0], byte(c.Reason)), c.Path))
 }
 
+// Newer writes a path of the repository that is newer than the session's state of it.
+func (w *Writer) Newer(n Newer) error {
+	return w.put(recNewer, appendText(append(w.buf[:0], flag(n.Dir), flag(n.Touched)), n.Path))
+}
+
 // End writes the sum and flushes the stream.
 func (w *Writer) End(s *Sum) error {
 	b := w.buf[:0]
-	for _, n := range []int64{s.Entries, s.Bytes, s.More, s.Conflicts, s.Applied, s.Skipped} {
+	for _, n := range []int64{s.Entries, s.Bytes, s.More, s.Conflicts, s.Applied, s.Skipped, s.Newer} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
 	b = append(append(b, flag(s.Incomplete)), s.Digest[:]...)

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"corral/job"
+	"corral/mcp/ctxtools/answer"
+
+	safe "corral/internal/text"
+)
+
+const (
+	// maxLines is the maximum number of lines of a list of changes.
+	maxLines = 100
+	// maxInDir is the maximum number of changes below a new directory that are lines of their own.
+	maxInDir = 20
+)
+
+// A folded is a line of a list of changes: one change, or all of a directory.
+type folded struct {
+	job.Change
+	below int // number of further changes that the line stands for
+}
+
+// line returns the line.
+func (f folded) line() string {
+	name := safe.Quote(f.Path)
+	if f.Type == job.TypeDirectory {
+		name += "/"
+	}
+	if f.below > 0 {
+		name += "  (" + answer.Counted(f.below, "change") + ")"
+	}
+	if f.Sensitive {
+		name += "  (sensitive)"
+	}
+	return fmt.Sprintf("%-8s %s", f.Kind, name)
+}
+
+// fold makes one line of the changes below a git directory, and one of a new directory with many. Sensitive paths keep their lines.
+// What is asked for by name, dir, is not folded itself.
+func fold(changes []job.Change, dir string) []folded {
+	below := map[string]int{} // changes below each new directory, and each git directory
+	for _, c := range changes {
+		if c.Kind == job.ChangeAdded && c.Type == job.TypeDirectory && c.Path != dir {
+			below[c.Path] = 0
+		}
+	}
+	for _, c := range changes {
+		for at := path.Dir(c.Path); at != "."; at = path.Dir(at) {
+			if _, ok := below[at]; ok {
+				below[at]++
+			}
+		}
+	}
+	var lines []folded
+	git := map[string]int{} // the line of each git directory
+	for _, c := range changes {
+		top := gitDir(c.Path, dir)
+		at, known := git[top]
+		switch {
+		case c.Sensitive, top == "" && !inside(c.Path, below):
+			line := folded{Change: c}
+			if n := below[c.Path]; n > maxInDir {
+				line.below = n
+			}
+			lines = append(lines, line)
+		case top == "":
+		case !known:
+			git[top] = len(lines)
+			line := folded{Change: job.Change{Path: top, Kind: job.ChangeModified, Type: job.TypeDirectory}}
+			if c.Path == top {
+				line.Kind = c.Kind
+			} else {
+				line.below = 1
+			}
+			lines = append(lines, line)
+		default:
+			lines[at].below++
+		}
+	}
+	return lines
+}
+
+// inside reports whether a path is in a directory that is one line.
+func inside(path string, below map[string]int) bool {
+	return slices.ContainsFunc(parents(path), func(at string) bool { return below[at] > maxInDir })
+}
+
+// parents returns the directories that a path is in, from the outermost.
+func parents(p string) []string {
+	var list []string
+	for n := range len(p) {
+		if p[n] == '/' {
+			list = append(list, p[:n])
+		}
+	}
+	return list
+}
+
+// gitDir returns the git directory that a path is or is in, unless that is above or at dir; "" for others.
+func gitDir(p, dir string) string {
+	for _, at := range append(parents(p), p) {
+		if path.Base(at) == ".git" && dir != at && !strings.HasPrefix(dir, at+"/") {
+			return at
+		}
+	}
+	return ""
+}
