@@ -64,6 +64,7 @@ func attach(t *testing.T, tid int) *puppet {
 	}
 	if err != nil {
 		t.Log(err) // the thread has ended
+		_ = unix.PtraceDetach(tid)
 		return nil
 	}
 	instruction := make([]byte, 2)
@@ -74,6 +75,17 @@ func attach(t *testing.T, tid int) *puppet {
 	}
 	p.heap = uintptr(p.regs.Rsp)&^15 - 2048
 	return p
+}
+
+// kill ends the process. A traced thread that has ended stays until its tracer has waited for it, and so does the process: the supervisor,
+// which waits for that, would never end.
+func (p *puppet) kill(pid int) {
+	_ = unix.Kill(pid, unix.SIGKILL)
+	for p.tid != pid { // the first thread is the process, for which the supervisor waits
+		if _, err := unix.Wait4(p.tid, nil, unix.WALL, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // call makes a system call. Arguments are numbers, or texts whose address is passed.
@@ -204,7 +216,7 @@ func TestEgressTakenOver(t *testing.T) {
 	}
 	p := takeOver(t, pids[0])
 	defer runtime.UnlockOSThread()
-	defer func() { _ = unix.Kill(pids[0], unix.SIGKILL) }()
+	defer p.kill(pids[0])
 	if errno := p.call(unix.SYS_SCHED_YIELD); errno != 0 {
 		t.Fatalf("sched_yield: %v: the attacker can do nothing, so nothing is shown", errno)
 	}
@@ -265,7 +277,7 @@ func TestStoreFilled(t *testing.T) {
 	ended := false
 	end := func() {
 		if !ended {
-			_ = unix.Kill(pids[0], unix.SIGKILL)
+			p.kill(pids[0])
 		}
 		ended = true
 	}
