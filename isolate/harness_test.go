@@ -60,7 +60,7 @@ func sharedFront(t testing.TB) *front {
 	t.Helper()
 	s, _ := shared.Get(t, func(instance, state string, log *slog.Logger) (*Supervisor, error) {
 		c := configOf(t, instance, state, log)
-		c.MaxJails = 4 * sharedJails // a user has a quarter of them
+		c.MaxJails = 4 * sharedJails // a user may have a quarter of them in any case
 		return New(c)
 	})
 	return frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t))

@@ -38,8 +38,9 @@ const (
 	DefaultSessionIdle = 30 * time.Minute
 )
 
-// MaxKeptLayers is the maximum number of kept layers of one user; each can have the maximum size of a layer.
-const MaxKeptLayers = 64
+// MaxKeptLayers is the maximum number of kept layers of one user. It bounds their number alone: what they have on the disk is counted
+// as that of open sessions is.
+const MaxKeptLayers = 256
 
 // A Session is an open session, or the kept layer of one that has ended.
 type Session struct {

@@ -148,7 +148,8 @@ func (s *Jails) find(peer host.Peer, r *admit.Repo, profile string, n Network) (
 	return j, nil
 }
 
-// roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
+// roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted. A user may have
+// a quarter of them whatever the others have, and more as long as a quarter is left to others, as of the disk.
 // The caller holds s.mu.
 func (s *Jails) roomForJail(peer host.Peer) error {
 	mine := 0
@@ -157,8 +158,9 @@ func (s *Jails) roomForJail(peer host.Peer) error {
 			mine++
 		}
 	}
+	part := max(s.MaxJails/4, 1)
 	tooMany := len(s.all) >= s.MaxJails
-	tooManyMine := peer.UID != 0 && mine >= max(s.MaxJails/4, 1)
+	tooManyMine := peer.UID != 0 && mine >= part && len(s.all) >= s.MaxJails-part
 	if !tooMany && !tooManyMine {
 		return nil
 	}
@@ -169,7 +171,7 @@ func (s *Jails) roomForJail(peer host.Peer) error {
 	}
 	return &job.Refusal{
 		Step: "jail", Message: fmt.Sprintf("too many jails are in use: %d in all, %d of them yours", len(s.all), mine),
-		Hint: "try again when a job has ended",
+		Hint: "end a session or a job, or have the operator raise max_jails",
 	}
 }
 

@@ -77,7 +77,7 @@ func TestResumeConcurrently(t *testing.T) {
 
 // TestResumeNoRoom: a kept layer that cannot be resumed now can be resumed later.
 func TestResumeNoRoom(t *testing.T) {
-	f := newFront(t, func(c *isolate.Config) { c.MaxJails = 4 }) // one jail per user
+	f := newFront(t, func(c *isolate.Config) { c.MaxJails = 1 })
 	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
 	f.Must(ss, ": >x")
 	f.CloseSession(ss, true)
