@@ -90,8 +90,8 @@ func (l *Layer) Sync() error {
 func (l *Layer) Lost() error { return l.lost }
 
 // Reopen mounts a kept layer at path. It fails with ErrInUse if the layer is open, in any process. A layer that was not
-// unmounted is checked first, which may take minutes. The caller must Close the layer.
-func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
+// unmounted is checked first, which may take minutes. inodes is the number it was made with. The caller must Close the layer.
+func (s *Store) Reopen(name, path string, c Client, inodes int64) (*Layer, error) {
 	file, err := s.lock(name)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 		file.Close()
 		return nil, fmt.Errorf("layer %s: %w", name, errors.Join(ErrHost, err))
 	}
-	held, err := s.ledger.take(c, st.Size, st.Size/minFile, st.Blocks*512)
+	held, err := s.ledger.take(c, st.Size, min(inodes, st.Size/minFile), st.Blocks*512)
 	if err != nil {
 		file.Close()
 		return nil, err

@@ -61,7 +61,7 @@ func crashed(t *testing.T, s *Store, dir, at string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err = s.Reopen("mine", at, Client{}); err != nil {
+	if l, err = s.Reopen("mine", at, Client{}, files); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
@@ -103,7 +103,7 @@ func TestCrashed(t *testing.T) {
 			kept := crashed(t, s, dir, at)
 			file := filepath.Join(dir, "layers", kept)
 			debugfs(t, file, tt.damage)
-			l, err := s.Reopen(kept, at, Client{})
+			l, err := s.Reopen(kept, at, Client{}, files)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("%v, want %v", err, tt.want)
 			}
@@ -159,7 +159,7 @@ func TestRemoveUnused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err = s.Reopen("mine", at, Client{}); err != nil {
+	if l, err = s.Reopen("mine", at, Client{}, files); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.RemoveUnused("mine"); !errors.Is(err, ErrInUse) {
@@ -168,7 +168,7 @@ func TestRemoveUnused(t *testing.T) {
 	if err := errors.Join(l.Close(), s.RemoveUnused("mine")); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Reopen("mine", at, Client{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := s.Reopen("mine", at, Client{}, files); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -112,7 +112,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	free(t, dir)
-	l, err = s.Reopen("mine", at, Client{})
+	l, err = s.Reopen("mine", at, Client{}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	second := mountPoint(t, dir, "second")
-	if _, err := s.Reopen("mine", second, Client{}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := s.Reopen("mine", second, Client{}, files); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second mount: %v", err)
 	}
 	if _, err := s.OpenReadOnly("mine", second); err == nil {
@@ -143,7 +143,7 @@ func TestKeep(t *testing.T) {
 	if err := errors.Join(a.Close(), b.Close(), s.Remove("mine")); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Reopen("mine", at, Client{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := s.Reopen("mine", at, Client{}, files); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("removed: %v", err)
 	}
 	free(t, dir)
@@ -267,7 +267,7 @@ func TestLost(t *testing.T) {
 	if err := errors.Join(l.Name("mine"), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	l, err = s.Reopen("mine", at, Client{})
+	l, err = s.Reopen("mine", at, Client{}, files)
 	if errors.Is(err, ErrDamaged) { // metadata was lost, too
 		return
 	}

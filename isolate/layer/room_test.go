@@ -70,19 +70,19 @@ func TestKeptAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.Reopen("a", at, Client{})
+	a, err := s.Reopen("a", at, Client{}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	second := mountPoint(t, dir, "second")
-	if _, err := s.Reopen("b", second, Client{}); !errors.Is(err, ErrNoRoom) {
+	if _, err := s.Reopen("b", second, Client{}, files); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("more than the free space: %v", err)
 	}
 	fill(t, filepath.Join(other, "x"), 32<<20) // this space was reserved already
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	b, err := s.Reopen("b", at, Client{})
+	b, err := s.Reopen("b", at, Client{}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestKeptAreCounted(t *testing.T) {
 	if err := errors.Join(b.Close(), l.Close()); err != nil {
 		t.Error(err)
 	}
-	if b, err = s.Reopen("b", at, Client{}); err != nil {
+	if b, err = s.Reopen("b", at, Client{}, files); err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()

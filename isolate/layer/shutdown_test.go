@@ -61,7 +61,7 @@ func TestHeldFiles(t *testing.T) {
 			if kind == "dropped" {
 				return
 			}
-			again, err := s.Reopen("a", mountPoint(t, dir, "again"), Client{})
+			again, err := s.Reopen("a", mountPoint(t, dir, "again"), Client{}, files)
 			if err != nil {
 				t.Fatal(err)
 			}

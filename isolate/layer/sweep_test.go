@@ -110,7 +110,7 @@ func TestName(t *testing.T) {
 	if err := l.Sync(); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Reopen("one", mountPoint(t, dir, "other"), Client{}); err == nil {
+	if _, err := s.Reopen("one", mountPoint(t, dir, "other"), Client{}, files); err == nil {
 		t.Fatal("the layer was opened twice")
 	}
 	if err := s.RemoveUnused("one"); err == nil {
@@ -119,7 +119,7 @@ func TestName(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := s.Reopen("one", at, Client{})
+	again, err := s.Reopen("one", at, Client{}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestName(t *testing.T) {
 	if err := errors.Join(gone.Name("two"), s.Remove("two"), gone.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Reopen("two", at, Client{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := s.Reopen("two", at, Client{}, files); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the layer still exists: %v", err)
 	}
 	free(t, dir)

@@ -158,7 +158,7 @@ func (ss *Session) OpenLayer(path string) (l *layer.Layer, err error) {
 	who := layer.Client{UID: ss.peer.Payer(), Kept: m.diskKept(ss.peer.Payer())}
 	switch {
 	case ss.from != "":
-		l, err = m.layers.Reopen(ss.from+layerSuffix, path, who)
+		l, err = m.layers.Reopen(ss.from+layerSuffix, path, who, ss.spec.Inodes)
 	case ss.imports():
 		l, err = m.images.store.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
 	default:
