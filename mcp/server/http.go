@@ -36,7 +36,7 @@ type HTTPOptions struct {
 	MaxBody int64
 	// Idle is the time without a request after which a session expires; 0 is 30 minutes.
 	Idle time.Duration
-	// MaxSessions is the maximum number of sessions of a principal; 0 is 64.
+	// MaxSessions is the maximum number of sessions of a principal; 0 is 256.
 	MaxSessions int
 	// MaxConns is the maximum number of connections of Serve; a principal can have a quarter of them; 0 is 512. At
 	// the maximum, a new connection evicts another: the oldest one that has not sent a valid token, else one that
@@ -96,7 +96,9 @@ func (s *Server) newWeb(o HTTPOptions) *web {
 	return &web{
 		Server:   s,
 		door:     door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
-		sessions: &sessions{idle: cmp.Or(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 64), ended: s.ended, all: map[string]*session{}},
+		sessions: &sessions{
+			idle: cmp.Or(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 256), ended: s.ended, log: s.log, all: map[string]*session{},
+		},
 		bodies:   newBudget(maxShare),
 		answers:  newBudget(maxShare),
 		maxBody:  maxBody(o.MaxBody),

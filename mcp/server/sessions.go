@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type sessions struct {
 	idle  time.Duration
 	max   int                             // of one principal
 	ended func(principal, session string) // called without holding mu; see Options
+	log   *slog.Logger
 
 	mu  sync.Mutex
 	all map[string]*session // guarded by mu
@@ -57,6 +59,8 @@ type sessions struct {
 func (t *sessions) open(principal, version string) (s *session, ok bool) {
 	s, oldest := t.add(principal, version)
 	if oldest != nil {
+		t.log.Warn("the session of an MCP client is ended, because its user or token has opened more than it may have at once",
+			"client", oldest.key(), "principal", principal, "maximum", t.max, "idle", time.Since(oldest.used).Round(time.Second))
 		t.ended(oldest.principal, oldest.key())
 	}
 	return s, s != nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,7 +18,9 @@ import (
 
 // TestSessions: session ids are long, unique and bound to a principal; ended sessions are unknown.
 func TestSessions(t *testing.T) {
-	s := newHTTPSite(t, testServer(t), HTTPOptions{MaxSessions: 3})
+	var log bytes.Buffer
+	server := New(Options{Version: "1.2.3", Tools: testTools(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := newHTTPSite(t, server, HTTPOptions{MaxSessions: 3})
 	one, two := s.open(), s.open()
 	if one == two || len(one) != 64 {
 		t.Errorf("%s, %s", one, two)
@@ -41,7 +44,8 @@ func TestSessions(t *testing.T) {
 			t.Errorf("%s after DELETE: %d", method, response.StatusCode)
 		}
 	}
-	// The fourth session evicts the one idle longest; another principal's sessions stay.
+	// The fourth session evicts the one idle longest, which the log says; another principal's sessions stay.
+	client := key(two)
 	other := s.open("Authorization", "Bearer b")
 	for range 3 {
 		s.open()
@@ -54,6 +58,9 @@ func TestSessions(t *testing.T) {
 	}
 	if n := len(s.web.sessions.all); n != 4 {
 		t.Errorf("%d sessions are kept", n)
+	}
+	if line := log.String(); !strings.Contains(line, "client="+client+" principal=token:a maximum=3") {
+		t.Errorf("the log says %s", line)
 	}
 }
 
