@@ -21,6 +21,9 @@ type Lease struct {
 	// Replaced says why an earlier session of the client for the same use has ended whose files are not in this one; "" if there
 	// was none.
 	Replaced SessionEnd
+	// MakeRoom ends another session that is idle, and reports whether there was one: the disk has no room to open the kept layer of
+	// this one again. Nil is none.
+	MakeRoom func() bool
 	// Return gives the session back; it must be called exactly once. gone reports that the supervisor no longer has
 	// the session.
 	Return func(gone bool)
@@ -33,7 +36,7 @@ type SessionEnd string
 const (
 	SessionExpired SessionEnd = "idle"    // no job used it for the idle time
 	SessionForRoom SessionEnd = "room"    // the disk had no room for another session
-	SessionForMore SessionEnd = "number"  // its principal opened more sessions than it may have at once
+	SessionForMore SessionEnd = "number"  // its principal opened more than it may have at once, or another one more than the server may
 	SessionRetired SessionEnd = "retired" // its repository was not served any more
 	SessionGone    SessionEnd = "gone"    // the supervisor has it no longer: a person or a restart has ended it
 )
@@ -49,7 +52,7 @@ func (e SessionEnd) String() string {
 	case SessionForRoom:
 		return "the previous session was ended while idle, because the disk of the sessions had no room for another one (layers.reserve)"
 	case SessionForMore:
-		return "the previous session was ended while idle, because its client opened more sessions than it may have at once (sandbox.max_sessions)"
+		return "the previous session was ended while idle, because more sessions were opened than there may be at once (sandbox.max_sessions)"
 	case SessionRetired:
 		return "the previous session was ended, because its repository was not served any more"
 	case "":
@@ -67,38 +70,60 @@ func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio St
 		return e.attempt(ctx, record, spec, stdio)
 	}
 	again, ok := stdio.again(record.Request)
-	result, lost, err := e.inSession(ctx, record, spec, stdio)
-	if !lost || !ok {
+	result, next, err := e.inSession(ctx, record, spec, stdio)
+	if next == noAttempt || !ok {
 		again.close()
 		return result, err
 	}
-	record.SessionReplaced = SessionGone
+	if next == inAnother {
+		record.SessionReplaced = SessionGone
+	}
 	result, _, err = e.inSession(ctx, record, spec, again)
 	return result, err
 }
 
-// inSession runs spec in a session of the request's client. lost reports that the job was refused because the
-// supervisor has ended the session, or because the session's repository no longer exists: a directory that was
-// removed and created again is another one, which only a new session finds.
-func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio Stdio) (result Result, lost bool, err error) {
+// An attempt is another one that may succeed after a job was refused.
+type attempt int
+
+const (
+	noAttempt attempt = iota
+	// inAnother: the supervisor has ended the session, or the session's repository no longer exists. A directory that was removed
+	// and created again is another one, which only a new session finds.
+	inAnother
+	inSame // room was made for the session's layer
+)
+
+// inSession runs spec in a session of the request's client.
+func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio Stdio) (result Result, next attempt, err error) {
 	lease, err := e.acquire(ctx, record, spec)
 	if err != nil {
 		stdio.close()
 		result, err = e.notLent(ctx, record, err)
-		return result, false, err
+		return result, noAttempt, err
 	}
 	record.SessionReplaced = cmp.Or(record.SessionReplaced, lease.Replaced)
 	spec.Session = lease.ID
-	result, err = e.attempt(ctx, record, spec, stdio)
-	var refusal *Refusal
-	if err == nil {
+	if result, err = e.attempt(ctx, record, spec, stdio); err == nil {
 		record.Session = lease.ID
 		e.listChanges(ctx, record, spec)
-	} else {
-		lost = errors.As(err, &refusal) && (refusal.Step == "session" || refusal.Step == "repo")
 	}
-	lease.Return(lost)
-	return result, lost, err
+	next = lease.next(err)
+	lease.Return(next == inAnother)
+	return result, next, err
+}
+
+// next returns the attempt that may succeed after this error.
+func (l *Lease) next(err error) attempt {
+	var refusal *Refusal
+	switch {
+	case !errors.As(err, &refusal) || refusal.Step != "session" && refusal.Step != "repo":
+		return noAttempt
+	case refusal.Errno != int(syscall.ENOSPC):
+		return inAnother
+	case l.MakeRoom != nil && l.MakeRoom():
+		return inSame
+	}
+	return noAttempt
 }
 
 // notLent records a request for which no session could be acquired.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -124,6 +125,31 @@ func TestRetriesLostSession(t *testing.T) {
 	var refusal *Refusal
 	if _, err := l.engine().Run(t.Context(), &r, l, Hooks{}); !errors.As(err, &refusal) || attempts != 2 {
 		t.Errorf("%v after %d attempts", err, attempts)
+	}
+}
+
+// TestRoomForSession: a session whose layer the disk has no room for is not lost. If another one gives way, the job runs in it.
+func TestRoomForSession(t *testing.T) {
+	for _, idle := range []int{0, 1} { // sessions that can give way
+		r := request
+		r.Root = true
+		left := idle
+		room := func() bool { left--; return left >= 0 }
+		l := &provider{stage: &stage{decision: allowed()}, leases: []Lease{{ID: "s1", MakeRoom: room}}}
+		l.run = func(context.Context, Spec, Stdio) (Result, error) {
+			if left == idle {
+				return Result{}, &Refusal{Step: "session", Errno: int(syscall.ENOSPC), Message: "no room for a layer"}
+			}
+			return Result{Status: Success}, nil
+		}
+		record, err := l.engine().Run(t.Context(), &r, l, Hooks{})
+		var refusal *Refusal
+		if (idle == 0) != errors.As(err, &refusal) || idle == 1 && (record.SessionReplaced != "" || record.Session != "s1") {
+			t.Errorf("%d idle: %+v, %v", idle, record, err)
+		}
+		if slices.Contains(l.returned, true) {
+			t.Errorf("%d idle: the session counts as lost", idle)
+		}
 	}
 }
 

@@ -151,8 +151,9 @@ type Sandbox struct {
 	// Bytes that a session may add to the root file system.
 	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1024TiB" without:"the supervisor's default" example:"4GiB"` // 0 is unset
 	// Maximum number of sessions of one user or token, including those of `overlay` workspaces; a further session ends the one that
-	// was unused for the longest time, and so does one for whose layer the disk has no room.
-	MaxSessions int `yaml:"max_sessions" min:"1" max:"128" default:"16"`
+	// was unused for the longest time, and so does one for whose layer the disk has no room. Of a server's 128 sessions in all, another
+	// user or token can always have some: the one with most sessions gives way.
+	MaxSessions int `yaml:"max_sessions" min:"1" max:"128" default:"128"`
 }
 
 // Ctx is about the tools ctx_execute, ctx_search and their siblings.

@@ -94,14 +94,14 @@ func (s *Server) newWeb(o HTTPOptions) *web {
 		panic("mcp: HTTPOptions.Authenticate is nil")
 	}
 	return &web{
-		Server:   s,
-		door:     door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
+		Server: s,
+		door:   door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
 		sessions: &sessions{
 			idle: cmp.Or(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 256), ended: s.ended, log: s.log, all: map[string]*session{},
 		},
-		bodies:   newBudget(maxShare),
-		answers:  newBudget(maxShare),
-		maxBody:  maxBody(o.MaxBody),
+		bodies:  newBudget(maxShare),
+		answers: newBudget(maxShare),
+		maxBody: maxBody(o.MaxBody),
 	}
 }
 

@@ -96,9 +96,9 @@ func (k *Manager) remember(s *entry, why job.SessionEnd) {
 		"reason", string(why), "why", why.String())
 }
 
-// end closes a session that the caller has claimed. If its layer is kept, the client's next session reuses it.
-func (k *Manager) end(s *entry) {
-	layer := k.closeSession(s)
+// end closes a session that the caller has claimed, and returns its layer if that is kept. The client's next session reuses it.
+func (k *Manager) end(s *entry) (layer string) {
+	layer = k.closeSession(s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.count--
@@ -109,6 +109,7 @@ func (k *Manager) end(s *entry) {
 	if before, ended := k.former[s.key]; ended && before.layer == "" && !s.lost && !s.root {
 		k.former[s.key] = former{layer, before.why}
 	}
+	return layer
 }
 
 // closeSession closes s at the supervisor and returns the layer that was kept, or "".

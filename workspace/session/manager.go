@@ -31,7 +31,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultPerPrincipal = 16
+	DefaultPerPrincipal = DefaultInAll
 	DefaultInAll        = 128
 	// Forever is the supervisor's idle timeout for a session that has none.
 	Forever = 24 * time.Hour
@@ -149,9 +149,10 @@ func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (j
 		return job.Lease{}, s.err
 	}
 	var once sync.Once
-	return job.Lease{ID: s.id, Replaced: k.isReplaced(s), Return: func(gone bool) {
-		once.Do(func() { k.leave(s, gone) })
-	}}, nil
+	return job.Lease{
+		ID: s.id, Replaced: k.isReplaced(s), MakeRoom: func() bool { return k.endForRoom(s) },
+		Return: func(gone bool) { once.Do(func() { k.leave(s, gone) }) },
+	}, nil
 }
 
 // An Open is an open session of a principal, for one of its clients and in a repository given by its path.
@@ -200,33 +201,27 @@ func (k *Manager) enter(id key, share bool) (*entry, error) {
 	return s, nil
 }
 
-// add starts opening a session and, if the principal has its maximum, evicts its least recently used idle session. mu
+// add starts opening a session. If there are as many as there may be, of its principal or in all, it ends an idle one, see spare. mu
 // must be held.
 func (k *Manager) add(id key, share bool) (*entry, error) {
-	var oldest *entry
 	mine := 0
 	for _, s := range k.all {
-		if s.principal != id.principal {
-			continue
-		}
-		mine++
-		if s.users == 0 && isClosed(s.opened) && (oldest == nil || s.turn < oldest.turn) {
-			oldest = s
+		if s.principal == id.principal {
+			mine++
 		}
 	}
+	var oldest *entry
 	full := mine >= k.o.PerPrincipal
-	switch {
-	case full && oldest == nil:
-		return nil, noRoom("%d sessions of this client are open and busy", mine)
-	case !full && k.count >= k.o.InAll:
-		return nil, noRoom("%d sessions are open", k.count)
-	case !full:
-		oldest = nil
+	if full || k.count >= k.o.InAll {
+		oldest = k.spare(nil, id.principal, mine+1, full)
 	}
-	if oldest != nil {
-		k.forget(oldest)
-		k.remember(oldest, job.SessionForMore)
-		oldest.closing = true
+	switch {
+	case oldest != nil:
+		k.giveUp(oldest, job.SessionForMore)
+	case full:
+		return nil, noRoom("%d sessions of this client are open and busy", mine)
+	case k.count >= k.o.InAll:
+		return nil, noRoom("%d sessions are open", k.count)
 	}
 	before := k.former[id]
 	delete(k.former, id)

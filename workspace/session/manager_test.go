@@ -523,11 +523,19 @@ func TestBounds(t *testing.T) {
 	busy.Return(false)
 	also.Return(false)
 	use(t, k, of("b", "1"), direct)
-	if _, err := k.Acquire(t.Context(), of("b", "2"), direct); !errors.As(err, &refusal) {
+	before := len(h.ended())
+	use(t, k, of("b", "2"), direct) // there are 3 in all, and nobody has more than b would have
+	use(t, k, of("c", "1"), direct) // a and b have more
+	if got := h.ended()[before:]; !slices.Equal(got, []string{"s4 false", "s1 false"}) {
+		t.Errorf("closed %q", got)
+	}
+	all := []job.Lease{acquire(t, k, of("a", "3"), direct), acquire(t, k, of("b", "2"), direct), acquire(t, k, of("c", "1"), direct)}
+	if _, err := k.Acquire(t.Context(), of("d", "1"), direct); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "3 sessions are open") {
 		t.Errorf("%v", err)
 	}
-	k.End("a", "1")
-	use(t, k, of("b", "2"), direct)
+	for _, lease := range all {
+		lease.Return(false)
+	}
 	for n := range 3 * maxFormer { // the record of ended sessions is bounded as well
 		k.mu.Lock()
 		k.remember(&entry{key: key{client: fmt.Sprint(n)}}, job.SessionExpired)

@@ -87,3 +87,34 @@ func TestRoomStorm(t *testing.T) {
 		t.Errorf("%d are counted, %d are open", k.count, len(k.all))
 	}
 }
+
+// TestRoomKept: changes stay on the disk when their session ends. So for a client that cannot be served, at most one other loses its
+// session, and gets it again later.
+func TestRoomKept(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	h.changed = true
+	none := &job.Refusal{Step: "session", Errno: int(syscall.ENOSPC), Message: "no room for a layer"}
+	h.full = func(int) error { // kept layers take room, too
+		if len(h.live) >= 4 {
+			return none
+		}
+		return nil
+	}
+	k := h.manager(t, Options{})
+	of := func(client int) *job.Request { return &job.Request{Principal: "a", Session: fmt.Sprint(client)} }
+	for n := range 4 {
+		use(t, k, of(n), behind)
+	}
+	if _, err := k.Acquire(t.Context(), of(4), behind); !errors.Is(err, none) {
+		t.Errorf("%v", err)
+	}
+	if got := h.ended(); !slices.Equal(got, []string{"s1 true"}) {
+		t.Errorf("closed %q", got)
+	}
+	lease := acquire(t, k, of(0), behind)
+	defer lease.Return(false)
+	if lease.ID != "s1" || lease.Replaced != "" {
+		t.Errorf("the client whose session has ended got %q, %q", lease.ID, lease.Replaced)
+	}
+}
