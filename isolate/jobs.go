@@ -47,7 +47,7 @@ func (t *jobTable) kill(peer host.Peer, id string) error {
 	if r == nil || !peer.MayOperate() && (peer.UID != r.peer.UID || peer.Embedded != r.peer.Embedded) {
 		return &job.Refusal{Step: "request", Message: fmt.Sprintf("no job %q", id), Hint: "it has ended, or it is not yours: corral ps"}
 	}
-	go r.requestEnd(wire.Killed) // without cgroup.kill ending takes time, and the client has other requests
+	r.ask(wire.Stopped)
 	return nil
 }
 

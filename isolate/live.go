@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"corral/internal/fault"
 	"corral/isolate/admit"
@@ -40,11 +43,16 @@ type run struct {
 	signals    chan wire.Signal // queue of signals to be forwarded
 	done       chan struct{}    // closed when the job has ended
 	endHandled chan struct{}    // closed when whoever requested the end no longer uses the slot
+	graceDone  chan struct{}    // closed when what grace calls no longer uses the slot
 
 	mu         sync.Mutex
 	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
 	requested  bool         // guarded by mu: requestEnd set it
 	over       bool         // guarded by mu: done is closed
+	asked      bool         // guarded by mu: a client asked for the end
+	hurried    bool         // guarded by mu: it has no time to end by itself
+	told       bool         // guarded by mu: all its processes got a signal by which programs end
+	grace      *time.Timer  // guarded by mu: kills a job that was told to end; nil before that
 	slot       *cell.Slot   // guarded by mu: where the job runs; nil before and afterwards
 	cpu        int64        // guarded by mu: as usage read it last
 	peak       int64        // guarded by mu: likewise
@@ -61,7 +69,7 @@ func newJobID() string { return "job-" + strings.ToLower(rand.Text()[:10]) }
 func (s *Supervisor) newRun(peer host.Peer) *run {
 	return &run{
 		s: s, id: newJobID(), peer: peer,
-		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
+		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}), graceDone: make(chan struct{}),
 	}
 }
 
@@ -94,8 +102,8 @@ func (r *run) setOutcome(o wire.Outcome) bool {
 	return true
 }
 
-// requestEnd ends the job with outcome o, unless an outcome was set before. A job that is not in a slot yet ends as
-// soon as it would start.
+// requestEnd ends the job with outcome o, unless an outcome was set before: at once, or at its deadline and on request by SIGTERM, with
+// Limits.KillAfter to end by itself, which what a limit ends has no more. A job that is not in a slot yet ends as soon as it would start.
 func (r *run) requestEnd(o wire.Outcome) {
 	if fault.Do(r.s.config.Log, "ending a job", func() { r.end(o) }, "job", r.id) {
 		fault.With(&r.mu, func() {
@@ -112,20 +120,94 @@ func (r *run) end(o wire.Outcome) {
 		return
 	}
 	defer close(r.endHandled)
-	if sl != nil {
+	switch {
+	case sl == nil:
+	case leavesTime(o) && r.endLater(sl):
+		sl.Signal(wire.Signal{Number: uint8(unix.SIGTERM), Everyone: true, Ends: true})
+	default:
 		sl.Kill()
 	}
+}
+
+// leavesTime reports whether a job that ends with outcome o has Limits.KillAfter to end by itself. Others could go on using too much.
+func leavesTime(o wire.Outcome) bool {
+	return o == wire.Deadline || o == wire.Killed || o == wire.Stopped
 }
 
 // beginEnd sets the outcome, unless one was set before, and returns the slot in which the job has started, if it has.
 func (r *run) beginEnd(o wire.Outcome) (sl *cell.Slot, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !leavesTime(o) {
+		r.hurry()
+	}
 	if r.outcome != 0 {
 		return nil, false
 	}
 	r.outcome, r.requested = o, true
 	return r.slot, true
+}
+
+// ask ends the job with outcome o on a client's request. The second request, or one after a signal that was to end the job, kills it.
+func (r *run) ask(o wire.Outcome) {
+	fault.With(&r.mu, func() {
+		if r.asked {
+			r.hurry()
+		}
+		r.asked = true
+	})
+	go r.requestEnd(o) // without cgroup.kill ending takes time, and the client has other requests
+}
+
+// hurry leaves the job no time to end by itself. The caller holds r.mu.
+func (r *run) hurry() {
+	r.hurried = true
+	if r.grace != nil && r.grace.Stop() {
+		r.grace.Reset(0)
+	}
+}
+
+// endLater has the job killed when its time to end by itself has passed, unless that is the case already. It returns false if the
+// job is over.
+func (r *run) endLater(sl *cell.Slot) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	patience := r.limits.KillAfter
+	if r.hurried {
+		patience = 0
+	}
+	if r.grace == nil {
+		r.grace = time.AfterFunc(patience, func() {
+			defer close(r.graceDone)
+			r.setOutcome(wire.Killed)
+			r.contain("ending a job", sl.Kill)
+		})
+	}
+	return true
+}
+
+// ending reports whether the job was told to end, and has its time to do so.
+func (r *run) ending() bool {
+	return fault.Get(&r.mu, func() bool { return r.grace != nil })
+}
+
+// endGrace returns true if grace would still have killed the job. When it returns, grace does not use the slot.
+func (r *run) endGrace() (pending bool) {
+	timer := fault.Get(&r.mu, func() *time.Timer {
+		t := r.grace
+		r.grace = nil
+		return t
+	})
+	if timer == nil {
+		return false
+	}
+	if pending = timer.Stop(); !pending {
+		<-r.graceDone
+	}
+	return pending
 }
 
 // contain calls what another goroutine than the job's own does for the job. If that panics, the job ends.
@@ -139,7 +221,7 @@ func (r *run) contain(what string, f func()) {
 // signal of the same kind.
 func (r *run) Signal(s wire.Signal) {
 	if s.Number == 0 {
-		go r.requestEnd(wire.Killed) // without cgroup.kill ending takes time, and the client has other requests
+		r.ask(wire.Killed)
 		return
 	}
 	select {
@@ -148,6 +230,7 @@ func (r *run) Signal(s wire.Signal) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.asked = r.asked || s.Ends
 	r.startForwarding()
 }
 
@@ -166,11 +249,23 @@ func (r *run) forwardSignals(sl *cell.Slot) {
 	for {
 		select {
 		case s := <-r.signals:
+			if s.Ends {
+				r.endLater(sl)
+			}
+			if s.Everyone && mayEnd(s.Number) {
+				s.Ends = true
+				fault.With(&r.mu, func() { r.told = true })
+			}
 			sl.Signal(s)
 		case <-r.done:
 			return
 		}
 	}
+}
+
+// mayEnd reports whether programs usually end by the signal, once they have tidied up.
+func mayEnd(number uint8) bool {
+	return slices.Contains([]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT}, unix.Signal(number))
 }
 
 // setSlot records the slot in which the job starts. From now on requestEnd kills it there; if an outcome is already
@@ -187,7 +282,7 @@ func (r *run) setSlot(sl *cell.Slot) {
 }
 
 // finish returns why the job ended, which is an outcome that was set, or else that its watch was broken off. If another goroutine requested
-// the end, finish first waits until that goroutine no longer uses the slot. It may be called again.
+// the end, finish first waits until that goroutine no longer uses the slot. It may be called again. endGrace must be called after it.
 func (r *run) finish() wire.Outcome {
 	r.setOutcome(wire.Vanished)
 	if fault.Get(&r.mu, func() bool { return r.requested }) {
@@ -231,10 +326,14 @@ func (r *run) command() *os.File {
 	return f
 }
 
-// killLater kills the slot after lastPatience, unless stop is called before. stop waits for that if it is in progress.
+// killLater kills what an ended job has left, unless stop is called before: after lastPatience, in which the stub kills it, or after
+// Limits.KillAfter if all processes got a signal by which they end. stop waits for that if it is in progress.
 func (r *run) killLater(sl *cell.Slot) (stop func()) {
-	done := make(chan struct{})
-	timer := time.AfterFunc(lastPatience, func() {
+	patience, done := lastPatience, make(chan struct{})
+	if fault.Get(&r.mu, func() bool { return r.told }) {
+		patience = r.limits.KillAfter
+	}
+	timer := time.AfterFunc(patience, func() {
 		defer close(done)
 		r.contain("ending what a job left", sl.Kill)
 	})

@@ -56,7 +56,7 @@ var trials = []trial{
 	{"time", inside.Deadline + " " + inside.StubDeadline, "timeout", "survived", lingering(job.Limits{Wall: 300 * time.Millisecond}, ``)},
 	{
 		"the kill", strings.Join([]string{inside.Kill, inside.StubEnd, inside.StubDeadline}, " "), "timeout", "not ended",
-		lingering(job.Limits{Wall: 300 * time.Millisecond}, ``),
+		lingering(job.Limits{Wall: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond}, `$SIG{TERM} = "IGNORE";`),
 	},
 }
 
@@ -149,6 +149,8 @@ func oneJob(limits job.Limits, script string) func(*front, bool) string {
 			return "not ended"
 		case err != nil:
 			f.T.Fatal(err)
+		case d.Status == job.Timeout && d.Out != "":
+			return "not ended"
 		case d.Status == job.Timeout:
 			return "timeout"
 		case d.Status == job.Failure && d.Signal == 0:

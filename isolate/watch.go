@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"corral/isolate/admit"
@@ -73,12 +74,17 @@ func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stop fun
 func (s *Supervisor) watch(ctx context.Context, sl *cell.Slot, r *run, terminal func(*os.File)) (wire.Result, error) {
 	result := wire.Result{Cgroup: s.instance.Tree.Layout()}
 	r.setSlot(sl)
+	defer r.endGrace()
 	defer r.finish()
 	stop := s.endOn(ctx, r)
 	defer stop()
 	gone, mine, err := follow(sl, r, &result, terminal)
 	result.Outcome = r.finish()
-	if gone && err == nil && result.Outcome == wire.Exited {
+	mine = r.endGrace() || mine
+	if result.Outcome != wire.Exited {
+		result.WaitStatus = endSignal(gone, result.WaitStatus)
+	}
+	if gone && err == nil {
 		return result, nil
 	}
 	if mine { // otherwise whoever set the outcome kills the slot
@@ -88,6 +94,18 @@ func (s *Supervisor) watch(ctx context.Context, sl *cell.Slot, r *run, terminal 
 		err = waited
 	}
 	return result, err
+}
+
+// endSignal returns the signal by which a job ended that did not exit by itself: SIGKILL, or that of its first process, for which an exit
+// stands as well, if the job has ended in its time after SIGTERM.
+func endSignal(gone bool, status uint32) uint32 {
+	switch s := syscall.WaitStatus(status); {
+	case !gone:
+		return uint32(syscall.SIGKILL)
+	case s.Signaled():
+		return uint32(s.Signal())
+	}
+	return uint32(syscall.SIGTERM)
 }
 
 // endReason distinguishes a client that disconnected from a supervisor that is ending.
@@ -121,15 +139,15 @@ func follow(sl *cell.Slot, r *run, result *wire.Result, terminal func(*os.File))
 		case inside.Exited, inside.Gone:
 			settled := r.setOutcome(wire.Exited)
 			mine = mine || settled
-			if settled {
-				result.WaitStatus = report.Status
+			result.WaitStatus, result.TmpFull, result.Left = report.Status, report.Full(), report.Left()
+			if report.Kind == inside.Gone {
+				return true, mine, nil
 			}
-			result.TmpFull = report.Full()
-			if report.Kind == inside.Gone || !settled {
-				return report.Kind == inside.Gone, mine, nil
+			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub. The
+			// processes of a job that was told to end have their time, see endLater.
+			if settled && !r.ending() {
+				defer r.killLater(sl)()
 			}
-			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub.
-			defer r.killLater(sl)()
 		}
 	}
 }

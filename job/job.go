@@ -153,7 +153,7 @@ type Result struct {
 	ID       string
 	Status   Status
 	ExitCode int    // of the first process; -1 if a signal ended it
-	Signal   int    // the signal that ended the first process, or 0
+	Signal   int    // the signal that ended the first process, or 0; of a job that was ended, the one by which it was
 	Limit    string // the limit that was reached: one of the Limit constants, or ""
 	Usage    Usage
 	// FullDirs are those of PrivateDirs that were full when the job failed, for LimitTmp.
@@ -171,6 +171,8 @@ type Result struct {
 	// ReadOnly reports that the job asked to write to the repository (workspace direct) and could not: it is
 	// configured as readonly, or was passed from a mount that is read-only.
 	ReadOnly bool
+	Left     bool        // processes that the job had left running were ended with its first one
+	Stopped  bool        // with Cancelled: not its caller ended it, but another client (corral kill)
 	Network  *NetworkUse // nil if the job had no network access, or its use is not known
 }
 

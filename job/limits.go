@@ -15,6 +15,7 @@ type Limits struct {
 	MilliCPUs int64         // thousandths of a CPU; default Unlimited, all of the host's
 	PIDs      int64         // processes and threads
 	Wall      time.Duration // from start to end; default Unlimited
+	KillAfter time.Duration // from SIGTERM to SIGKILL when the job is ended: at its deadline, or on request
 	Tmp       int64         // bytes in each of PrivateDirs; default Unlimited: Memory bounds them
 	TmpInodes int64         // files in each of them; default Unlimited: Memory bounds them
 	Disk      int64         // bytes the job may add to the repository; default Unlimited
@@ -52,7 +53,7 @@ func (l *Limits) Private() (bytes, files int64) {
 // Defaults returns the limits of a job that sets none.
 func Defaults() Limits {
 	return Limits{
-		Memory: 2 << 30, MilliCPUs: Unlimited, PIDs: 512, Wall: Unlimited,
+		Memory: 2 << 30, MilliCPUs: Unlimited, PIDs: 512, Wall: Unlimited, KillAfter: 2 * time.Second,
 		Tmp: Unlimited, TmpInodes: Unlimited, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited, OpenFiles: 4096,
 	}
 }
@@ -150,7 +151,7 @@ const (
 )
 
 // NumLimits is the number of limits.
-const NumLimits = 10
+const NumLimits = 11
 
 // Fields returns every limit of l in a fixed order.
 func (l *Limits) Fields() [NumLimits]Field {
@@ -159,6 +160,10 @@ func (l *Limits) Fields() [NumLimits]Field {
 		{"cpus", "cpus", "CPUs of the host.", CPUs, &l.MilliCPUs, 10, 1_000_000, true},
 		{"pids", "pids", "Processes and threads.", Count, &l.PIDs, 2, maxCount, false},
 		{"timeout", "timeout", "Time from start to end.", Time, (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true},
+		{
+			"kill after", "kill-after", "Time from SIGTERM to SIGKILL when a job is ended, at its timeout or on request.", Time,
+			(*int64)(&l.KillAfter), int64(time.Millisecond), int64(10 * time.Minute), false,
+		},
 		{"tmp", "tmp", "Size of each private directory: /tmp, /var/tmp, /home, /dev/shm. It is memory.", Bytes, &l.Tmp, 1 << 16, maxBytes, true},
 		{"tmp inodes", "", "Files in each private directory.", Count, &l.TmpInodes, 16, 1 << 31, true},
 		{"disk", "disk", "Space that a job may add to the repository.", Bytes, &l.Disk, 1, maxBytes, true},

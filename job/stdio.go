@@ -27,6 +27,8 @@ type Signaler interface {
 	// Signal sends a signal to the job's first process or, with everyone, to all of its processes. It has no effect
 	// on a job that has ended. An error means that the supervisor could not be reached.
 	Signal(number int, everyone bool) error
+	// End is Signal to all processes, which are killed if they have not ended when Limits.KillAfter has passed.
+	End(number int) error
 }
 
 // Errors for a hook that the request requires; that is a bug in the caller.

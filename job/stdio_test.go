@@ -92,6 +92,7 @@ func TestMissingHook(t *testing.T) {
 type signaled struct{ attempt int }
 
 func (signaled) Signal(int, bool) error { return nil }
+func (signaled) End(int) error          { return nil }
 
 // TestStarted: the hook receives the Signaler of each attempt to run the job; without it, Stdio.Started is nil.
 func TestStarted(t *testing.T) {

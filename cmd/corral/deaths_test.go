@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
+	"corral/job"
 )
 
 // These tests prove that no process of a job outlives corral or its supervisor by more than a second, however they end.
@@ -86,7 +87,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptIgnored: a job that ignores the interrupt is killed after gracePeriod, or at the second signal at once.
+// TestInterruptIgnored: a job that ignores the interrupt is killed when its time to end is over, or at the second signal at once.
 func TestInterruptIgnored(t *testing.T) {
 	each(t, func(t *testing.T, socket string) {
 		m := mark()
@@ -97,7 +98,7 @@ func TestInterruptIgnored(t *testing.T) {
 		if got.code != 137 || !strings.Contains(got.stderr, "corral: the job was killed: it did not end after the signal\n") {
 			t.Errorf("%+v", got)
 		}
-		if d := time.Since(began); d < gracePeriod/2 || d > sandboxtest.Slow(10*time.Second) {
+		if d := time.Since(began); d < job.Defaults().KillAfter/2 || d > sandboxtest.Slow(10*time.Second) {
 			t.Errorf("ended after %v", d)
 		}
 		gone(t, m)
@@ -110,7 +111,7 @@ func TestInterruptIgnored(t *testing.T) {
 		if got := p.ends(t); got.code != 130 && got.code != 143 { // the two signals may arrive in either order
 			t.Errorf("%+v", got)
 		}
-		if d := time.Since(began); d > sandboxtest.Slow(gracePeriod/2) {
+		if d := time.Since(began); d > sandboxtest.Slow(job.Defaults().KillAfter/2) {
 			t.Errorf("ended only after %v", d)
 		}
 		gone(t, m)

@@ -88,6 +88,8 @@ func reason(r job.Result, o *runOptions) string {
 		return "limit of record locks (fcntl) reached: the job was ended"
 	case r.Limit == job.LimitPIDs:
 		return "pids limit reached" + amount(asked.PIDs > 0, asked.PIDs) + ": the job could not start more processes"
+	case r.Stopped:
+		return "the job was ended by corral kill"
 	case r.Status == job.Cancelled:
 		return "the job was killed: it did not end after the signal"
 	case r.Signal != 0:

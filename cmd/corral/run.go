@@ -115,11 +115,8 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 	return result, nil
 }
 
-// gracePeriod is how long an interrupted job may take to end by itself before it is killed.
-const gracePeriod = 2 * time.Second
-
 // A signalForwarder forwards the signals that this process receives to the job. The first signal goes to the job, which
-// is killed if it has not ended after gracePeriod. The second calls leave and ends this process, and the job with it.
+// is killed if it has not ended after its Limits.KillAfter. The second calls leave, kills the job and ends this process.
 // Signals that this process was started with as ignored (nohup(1)) stay ignored.
 type signalForwarder struct {
 	leave   func()
@@ -175,11 +172,11 @@ func (f *signalForwarder) forward() {
 		number := s.(syscall.Signal)
 		if asked {
 			f.leave()
+			_ = f.run.Kill() // at once: it was told to end before
 			os.Exit(128 + int(number))
 		}
 		asked = true
-		_ = f.run.Signal(int(number), true)
-		time.AfterFunc(gracePeriod, func() { _ = f.run.Kill() })
+		_ = f.run.End(int(number))
 	}
 }
 

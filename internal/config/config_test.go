@@ -42,7 +42,7 @@ repos:
     runtimes: [shell, python]
 toolchains: [/usr/local/go, /root/go/pkg/mod]
 own_directories: true
-defaults: {memory: 1.5g, pids: 256, cpus: 2, timeout: 60s, tmp: 64MiB, tmp_inodes: 1000,
+defaults: {memory: 1.5g, pids: 256, cpus: 2, timeout: 60s, kill_after: 5s, tmp: 64MiB, tmp_inodes: 1000,
   disk: 1GiB, inodes: 10000, file_size: 4096, open_files: 1024}
 ceilings:
   memory: 4GiB
@@ -163,7 +163,7 @@ func TestFull(t *testing.T) {
 		Toolchains:     []string{"/usr/local/go", "/root/go/pkg/mod"},
 		OwnDirectories: &yes,
 		Defaults: job.Limits{
-			Memory: 3 << 29, MilliCPUs: 2000, PIDs: 256, Wall: time.Minute, Tmp: 64 << 20, TmpInodes: 1000,
+			KillAfter: 5 * time.Second, Memory: 3 << 29, MilliCPUs: 2000, PIDs: 256, Wall: time.Minute, Tmp: 64 << 20, TmpInodes: 1000,
 			Disk: 1 << 30, Inodes: 10000, FileSize: 4096, OpenFiles: 1024,
 		},
 		Ceilings:           job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},

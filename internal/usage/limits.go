@@ -6,6 +6,7 @@ const Limits = `  --memory SIZE         memory of all processes, with page cache
   --cpus N              CPUs of the host (default no limit)
   --pids N              processes and threads (default 512)
   --timeout TIME        time from start to end (default no limit)
+  --kill-after TIME     time from SIGTERM to SIGKILL when a job is ended, at its timeout or on request (default 2s)
   --tmp SIZE            size of each private directory: /tmp, /var/tmp, /home, /dev/shm. It is memory (default no limit)
   --disk SIZE           space that a job may add to the repository (default no limit)
   --inodes N            files that a job may add to the repository (default no limit)

@@ -347,5 +347,5 @@ func (sl *Slot) Command() (*os.File, error) { return host.OpenCommand(sl.pidfd) 
 
 // Signal makes the stub send a signal to the job. The job may have ended.
 func (sl *Slot) Signal(s wire.Signal) {
-	_ = sl.stub.conn.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
+	_ = sl.stub.conn.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone, Ending: s.Ends}.Append())
 }

@@ -82,7 +82,7 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		return sent, err
 	}
 	if r.Limits.Wall != job.Unlimited && !inside.Skips(sl.jail.s.Skip, inside.StubDeadline) {
-		plan.Wall = r.Limits.Wall + stubGrace
+		plan.Wall = r.Limits.Wall + r.Limits.KillAfter + stubGrace
 	}
 	plan.Dir, plan.RootDir = strings.CutPrefix(q.WorkDir(), "/")
 	extra, err := sl.tool(q, &plan)
@@ -136,7 +136,7 @@ func (sl *Slot) environment(r *Job) ([]string, error) {
 	return env, nil
 }
 
-// stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless
+// stubGrace is how long after the last moment at which a job is killed the stub ends it itself: by then the supervisor has done so, unless
 // it is stopped.
 const stubGrace = 100 * time.Millisecond
 

@@ -284,8 +284,13 @@ func (r *Run) Signal(number int, everyone bool) error {
 	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: everyone}.Append(r.call.tag))
 }
 
-// Kill kills all processes of the job.
+// Kill ends the job: all its processes get SIGTERM, and SIGKILL when its Limits.KillAfter has passed. A second call kills them at once.
 func (r *Run) Kill() error { return r.Signal(0, true) }
+
+// End is Kill by another first signal, after which the job has the result of any other if it ends in time.
+func (r *Run) End(number int) error {
+	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: true, Ends: true}.Append(r.call.tag))
+}
 
 // Wait waits for the job to end and returns its result.
 func (r *Run) Wait() (job.Result, error) {

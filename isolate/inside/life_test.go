@@ -196,7 +196,7 @@ func TestReports(t *testing.T) {
 		{plan(), []string{"/bin/true"}, []Report{{Kind: Gone}}},
 		{plan(), []string{"/bin/sh", "-c", "exit 1"}, []Report{{Kind: Gone, Status: 1 << 8}}},
 		{plan(), []string{"/bin/sh", "-c", "kill -9 $$"}, []Report{{Kind: Gone, Status: 9}}},
-		{plan(), []string{"/bin/sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 3"}, []Report{{Kind: Exited, Status: 3 << 8}, {Kind: Gone, Status: 3 << 8}}},
+		{plan(), []string{"/bin/sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 3"}, []Report{{Kind: Exited, Status: 3 << 8}, {Kind: Gone, Errno: goneLeft, Status: 3 << 8}}},
 		{plan(), []string{"/bin/sh", "-c", "p=$(true & echo $!); while [ -d /proc/$p ]; do :; done; exit 3"}, []Report{{Kind: Gone, Status: 3 << 8}}}, // an orphan ends first
 		{plan(), []string{"/none"}, []Report{none}},
 		{withStarted, []string{"/bin/true"}, []Report{{Kind: Started}, {Kind: Gone}}},

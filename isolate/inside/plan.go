@@ -52,6 +52,7 @@ const (
 	planKept     = 128
 	planCommonFD = 256
 	planNoRepo   = 512
+	goneLeft     = 16
 )
 
 // ProbedSize is the size of an encoded Probed in bytes. A received message follows it.
@@ -229,6 +230,7 @@ func (k Kept) Append() []byte {
 type Order struct {
 	Signal   int
 	Everyone bool // to every process of the job, not only its first
+	Ending   bool // the job is to end: the end of its first process no longer ends the others
 }
 
 // Append encodes o.
@@ -238,6 +240,9 @@ func (o Order) Append() []byte {
 	binary.LittleEndian.PutUint32(b[4:], uint32(o.Signal))
 	if o.Everyone {
 		b[8] = 1
+	}
+	if o.Ending {
+		b[12] = 1
 	}
 	return b
 }
@@ -358,7 +363,7 @@ const (
 	Terminal                     // comes with the master of the job's terminal
 	Started                      // the program was executed; only if Plan.SayStarted
 	Failed                       // Step failed with Errno; the stub is gone
-	Exited                       // the first process ended with Status; others are still being killed
+	Exited                       // the first process ended with Status; others are still being killed, or end by themselves
 	DeadlineOver                 // Plan.Wall has passed
 	Gone                         // no process of the job is left; Status as for Exited
 	Door                         // only with OpenDoor, before Ready: comes with DoorSockets sockets of the slot's network namespace
@@ -375,7 +380,7 @@ const DoorListener = 1
 // Report is a message from a stub.
 type Report struct {
 	Kind   Kind
-	Errno  uint32 // of Gone: Full
+	Errno  uint32 // of Gone: Full and Left
 	Status uint32 // wait status, see wait(2)
 	Step   string
 }
@@ -387,6 +392,9 @@ func (r *Report) Full() uint8 {
 	}
 	return uint8(r.Errno & 15)
 }
+
+// Left reports that processes which the job had left running were killed when its first process had ended, if r is Gone.
+func (r *Report) Left() bool { return r.Kind == Gone && r.Errno&goneLeft != 0 }
 
 // ErrReport is returned for a message of a stub that has the wrong size, version or kind.
 var ErrReport = errors.New("malformed message from a stub")

@@ -84,7 +84,7 @@ func TestConstants(t *testing.T) {
 		"PLAN_SAY_STARTED": planStarted, "PAYLOAD_MAGIC": 0x4c524f43,
 		"REPORT_HELLO": int(Hello), "REPORT_READY": int(Ready), "REPORT_TTY": int(Terminal), "REPORT_STARTED": int(Started),
 		"REPORT_FAILED": int(Failed), "REPORT_EXITED": int(Exited), "REPORT_DEADLINE": int(DeadlineOver),
-		"REPORT_GONE": int(Gone), "REPORT_DOOR": int(Door),
+		"REPORT_GONE": int(Gone), "GONE_LEFT": goneLeft, "REPORT_DOOR": int(Door),
 		"DOOR_NONE": int(NoDoor), "DOOR_THERE": int(DoorThere), "DOOR_OPEN": int(OpenDoor),
 		"PROBE_START": int(ProbeStart), "PROBE_LOOK": int(ProbeLook), "PROBE_OPEN": int(ProbeOpen), "PROBE_RECEIVE": int(ProbeReceive),
 		"PROBE_HOLD": int(ProbeHold), "PROBE_CLOSE": int(ProbeClose),

@@ -91,10 +91,12 @@ func (r *Run) Descriptors() int {
 	return n
 }
 
-// Signal requests a signal to the job that the header's tag names. Number 0 ends the whole job, by SIGKILL.
+// Signal requests a signal to the job that the header's tag names. Number 0 ends the whole job: by SIGTERM, and by SIGKILL when
+// Limits.KillAfter has passed. A second one kills it at once.
 type Signal struct {
 	Number   uint8
 	Everyone bool // to every process of the job, not only its first
+	Ends     bool // as number 0, but by this signal, and a job that ends in time is not a cancelled one; requires Everyone
 }
 
 // Append encodes s as a message for the job tag.
@@ -102,11 +104,7 @@ func (s Signal) Append(tag uint32) []byte {
 	e := encoder{}
 	e.header(OpSignal, tag)
 	e.u8(s.Number)
-	everyone := uint8(0)
-	if s.Everyone {
-		everyone = 1
-	}
-	e.u8(everyone)
+	e.u8(bit(s.Everyone, 1) | bit(s.Ends, 2))
 	return e.b
 }
 
@@ -114,9 +112,9 @@ func (s Signal) Append(tag uint32) []byte {
 func ReadSignal(body []byte) (Signal, error) {
 	d := decoder{b: body}
 	s := Signal{Number: d.u8()}
-	everyone := d.u8()
-	s.Everyone = everyone == 1
-	d.bad = d.bad || s.Number > 64 || everyone > 1
+	flags := d.u8()
+	s.Everyone, s.Ends = flags&1 != 0, flags&2 != 0
+	d.bad = d.bad || s.Number > 64 || flags > 3 || s.Ends && !s.Everyone
 	return s, d.done()
 }
 
@@ -153,20 +151,21 @@ type Outcome uint8
 // The outcomes.
 const (
 	Exited    Outcome = iota + 1 // WaitStatus is the first process's wait status
-	Deadline                     // killed at the deadline
-	Killed                       // killed on request
+	Deadline                     // ended at the deadline; WaitStatus has the signal that it ended by
+	Killed                       // ended on its client's request; likewise
 	OverDisk                     // killed because it wrote too many bytes to the repository
 	OverFiles                    // killed because it created too many files there
 	Vanished                     // ended without its reaper's report: killed by the memory limit, or from outside
 	Refused                      // not started; see Step, Errno, Message and Hint
 	OverLocks                    // killed because it had too many record locks
+	Stopped                      // as Killed, but at the request of another client (corral kill)
 	outcomeEnd
 )
 
 // outcomeNames are the outcomes in the diagnostic log.
 var outcomeNames = [outcomeEnd]string{
 	Exited: "exited", Deadline: "deadline", Killed: "killed", OverDisk: "over-disk", OverFiles: "over-files", Vanished: "vanished",
-	Refused: "refused", OverLocks: "over-locks",
+	Refused: "refused", OverLocks: "over-locks", Stopped: "stopped",
 }
 
 // String returns the outcome's name, or its number if it has none.
@@ -187,6 +186,7 @@ type Result struct {
 	LayerFull  bool  // the session's layer ran out of bytes
 	FilesFull  bool  // the session's layer ran out of inodes
 	RoomShort  bool  // the session's layer could not grow to its size: the host's disk had little room
+	Left       bool  // processes that the job had left running were killed when its first process had ended
 	TmpFull    uint8 // bit i: job.PrivateDirs()[i] was full when the job's first process ended
 	ReadOnly   bool  // the job requested write access, but the repository is read-only for every job
 	More       uint32
@@ -226,6 +226,7 @@ func (r *Result) Append(tag uint32) []byte {
 	e.u8(uint8(r.Outcome))
 	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) |
 		bit(r.FilesFull, 16) | bit(r.ReadOnly, 32) | bit(r.RoomShort, 64))
+	e.u8(bit(r.Left, 1))
 	e.u8(r.TmpFull)
 	e.u32(r.WaitStatus)
 	e.u32(r.More)
@@ -250,6 +251,8 @@ func ReadResult(body []byte) (Result, error) {
 	flags := d.u8()
 	r.OOM, r.PIDsMax, r.Incomplete, r.LayerFull, r.FilesFull = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
 	r.ReadOnly, r.RoomShort = flags&32 != 0, flags&64 != 0
+	left := d.u8()
+	r.Left = left&1 != 0
 	r.TmpFull = d.u8()
 	r.WaitStatus, r.More, r.Errno = d.u32(), d.u32(), d.u32()
 	for _, n := range r.numbers() {
@@ -257,7 +260,7 @@ func ReadResult(body []byte) (Result, error) {
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
 	r.Message, r.Hint, r.Sensitive, r.Reached = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive), d.text(MaxReached)
-	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127 || r.TmpFull > 15
+	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127 || left > 1 || r.TmpFull > 15
 	return r, d.done()
 }
 

@@ -154,7 +154,7 @@ var fullClaim = job.Claim{
 }
 
 var fullResult = &Result{
-	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, TmpFull: 5, More: 3, Errno: 13,
+	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, Left: true, TmpFull: 5, More: 3, Errno: 13,
 	Wall: 1, CPU: 2, User: 3, System: 4, PeakMemory: -1, PeakPIDs: 6, ReadBytes: 7, WriteBytes: 8,
 	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00", Reached: `{"denied":1}`,
 }
@@ -206,8 +206,8 @@ func set(message []byte, at int, value byte) []byte {
 
 // TestMalformed: a field that is out of range makes its message malformed.
 func TestMalformed(t *testing.T) {
-	// The strings of Run follow the flags, ten numbers and the terminal's size.
-	const profile = 4 + 10*8 + 2*2
+	// The strings of Run follow the flags, eleven numbers and the terminal's size.
+	const profile = 4 + 11*8 + 2*2
 	denied := (&Denied{fullClaim}).Append(1)
 	signal, fact := Signal{Number: 9}.Append(1), (&Fact{Name: "x"}).Append(1)
 	for _, tt := range []struct {
@@ -229,11 +229,13 @@ func TestMalformed(t *testing.T) {
 		{"close: keep 2", second(ReadCloseSession(set(CloseSession{}.Append(1), 0, 2)))},
 		{"session: workspace of the future", second(ReadSession(set(AppendSession(fullSession, 1), 1, byte(job.Overlay)+1)))},
 		{"signal: 65", second(ReadSignal(set(signal, 0, 65)))},
-		{"signal: everyone 2", second(ReadSignal(set(signal, 1, 2)))},
+		{"signal: ends for one", second(ReadSignal(set(signal, 1, 2)))},
+		{"signal: flag of the future", second(ReadSignal(set(signal, 1, 4)))},
 		{"fact: present 2", second(ReadFact(set(fact, 0, 2)))},
 		{"result: outcome 0", second(ReadResult(set(fullResult.Append(1), 0, 0)))},
 		{"result: outcome of the future", second(ReadResult(set(fullResult.Append(1), 0, byte(outcomeEnd))))},
 		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 128)))},
+		{"result: left 2", second(ReadResult(set(fullResult.Append(1), 2, 2)))},
 	} {
 		if !errors.Is(tt.err, ErrMalformed) {
 			t.Errorf("%s: %v", tt.name, tt.err)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"syscall"
 	"time"
 
@@ -16,7 +17,7 @@ func (r *Result) JobResult() (job.Result, error) {
 		return job.Result{}, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message, Hint: r.Hint}
 	}
 	j := job.Result{
-		ID: r.Job, Cgroup: r.Cgroup, ReadOnly: r.ReadOnly, RoomShort: r.RoomShort, Status: job.Failure, ExitCode: -1,
+		ID: r.Job, Cgroup: r.Cgroup, ReadOnly: r.ReadOnly, RoomShort: r.RoomShort, Left: r.Left, Status: job.Failure, ExitCode: -1,
 		SensitiveMore: int(r.More), SensitiveIncomplete: r.Incomplete,
 		Usage: job.Usage{
 			Wall: time.Duration(r.Wall), CPU: time.Duration(r.CPU), User: time.Duration(r.User), System: time.Duration(r.System),
@@ -28,6 +29,8 @@ func (r *Result) JobResult() (job.Result, error) {
 		j.Status = job.Timeout
 	case Killed:
 		j.Status = job.Cancelled
+	case Stopped:
+		j.Status, j.Stopped = job.Cancelled, true
 	case OverDisk:
 		j.Limit = job.LimitDisk
 	case OverFiles:
@@ -51,7 +54,7 @@ func (r *Result) ended(j *job.Result) {
 			j.Status = job.Success
 		}
 	} else {
-		j.Signal = int(unix.SIGKILL)
+		j.Signal = cmp.Or(int(r.WaitStatus&0x7f), int(unix.SIGKILL))
 	}
 	switch {
 	case r.OOM:

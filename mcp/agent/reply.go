@@ -41,7 +41,7 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 		return failed(denied(r))
 	case r.Decision.Missing != "" && v.language != "":
 		return failed(ctxtools.Unavailable(v.language, r.Decision.Missing))
-	case r.Status == job.Cancelled && v.language != "" && len(v.notes) == 0:
+	case r.Status == job.Cancelled && !r.Result.Stopped && v.language != "" && len(v.notes) == 0:
 		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"})
 	case ctxtools.NotRun(r) && r.Status != job.Lost:
 		_, end := run.ExitOf(r)
@@ -67,6 +67,7 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	if v.newer != nil {
 		parts = append(parts, v.newer()...)
 	}
+	parts = append(parts, run.Left(r)...)
 	written := []string{s.Output.Stderr.Head, s.Output.Stderr.Tail}
 	if r.Status == job.Failure { // else standard output is a text that was shown, not a report
 		written = append(written, s.Output.Stdout.Head, s.Output.Stdout.Tail)
@@ -99,7 +100,7 @@ func ended(r *job.Record) string {
 	switch {
 	case r.Status == job.Timeout:
 		return "ended at its time limit, " + seconds(r.Decision.Spec.Limits.Wall)
-	case r.Status == job.Cancelled:
+	case r.Status == job.Cancelled && !r.Result.Stopped:
 		return "ended"
 	case r.Status == job.Lost:
 		return "the jail ended while it was running"

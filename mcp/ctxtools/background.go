@@ -233,7 +233,7 @@ func (b *background) detach(cancelled bool) (ran *finishedRun, ended bool, err e
 }
 
 // signal sends a signal to the job.
-func (b *background) signal(number int, everyone bool) error {
+func (b *background) signal(s jobSignaling) error {
 	b.mu.Lock()
 	signaler, ended := b.signaler, b.out == nil
 	b.mu.Unlock()
@@ -243,7 +243,13 @@ func (b *background) signal(number int, everyone bool) error {
 	case signaler == nil:
 		return &tool.Error{Code: tool.CodeUnavailable, Message: "job " + b.id + " has not started yet: it is waiting for a slot"}
 	}
-	if err := signaler.Signal(number, everyone); err != nil {
+	var err error
+	if s.ends {
+		err = signaler.End(int(s.number))
+	} else {
+		err = signaler.Signal(int(s.number), s.everyone)
+	}
+	if err != nil {
 		return run.Failed(err)
 	}
 	return nil

@@ -48,6 +48,12 @@ func (a *controlledJob) Signal(number int, everyone bool) error {
 	return nil
 }
 
+// End implements job.Signaler.
+func (a *controlledJob) End(number int) error {
+	a.signals <- fmt.Sprint("end ", number)
+	return nil
+}
+
 func (f *controlledRunner) Decide(ctx context.Context, r *job.Request) (job.Decision, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +165,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("stderr: %q", r.Text)
 	}
 	for _, tt := range []struct{ rest, want string }{
-		{`"signal":"USR1"`, "10 false"}, {`"signal":"INT"`, "2 true"}, {`"signal":null`, "15 false"},
+		{`"signal":"USR1"`, "10 false"}, {`"signal":"INT"`, "2 true"}, {`"signal":null`, "end 15"},
 	} {
 		if _, r := callCtxJob(t, ctx, x, id, `"action":"signal",`+tt.rest); r.IsError || !strings.HasSuffix(r.Text, " sent to "+id) {
 			t.Errorf("%s: %q", tt.rest, r.Text)

@@ -30,18 +30,19 @@ type jobSignaling struct {
 	// everyone sends the signal to all processes, as a terminal does, and not to the first process only,
 	// whose end ends all others.
 	everyone bool
+	ends     bool // see job.Signaler.End
 }
 
 var jobSignals = []jobSignaling{
-	{"TERM", unix.SIGTERM, false},
-	{"INT", unix.SIGINT, true},
-	{"HUP", unix.SIGHUP, true},
-	{"QUIT", unix.SIGQUIT, true},
-	{"KILL", unix.SIGKILL, false},
-	{"USR1", unix.SIGUSR1, false},
-	{"USR2", unix.SIGUSR2, false},
-	{"STOP", unix.SIGSTOP, true},
-	{"CONT", unix.SIGCONT, true},
+	{name: "TERM", number: unix.SIGTERM, ends: true},
+	{name: "INT", number: unix.SIGINT, everyone: true},
+	{name: "HUP", number: unix.SIGHUP, everyone: true},
+	{name: "QUIT", number: unix.SIGQUIT, everyone: true},
+	{name: "KILL", number: unix.SIGKILL},
+	{name: "USR1", number: unix.SIGUSR1},
+	{name: "USR2", number: unix.SIGUSR2},
+	{name: "STOP", number: unix.SIGSTOP, everyone: true},
+	{name: "CONT", number: unix.SIGCONT, everyone: true},
 }
 
 // A jobSignalName is the name of a signal that can be sent to a job.
@@ -59,7 +60,7 @@ func (jobSignalName) Choices() []string {
 // send sends a signal, which is one of the Choices, to the job.
 func (b *background) send(name jobSignalName) error {
 	n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == string(name) })
-	return b.signal(int(jobSignals[n].number), jobSignals[n].everyone)
+	return b.signal(jobSignals[n])
 }
 
 // jobArgs are the arguments of ctx_job.

@@ -52,7 +52,7 @@ func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (to
 		}), nil
 	case record.Decision.Missing != "":
 		return tool.ErrorResult(unavailable(ran.runtime, record.Decision.Missing)), nil
-	case record.Status == job.Cancelled:
+	case record.Status == job.Cancelled && !record.Result.Stopped:
 		return tool.Result{}, &tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"}
 	}
 	status, end, about := run.OutcomeOf(record)
@@ -62,7 +62,7 @@ func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (to
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()
 	w.footer()
-	for _, note := range run.SessionNotes(record) {
+	for _, note := range append(run.SessionNotes(record), run.Left(record)...) {
 		w.b.WriteString("\n\n_(" + note + ")_")
 	}
 	reply.Text = w.b.String()
@@ -207,6 +207,8 @@ func limitMs(r *job.Record) string {
 func killed(r *job.Record) string {
 	limit := limitWords(r)
 	switch {
+	case r.Result.Stopped:
+		return "Ended by corral kill"
 	case r.Result.Signal != 0 && limit != "":
 		return fmt.Sprintf("Killed by %s (%s reached)", run.SignalName(r.Result.Signal), limit)
 	case r.Result.Signal != 0:

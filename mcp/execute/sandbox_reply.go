@@ -87,11 +87,14 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 	if first != "" {
 		lines = append(lines, first)
 	}
-	for _, note := range run.SessionNotes(r) {
+	for _, note := range append(run.SessionNotes(r), run.Left(r)...) {
 		lines = append(lines, "corral: "+note)
 	}
 	if r.Message != "" {
 		lines = append(lines, "corral: "+tool.Clean(r.Message))
+	}
+	if r.Result.Stopped {
+		lines = append(lines, "corral: corral kill ended the command")
 	}
 	switch limit := r.Result.Limit; limit {
 	case "", job.LimitOutput:

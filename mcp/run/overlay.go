@@ -37,6 +37,14 @@ func SessionNotes(r *job.Record) (notes []string) {
 	return notes
 }
 
+// Left tells a client that processes which a call had left running were ended with it; it has one element at most.
+func Left(r *job.Record) []string {
+	if !r.Result.Left {
+		return nil
+	}
+	return []string{"processes that it had left running in the background ended with the call: background: true keeps it running"}
+}
+
 const roomShort = "the disk of the sessions has little room left: when it is used up, writes fail with ENOSPC (no space left on device), " +
 	"and sessions that are idle end for new ones (hint: end sessions, or make room on the file system of the supervisor's state directory)"
 

@@ -99,6 +99,9 @@ func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
 // ExitOf returns a job's status for clients, and how it ended.
 func ExitOf(r *job.Record) (job.Status, Exit) {
 	status, end := r.Status, Exit{DurationMs: r.Result.Usage.Wall.Milliseconds(), Message: tool.Clean(r.Message)}
+	if end.Message == "" && r.Result.Stopped {
+		end.Message = "ended by corral kill"
+	}
 	if end.Message == "" {
 		end.Message = strings.Join(SessionNotes(r), "; ")
 	}

@@ -93,7 +93,7 @@ struct order {
 	u32 version;
 	s32 signal;
 	u32 everyone; /* 0: the job's first process; else every process of the job */
-	u32 unused;
+	u32 ending; /* not 0: from now on, the end of the first process leaves the others their time to end by themselves */
 };
 _Static_assert(sizeof(struct order) == 16, "order");
 
@@ -101,10 +101,12 @@ enum { REPORT_HELLO = 1, REPORT_READY, REPORT_TTY, REPORT_STARTED, REPORT_FAILED
 
 /* struct report is sent by the stub. DOOR comes before READY, with three sockets of the slot's network namespace: one for
  * datagrams, bound to 127.0.0.1:53, and two for streams, not bound. TTY comes with the terminal's master. FAILED has a step's
- * name and an errno. GONE has the wait status of the job's first process and, as its error, full_directories, and is sent once
- * all its other processes are reaped too; if there are others to wait for, EXITED reports the status first. STARTED is sent only
+ * name and an errno. GONE has the wait status of the job's first process and, as its error, full_directories, with GONE_LEFT if
+ * other processes had to be killed because the first one had ended. It is sent once all of them are reaped; if there are others to
+ * wait for, EXITED reports the status first. STARTED is sent only
  * on request (PLAN_SAY_STARTED): it costs a wake-up of two processes. A failed step of process 2 is reported at once if it is before the plan or STARTED was
  * requested, otherwise when process 2 has ended. */
+enum { GONE_LEFT = 16 };
 struct report {
 	u32 version;
 	u32 kind;

@@ -3,8 +3,8 @@
  * The jail's init starts it in fresh namespaces, in the job's cgroup, with a socket to the supervisor as descriptor 3. It
  * reports hello, receives a struct prepare, runs the steps possible before the job is known, and forks process 2, which
  * does the same. It reports ready, receives a struct plan, mounts what the plan names, and passes the plan on to process
- * 2, which becomes the job. Then it reaps; when the job's first process has ended, it kills the others, reports and
- * exits. Whenever it exits, the kernel kills every other process of the PID namespace. It also exits when the supervisor
+ * 2, which becomes the job. Then it reaps; when the job's first process has ended, it kills the others, or waits for them if
+ * the job was told to end, reports and exits. Whenever it exits, the kernel kills every other process of the PID namespace. It also exits when the supervisor
  * closes its end of the socket.
  *
  * Under the name users it creates user namespaces for the supervisor: see users.c. Under the name probe it examines files
@@ -136,14 +136,17 @@ static _Noreturn void finish(const struct job *j, int status)
 	if (listen(&w, DONTWAIT))
 		fail_second(&w, "plan");
 	u32 full = status ? full_directories(j) : 0;
-	long r = SYS4(__NR_wait4, -1, 0, WNOHANG | __WALL, 0);
+	int other = 0;
+	long r = SYS4(__NR_wait4, -1, &other, WNOHANG | __WALL, 0);
 	if (r >= 0) {
 		SYS2(__NR_kill, -1, SIGKILL);
 		report(REPORT_EXITED, 0, 0, status, -1); /* known already, however long the others take */
 	}
 	while (r >= 0 || r == -EINTR) {
+		if (r > 0 && (other & 127) == SIGKILL) /* the one that ends by itself at this moment was not left running */
+			full |= GONE_LEFT;
 		SYS2(__NR_kill, -1, SIGKILL);
-		r = SYS4(__NR_wait4, -1, 0, __WALL, 0);
+		r = SYS4(__NR_wait4, -1, &other, __WALL, 0);
 	}
 	report(REPORT_GONE, 0, (int)full, status, -1);
 	struct order o;
@@ -152,27 +155,43 @@ static _Noreturn void finish(const struct job *j, int status)
 	leave(0);
 }
 
-/* reap collects all ended processes; when the job's first process has ended, so has the job. */
-static void reap(const struct job *j, long first)
+/* reap collects all ended processes. When the job's first process has ended, so has the job, unless it was told to end: then
+ * a shell, make or another wrapper often ends first, and the job has ended with its last process. Others bound that time. */
+static void reap(struct job *j, long first)
 {
 	int status;
 	for (;;) {
 		long pid = SYS4(__NR_wait4, -1, &status, WNOHANG | __WALL, 0);
+		if (pid == -ECHILD && j->first_ended)
+			finish(j, j->first_status);
 		if (pid <= 0)
 			return;
-		if (pid == first)
+		if (pid != first)
+			continue;
+		if (!j->ending)
 			finish(j, status);
+		j->first_ended = 1;
+		j->first_status = status;
 	}
 }
 
-static void serve_order(long first)
+/* serve_order sends a signal. One that ends the job also continues it, as systemd.kill(5) does: a stopped process would not
+ * act on the signal. */
+static void serve_order(struct job *j, long first)
 {
 	struct order o;
 	long r = receive(&o, sizeof o, 0, 0);
 	if (r < 0)
 		leave(0); /* the supervisor is gone; exiting kills the job */
-	if (r == sizeof o && o.version == PLAN_VERSION)
-		SYS2(__NR_kill, o.everyone ? -1 : first, o.signal);
+	if (r != sizeof o || o.version != PLAN_VERSION)
+		return;
+	j->ending |= o.ending;
+	if (o.everyone)
+		SYS2(__NR_kill, -1, o.signal);
+	else if (!j->first_ended) /* its number is free */
+		SYS2(__NR_kill, first, o.signal);
+	if (o.ending)
+		SYS2(__NR_kill, -1, SIGCONT);
 }
 
 /* now returns the time since the host started, in nanoseconds. */
@@ -215,7 +234,7 @@ static _Noreturn void watch(struct job *j, long first)
 			p[2].fd = -1;
 		}
 		if (p[0].revents)
-			serve_order(first);
+			serve_order(j, first);
 		if (p[1].revents) {
 			char sink[128 * 4];
 			reap(j, first); /* usually the job has ended, and the signal need not be read */

@@ -32,6 +32,8 @@ struct job {
 	u32 plan_bytes;
 	u32 kept_bytes; /* length of kept.list */
 	u32 file_count;
+	u32 ending; /* the job was told to end, see struct order */
+	int first_ended, first_status; /* process 2 has ended, with this wait status, and others have not */
 	char **argv, **envp; /* point into the payload, which process 2 maps */
 	char *files, *end; /* the payload's file section and its end */
 	struct prepare prepare;

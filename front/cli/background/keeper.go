@@ -40,8 +40,6 @@ const (
 	// maxKept is the maximum number of jobs that a user has in the background. It prevents a loop from filling the machine with
 	// keepers by mistake; the supervisor bounds a user's jobs.
 	maxKept = 64
-	// gracePeriod is how long the job may take to end by itself when the keeper is to end.
-	gracePeriod = 2 * time.Second
 	// startTime is how long a keeper waits for others that start jobs.
 	startTime = 30 * time.Second
 	// readyTime is how long the keeper waits for the job to listen before it says that it runs.
@@ -282,6 +280,8 @@ func endOf(r *job.Result) string {
 	switch {
 	case r.Status == job.Success, r.Status == job.Failure && r.Signal == 0 && r.Limit == "":
 		return fmt.Sprintf("exit code %d", r.ExitCode)
+	case r.Stopped:
+		return "ended by corral kill"
 	case r.Limit != "":
 		return r.Limit + " limit reached"
 	case r.Signal != 0 && r.Status == job.Failure:
@@ -298,21 +298,21 @@ type running struct {
 	err    error // the job was not started
 }
 
-// start runs the job. When ctx ends, the job is asked to end, and killed if it does not.
+// start runs the job. When ctx ends, so does the job, see client.Run.Kill.
 func (k *keeper) start(ctx context.Context, out *artifact.Output) *running {
-	life, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel, ended: make(chan struct{})}
 	r.record = job.Record{Created: time.Now(), Request: &job.Request{Tool: tool, Dir: k.spec.Dir}, Decision: job.Decision{Spec: k.spec}}
 	go func() {
 		defer close(r.ended)
 		defer cancel()
 		defer out.Discard() // does nothing after Finish
-		r.err = k.run(ctx, life, cancel, &r.record, out)
+		r.err = k.run(ctx, &r.record, out)
 	}()
 	return r
 }
 
-func (k *keeper) run(ctx, life context.Context, cancel func(), record *job.Record, out *artifact.Output) error {
+func (k *keeper) run(ctx context.Context, record *job.Record, out *artifact.Output) error {
 	stdout, stderr, err := out.Streams()
 	if err != nil {
 		return err
@@ -320,15 +320,7 @@ func (k *keeper) run(ctx, life context.Context, cancel func(), record *job.Recor
 	if k.pipes != nil {
 		stdout, stderr = k.pipes.to(stdout, stderr)
 	}
-	stop := func() bool { return true }
-	stdio := job.Stdio{Stdout: stdout, Stderr: stderr, Started: func(s job.Signaler) {
-		stop = context.AfterFunc(ctx, func() {
-			_ = s.Signal(int(unix.SIGTERM), true)
-			time.AfterFunc(gracePeriod, cancel)
-		})
-	}}
-	record.Result, err = k.client.Run(life, k.spec, stdio)
-	stop()
+	record.Result, err = k.client.Run(ctx, k.spec, job.Stdio{Stdout: stdout, Stderr: stderr})
 	k.pipes.wait()
 	var refusal *job.Refusal
 	switch {

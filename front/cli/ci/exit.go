@@ -70,6 +70,8 @@ func outcome(r job.Result, limits job.Limits) error {
 		return errors.New("the supervisor ended while the stage ran")
 	case r.Status == job.Timeout:
 		return &scriptError{124, fmt.Sprintf("the stage was ended at its deadline, %v", limits.Wall)}
+	case r.Stopped:
+		return &scriptError{code, "corral kill ended the stage"}
 	case r.Status == job.Cancelled:
 		return &scriptError{128 + int(unix.SIGTERM), "the stage was cancelled"}
 	case r.Limit != "":

@@ -21,14 +21,9 @@ import (
 	"corral/job"
 )
 
-// Times of a stage's end.
-const (
-	// gracePeriod is how long a cancelled stage may take to end by itself before it is killed.
-	gracePeriod = 2 * time.Second
-	// drainTimeout bounds the wait for the end of the output, after all processes of the stage have ended: a job can pass
-	// the write end of a pipe to a process outside it.
-	drainTimeout = 2 * time.Second
-)
+// drainTimeout bounds the wait for the end of the output, after all processes of the stage have ended: a job can pass the write end of a
+// pipe to a process outside it.
+const drainTimeout = 2 * time.Second
 
 // transfers are the beginnings of the names of stages whose scripts the runner writes, to transfer sources, caches and
 // artifacts. All other stages run scripts of the pipeline.
@@ -112,8 +107,8 @@ func (o *options) runStage(ctx context.Context, g *gitlab, s job.Session, dir *o
 	return outcome(r, o.limits)
 }
 
-// start runs the job and copies its output. When ctx ends, the job gets SIGTERM, and is killed if it has not ended after
-// gracePeriod.
+// start runs the job and copies its output. When ctx ends, the job gets SIGTERM, and is killed if it has not ended after its
+// Limits.KillAfter.
 func start(ctx context.Context, g *gitlab, spec job.Spec) (job.Result, error) {
 	copied := make(chan error, len(g.pipes))
 	for i, to := range []*os.File{os.Stdout, os.Stderr} {
@@ -126,10 +121,7 @@ func start(ctx context.Context, g *gitlab, spec job.Spec) (job.Result, error) {
 	if err != nil {
 		return job.Result{}, err
 	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = r.Signal(int(unix.SIGTERM), true)
-		time.AfterFunc(gracePeriod, func() { _ = r.Kill() })
-	})
+	stop := context.AfterFunc(ctx, func() { _ = r.End(int(unix.SIGTERM)) })
 	defer stop()
 	result, err := r.Wait()
 	for _, p := range g.pipes {

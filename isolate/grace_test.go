@@ -1,0 +1,188 @@
+package isolate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/fronttest"
+	"corral/isolate/host"
+	"corral/isolate/inside"
+	"corral/job"
+)
+
+// tidies is a program whose shell ends at once when it is told to end, while a child of it tidies up when the shell is gone. With the
+// argument "stopped", the child is stopped meanwhile.
+const tidies = `
+	my $shell = $$;
+	if (fork) { $| = 1; print "first up\n"; sleep 1000 while 1 }
+	for my $s (qw(TERM INT)) {
+		$SIG{$s} = sub { select(undef, undef, undef, 0.01) while getppid == $shell; open my $f, ">", "tidied"; print $f $s; exit };
+	}
+	syswrite(STDOUT, "second up\n");
+	kill STOP => $$ if @ARGV;
+	select(undef, undef, undef, 0.05) while 1`
+
+// TestTimeToEnd: however a job is ended, all its processes get SIGTERM and have time, also when the first one has ended.
+func TestTimeToEnd(t *testing.T) {
+	f := sharedFront(t)
+	for _, tt := range []struct {
+		name    string
+		spec    func(*job.Spec)
+		end     func(l *fronttest.Live) error
+		status  job.Status
+		signal  unix.Signal
+		stopped bool
+	}{
+		{"request", nil, func(l *fronttest.Live) error { return l.Kill() }, job.Cancelled, unix.SIGTERM, false},
+		{"request, stopped", nil, func(l *fronttest.Live) error { return l.Kill() }, job.Cancelled, unix.SIGTERM, true},
+		{"signal", nil, func(l *fronttest.Live) error { return l.Run.End(int(unix.SIGINT)) }, job.Failure, unix.SIGINT, false},
+		{"deadline", func(s *job.Spec) { s.Limits.Wall = time.Second }, func(*fronttest.Live) error { return nil }, job.Timeout, unix.SIGTERM, false},
+		{"another client", nil, func(*fronttest.Live) error {
+			list, err := f.C.List()
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			return connect(t, f.s, host.Peer{UID: owner}).Kill(list[0].Job)
+		}, job.Cancelled, unix.SIGTERM, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tidied := filepath.Join(f.Repo, "tidied")
+			_ = os.Remove(tidied)
+			spec := f.Spec("perl", "-e", tidies)
+			if tt.stopped {
+				spec.Args = append(spec.Args, "stopped")
+			}
+			spec.Limits.KillAfter = time.Minute
+			if tt.spec != nil {
+				tt.spec(&spec)
+			}
+			l, err := f.Start(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Until("first up")
+			l.Until("second up")
+			if err := tt.end(l); err != nil {
+				t.Fatal(err)
+			}
+			d, err := l.End()
+			if err != nil || d.Status != tt.status || d.Signal != int(tt.signal) || d.Left || d.Stopped != (tt.name == "another client") {
+				t.Errorf("%+v, %v", d.Result, err)
+			}
+			if text, err := os.ReadFile(tidied); err != nil || len(text) == 0 {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestClientGone: the job of a client that is gone has its time, too.
+func TestClientGone(t *testing.T) {
+	f := sharedFront(t)
+	tidied := filepath.Join(f.Repo, "tidied")
+	gone := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.Repo)
+	spec := gone.Spec("perl", "-e", tidies)
+	spec.Limits.KillAfter = time.Minute
+	l, err := gone.Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Until("second up")
+	if err := l.Kill(); err != nil { // leaving after that is not a second request
+		t.Fatal(err)
+	}
+	if err := gone.C.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.End(); !errors.Is(err, job.ErrUnavailable) || d.Status != job.Lost {
+		t.Errorf("%+v, %v", d.Result, err)
+	}
+	eventually(t, func() string {
+		if text, err := os.ReadFile(tidied); err != nil || len(text) == 0 {
+			return "not tidied"
+		}
+		return strings.Join(f.list(f.C), ", ")
+	})
+}
+
+// stays is a program that ignores all signals but SIGKILL, and so do descendants of it in sessions of their own.
+const stays = `
+	use POSIX;
+	$SIG{$_} = "IGNORE" for qw(TERM INT HUP QUIT);
+	$SIG{USR1} = sub { my $n = 1 << 30; my $x = "x" x $n };
+	for (1..3) { if (!fork) { setsid; exit if fork; sleep 1000 while 1 } }
+	syswrite(STDOUT, "ready\n"); select(undef, undef, undef, 0.05) while 1`
+
+// TestTimeIsOver: a job that does not end is killed when its time is over: never later, and at once if it is asked to end again, or
+// reaches a limit meanwhile.
+func TestTimeIsOver(t *testing.T) {
+	f := sharedFront(t)
+	kill := func(l *fronttest.Live) error { return l.Kill() }
+	for _, tt := range []struct {
+		name            string
+		wall, killAfter time.Duration
+		end, then       func(l *fronttest.Live) error
+		status          job.Status
+	}{
+		{"deadline", 5 * time.Second, 100 * time.Millisecond, nil, nil, job.Timeout},
+		{"request", 0, 100 * time.Millisecond, kill, nil, job.Cancelled},
+		{"signal", 0, 100 * time.Millisecond, func(l *fronttest.Live) error { return l.Run.End(int(unix.SIGINT)) }, nil, job.Cancelled},
+		{"second request", 0, 10 * time.Minute, kill, kill, job.Cancelled},
+		{"request after a signal", 0, 10 * time.Minute, func(l *fronttest.Live) error { return l.Run.End(int(unix.SIGINT)) }, kill, job.Cancelled},
+		{"limit", 0, 10 * time.Minute, kill, func(l *fronttest.Live) error { return l.Signal(int(unix.SIGUSR1), false) }, job.Cancelled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := f.Spec("perl", "-e", stays)
+			spec.Limits.Wall, spec.Limits.KillAfter, spec.Limits.Memory = tt.wall, tt.killAfter, 512<<20
+			l, err := f.Start(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, do := range []func(*fronttest.Live) error{tt.end, tt.then} {
+				if do == nil {
+					continue
+				}
+				l.Until("ready")
+				if err := do(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d, err := l.End()
+			if err != nil || d.Status != tt.status || d.Signal != int(unix.SIGKILL) {
+				t.Errorf("%+v, %v %s", d.Result, err, d.Err)
+			}
+			if left := members(t, f.s); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+	}
+}
+
+// TestStubKeepsTime: the stub kills a job whose time is over if the supervisor does not.
+func TestStubKeepsTime(t *testing.T) {
+	f := newFront(t, skip([]string{inside.Deadline}))
+	spec := f.Spec("perl", "-e", stays)
+	spec.Limits.Wall, spec.Limits.KillAfter = 5*time.Second, 100*time.Millisecond
+	if d := f.Run(spec); d.Status != job.Timeout || d.Signal != int(unix.SIGKILL) {
+		t.Errorf("%+v %s", d.Result, d.Err)
+	}
+}
+
+// TestLeft: a result says that processes were left running, but not those that were ending by themselves, or that were told to.
+func TestLeft(t *testing.T) {
+	f := sharedFront(t)
+	for script, want := range map[string]bool{
+		"true": false, "sleep 1000 & echo": true, "(setsid sleep 1000 &)": true, "sleep 1000 & wait $(sh -c 'exit 3' &)": true,
+		"cat /dev/zero | head -c 1": false,
+	} {
+		if d := f.Run(f.Spec("sh", "-c", script)); d.Left != want {
+			t.Errorf("%s: %+v", script, d.Result)
+		}
+	}
+}
