@@ -29,6 +29,7 @@ type copier struct {
 	bytes     int64
 	states    []nodeState
 	transient bool // an error occurred that may not occur the next time
+	watch     *Watch
 }
 
 // copyEtc adds the rows of etc that the host has, or the kept copy of them.
@@ -39,7 +40,7 @@ func (b *builder) copyEtc(o Options) error {
 	}
 	top := os.NewFile(uintptr(fd), "/etc")
 	defer top.Close()
-	if kept, ok := o.Etc.get(o.Host, b.uid, fd); ok {
+	if kept, ok := o.Etc.get(o.Host, b.uid, fd, o.Watch); ok {
 		for _, e := range kept.entries {
 			b.add(e)
 		}
@@ -47,7 +48,7 @@ func (b *builder) copyEtc(o Options) error {
 		return nil
 	}
 	began, entries, skipped := time.Now(), len(b.tree.Entries), len(b.tree.Skipped)
-	c := &copier{builder: b}
+	c := &copier{builder: b, watch: o.Watch}
 	names, err := c.list(top)
 	if err != nil {
 		return fmt.Errorf("%w: read /etc: %w", ErrHost, err)
@@ -67,6 +68,7 @@ func (b *builder) copyEtc(o Options) error {
 // list returns the names in a directory below /etc, or in /etc itself.
 func (c *copier) list(d *os.File) ([]string, error) {
 	var st unix.Stat_t
+	c.watch.add(int(d.Fd()), ".")
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
 		return nil, err
 	}

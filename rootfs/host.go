@@ -32,6 +32,8 @@ type Options struct {
 	Hold func(path string, dir int) (source string, err error)
 	// Etc keeps the copy of the host's /etc for the next tree; with nil, everything is read each time.
 	Etc *Etc
+	// Watch notices changes of what is copied of the host's /etc; nil: none.
+	Watch *Watch
 	// Lasting selects the tree of a session's own root: directories for temporary files and homes are among the
 	// entries, with their modes.
 	Lasting bool

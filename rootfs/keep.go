@@ -55,8 +55,9 @@ func (s stamp) settled(now time.Time, minAge time.Duration) bool {
 	return now.Sub(time.Unix(s.mtime.Unix())) > minAge && now.Sub(time.Unix(s.ctime.Unix())) > minAge
 }
 
-// get returns the copy kept of this host's /etc, which is open as dir, if nothing in it has changed.
-func (e *Etc) get(host string, uid uint32, dir int) (etcCopy, bool) {
+// get returns the copy kept of this host's /etc, which is open as dir, if nothing in it has changed. w notices changes from
+// then on.
+func (e *Etc) get(host string, uid uint32, dir int, w *Watch) (etcCopy, bool) {
 	if e == nil {
 		return etcCopy{}, false
 	}
@@ -68,6 +69,9 @@ func (e *Etc) get(host string, uid uint32, dir int) (etcCopy, bool) {
 	// From the top down, so the parents of each node are already known to be unchanged.
 	for _, l := range e.seen {
 		var st unix.Stat_t
+		if l.at.mode&unix.S_IFMT == unix.S_IFDIR {
+			w.add(dir, l.path)
+		}
 		if unix.Fstatat(dir, l.path, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || stampOf(&st) != l.at {
 			return etcCopy{}, false
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,54 @@ func (t Tree) Write(dirfd int) error { return t.write(writer{root: dirfd}) }
 // Overwrite is Write for a directory that may have links and files at the paths of entries, which it replaces. Nobody else may
 // change the directory meanwhile.
 func (t Tree) Overwrite(dirfd int) error { return t.write(writer{root: dirfd, replace: true}) }
+
+// Update makes the entries below dirfd, which are those of old, the ones of t. Files and links are replaced at once: programs
+// may read them meanwhile. Nobody else may change the directory.
+func (t Tree) Update(dirfd int, old Tree) error {
+	was, now := old.byPath(), t.byPath()
+	w := writer{root: dirfd, replace: true}
+	defer w.leave(0)
+	for _, e := range slices.Backward(old.Entries) { // files before their directories
+		if n, ok := now[e.Path]; ok && n.Mode.IsDir() == e.Mode.IsDir() {
+			continue
+		}
+		if err := w.remove(e); err != nil {
+			return fmt.Errorf("remove %s: %w", e.Path, err)
+		}
+	}
+	var differ Tree
+	for _, e := range t.Entries {
+		if o, ok := was[e.Path]; !ok || !same(o, e) {
+			differ.Entries = append(differ.Entries, e)
+		}
+	}
+	return differ.Overwrite(dirfd)
+}
+
+func (t Tree) byPath() map[string]Entry {
+	m := make(map[string]Entry, len(t.Entries))
+	for _, e := range t.Entries {
+		m[e.Path] = e
+	}
+	return m
+}
+
+// With returns the entries of t, and those of over in their place, as far as they are below a directory.
+func (t Tree) With(over Tree, dir string) Tree {
+	var all Tree
+	replaced := over.byPath()
+	for _, e := range t.Entries {
+		if _, ok := replaced[e.Path]; !ok && below(e.Path, dir) {
+			all.Entries = append(all.Entries, e)
+		}
+	}
+	for _, e := range over.Entries {
+		if below(e.Path, dir) {
+			all.Entries = append(all.Entries, e)
+		}
+	}
+	return all
+}
 
 func (t Tree) write(w writer) error {
 	for _, e := range t.Entries {
@@ -101,15 +150,44 @@ func (w *writer) make(e Entry) error {
 	if err := w.enter(names[:last]); err != nil {
 		return err
 	}
-	if w.replace {
-		if err := unix.Unlinkat(w.top(), names[last], 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			return err
-		}
+	if !w.replace {
+		return create(w.top(), names[last], e)
 	}
+	err := create(w.top(), aside, e)
+	if err == nil {
+		err = unix.Renameat(w.top(), aside, w.top(), names[last])
+	}
+	if err != nil {
+		_ = unix.Unlinkat(w.top(), aside, 0)
+	}
+	return err
+}
+
+// aside is the name of a file that is about to replace another one.
+const aside = ".corral-new"
+
+// create creates a link or a file.
+func create(dir int, name string, e Entry) error {
 	if e.Mode.Type() == fs.ModeSymlink {
-		return unix.Symlinkat(e.Link, w.top(), names[last])
+		return unix.Symlinkat(e.Link, dir, name)
 	}
-	return writeFile(w.top(), names[last], permBits(e.Mode), e.Data)
+	return writeFile(dir, name, permBits(e.Mode), e.Data)
+}
+
+// remove removes an entry, if it exists.
+func (w *writer) remove(e Entry) error {
+	names := strings.Split(e.Path[1:], "/")
+	last, flags := len(names)-1, 0
+	if err := w.enter(names[:last]); err != nil {
+		return err
+	}
+	if e.Mode.IsDir() {
+		flags = unix.AT_REMOVEDIR
+	}
+	if err := unix.Unlinkat(w.top(), names[last], flags); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
 }
 
 // enter opens the directory with these names as the top of the stack, and creates missing ones.

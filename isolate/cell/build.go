@@ -57,8 +57,8 @@ func (j *Jail) build(u *host.Cleanup) error {
 		return err
 	}
 	defer p.users.Close()
-	j.trusted, j.view.trusted = p.trusted, p.trusted
-	for _, b := range p.tree.Late {
+	j.root, j.trusted, j.view.trusted = p.root, p.root.trusted, p.root.trusted
+	for _, b := range p.root.tree.Late {
 		j.late = append(j.late, inside.Bind{Source: b.Source, Target: b.Target})
 	}
 	maps := make(chan error, 1)
@@ -183,7 +183,7 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	if err := os.Mkdir(state, 0o711); err != nil {
 		return err
 	}
-	j.container, err = libcontainer.Create(state, j.name, j.containerConfig(dir, p.tree, p.users))
+	j.container, err = libcontainer.Create(state, j.name, j.containerConfig(dir, p.root.tree, p.users))
 	if err != nil {
 		return fmt.Errorf("libcontainer: %w", err)
 	}

@@ -39,6 +39,7 @@ type Jail struct {
 	container *libcontainer.Container
 	init      *initProcess // nil until it was started
 	groups    *cgroup.Jail
+	root      *jailRoot
 	users     *jobUsers
 	scanner   *scanner
 	scannerMu sync.Mutex    // guards scanner once the jail is built: a session can get another scanner

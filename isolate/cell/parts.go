@@ -12,16 +12,14 @@ import (
 	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
-	"corral/isolate/trust"
 	"corral/rootfs"
 )
 
 // jailParts are the inputs of a jail's build. They are independent of each other, so they are made concurrently.
 type jailParts struct {
-	tree    rootfs.Tree
-	trusted *trust.Files // nil: none
-	users   *os.File     // the jail's user namespace
-	mounted []string     // mount points on the host, which the jail's process 1 mounts inside
+	root    *jailRoot
+	users   *os.File // the jail's user namespace
+	mounted []string // mount points on the host, which the jail's process 1 mounts inside
 }
 
 // makeJailParts makes the parts of a jail for the repository r in dir, whose jobs trust an authority unless it is empty.
@@ -41,13 +39,16 @@ func makeJailParts(
 	var work sync.WaitGroup
 	var failed [3]error
 	for n, f := range []func() error{
-		func() (err error) { p.tree, p.trusted, err = roots.make(root, r.Path, common, authority); return err },
+		func() (err error) { p.root, err = roots.make(root, r.Path, common, authority); return err },
 		func() error { return makeDevices(devices) },
 		func() (err error) { p.users, err = userns(); return err },
 	} {
 		work.Go(func() { failed[n] = fault.Contain(roots.log, "building a jail", f) })
 	}
 	work.Wait()
+	if p.root != nil {
+		u.Push(p.root.close)
+	}
 	if err := cmp.Or(failed[:]...); err != nil {
 		if p.users != nil {
 			p.users.Close()

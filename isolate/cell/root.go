@@ -2,6 +2,7 @@ package cell
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -25,6 +26,7 @@ type roots struct {
 	done  func()
 	live  func() int64 // returns the number of live jobs
 	etc   *rootfs.Etc
+	watch *rootfs.Watch
 	trust trust.Maker
 
 	mu    fault.Mutex
@@ -35,7 +37,7 @@ type roots struct {
 
 // newRoots returns roots that show the toolchains in tools.
 func newRoots(tools *host.Toolchains, log *slog.Logger, etc *rootfs.Etc, begin func() bool, done func(), live func() int64) *roots {
-	return &roots{tools: tools, log: log, begin: begin, done: done, live: live, etc: etc}
+	return &roots{tools: tools, log: log, begin: begin, done: done, live: live, etc: etc, watch: rootfs.NewWatch()}
 }
 
 // A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
@@ -54,54 +56,115 @@ const (
 // options returns the options of a tree without a repository.
 func (r *roots) options() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc,
+		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc, Watch: r.watch,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
 
-// make makes the tree of the root of a jail for a repository and, unless it is "", its common directory, and mounts it
-// at path. The tree has the files for an authority, unless that is empty.
-func (r *roots) make(path, repo, common string, authority []byte) (tree rootfs.Tree, trusted *trust.Files, err error) {
-	options := r.options()
-	options.Repo, options.Common = repo, common
-	if tree, err = rootfs.Host(options); err != nil {
-		return tree, nil, err
-	}
-	if trusted, err = r.trust.Files(tree, authority); err != nil {
-		return tree, nil, err
-	}
-	if err := host.MakeDir(path); err != nil {
-		return tree, nil, err
-	}
-	missing := tree
-	root := r.take(&missing)
-	if root == nil {
-		if root, err = newRoot(); err != nil {
-			return tree, nil, err
-		}
-	}
-	defer root.Close()
-	if err := missing.Write(int(root.Fd())); err != nil {
-		return tree, nil, err
-	}
-	// Over what was written ahead for any jail.
-	if err := overwrite(root, trusted, tree); err != nil {
-		return tree, nil, err
-	}
-	err = unix.MoveMount(int(root.Fd()), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	if err != nil {
-		err = &os.PathError{Op: "move_mount", Path: path, Err: err}
-	}
-	return tree, trusted, err
+// A jailRoot is the root of a jail.
+type jailRoot struct {
+	tree      rootfs.Tree
+	authority []byte       // certificate in PEM; empty: none
+	trusted   *trust.Files // for it; nil: none
+
+	mu      fault.Mutex
+	dir     *os.File    // guarded by mu: the root, for refresh; nil: closed
+	etc     rootfs.Tree // guarded by mu: what is in its /etc
+	version uint64      // guarded by mu: see roots.version
 }
 
-// overwrite writes the files for an authority over a root that has the entries of a tree.
-func overwrite(root *os.File, trusted *trust.Files, tree rootfs.Tree) error {
+// close ends the use of the root here. The jail has mounted it.
+func (j *jailRoot) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dir.Close()
+	j.dir = nil
+}
+
+// make makes the root of a jail for a repository and, unless it is "", its common directory, and mounts it at path. It has
+// the files for an authority, unless that is empty. The caller must close it.
+func (r *roots) make(path, repo, common string, authority []byte) (*jailRoot, error) {
+	options := r.options()
+	options.Repo, options.Common = repo, common
+	j := &jailRoot{authority: authority, version: r.version()}
+	var files rootfs.Tree
+	var err error
+	if j.tree, err = rootfs.Host(options); err != nil {
+		return nil, err
+	}
+	if j.trusted, files, err = r.trustIn(j.tree, authority); err != nil {
+		return nil, err
+	}
+	if err := host.MakeDir(path); err != nil {
+		return nil, err
+	}
+	missing := j.tree
+	if j.dir = r.take(&missing); j.dir == nil {
+		if j.dir, err = newRoot(); err != nil {
+			return nil, err
+		}
+	}
+	j.etc = j.tree.With(files, etcDir)
+	err = missing.Write(int(j.dir.Fd()))
+	if err == nil { // over what was written ahead for any jail
+		err = files.Overwrite(int(j.dir.Fd()))
+	}
+	if err == nil {
+		err = unix.MoveMount(int(j.dir.Fd()), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	if err != nil {
+		j.close()
+		return nil, fmt.Errorf("the root at %s: %w", path, err)
+	}
+	return j, nil
+}
+
+const etcDir = "/etc"
+
+// trustIn returns the files for an authority, and those of a root that has the entries of a tree.
+func (r *roots) trustIn(tree rootfs.Tree, authority []byte) (*trust.Files, rootfs.Tree, error) {
+	trusted, err := r.trust.Files(tree, authority)
+	if err != nil {
+		return nil, rootfs.Tree{}, err
+	}
 	files, err := trusted.Host(tree)
+	return trusted, files, err
+}
+
+// version returns a number that is another one when the host's /etc may have changed, at the latest after a second.
+func (r *roots) version() uint64 {
+	n, ok := r.watch.Changes()
+	if !ok {
+		return uint64(time.Now().Unix())
+	}
+	return n
+}
+
+// refresh makes a jail's /etc what the host's is now. Jobs that run there see each file change at once, as programs on the
+// host do.
+func (r *roots) refresh(j *jailRoot) error {
+	version := r.version()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.version == version || j.dir == nil {
+		return nil
+	}
+	options := r.options()
+	options.Toolchains = nil // they are not in /etc
+	tree, err := rootfs.Host(options)
 	if err != nil {
 		return err
 	}
-	return files.Overwrite(int(root.Fd()))
+	_, files, err := r.trustIn(tree, j.authority)
+	if err != nil {
+		return err
+	}
+	etc := tree.With(files, etcDir)
+	if err := etc.Update(int(j.dir.Fd()), j.etc); err != nil {
+		return err
+	}
+	j.etc, j.version = etc, version
+	return nil
 }
 
 // newRoot makes an empty, detached tmpfs.
@@ -202,4 +265,5 @@ func (r *roots) close() {
 		r.spare.mount.Close()
 		r.spare = nil
 	}
+	r.watch.Close()
 }

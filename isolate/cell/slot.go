@@ -245,8 +245,12 @@ func (sl *Slot) removeGroup() {
 	sl.jail.users.giveBack(sl.user)
 }
 
-// TakeSlot returns a prepared slot: a waiting one, or a new one.
+// TakeSlot returns a prepared slot: a waiting one, or a new one. Its job sees the host's /etc as it is now, except in a session
+// with a root of its own.
 func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
+	if err := j.s.roots.refresh(j.root); err != nil { // what the jail has still works
+		j.s.Log.Warn("/etc of a jail not refreshed", "jail", j.name, "error", err)
+	}
 	if plain && len(j.view.roots) > 0 {
 		return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, true)
 	}

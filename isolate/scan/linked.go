@@ -13,7 +13,7 @@ type link struct {
 	trackDir bool  // a directory in the link's place is itself sensitive
 }
 
-// newLink returns the link of a file with the rules k and the state st; nil if it is no link.
+// newLink returns the link of a file with the rules k and the state st; nil if it is not a link.
 func newLink(k *kid, st *stat) *link {
 	if !st.is(unix.S_IFLNK) {
 		return nil

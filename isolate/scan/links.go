@@ -74,7 +74,7 @@ type way struct {
 	end   ending
 	at    spot   // of arrived the target, of closed the directory
 	st    stat   // of arrived the target's state
-	links []spot // the links on the way, the first of which is the link itself
+	links []spot // the links on the way, the link itself first
 }
 
 // target returns the identity of what the link leads to, and the time of its last change. A directory's time is omitted, as it

@@ -57,6 +57,17 @@ func Root() error {
 	return nil
 }
 
+// OwnMachine requires that no other process sees the mounts of the test, so that it may mount over directories of the system.
+func OwnMachine() error {
+	if err := machine("a mount namespace"); err != nil {
+		return err
+	}
+	if os.Getenv("CORRAL_TEST_MACHINE") != "own" {
+		return otherMachine("not a machine for this test: run it by make test")
+	}
+	return nil
+}
+
 // SysResource requires CAP_SYS_RESOURCE, which root lacks in some virtual machines and containers.
 func SysResource() error {
 	if err := Root(); err != nil {
