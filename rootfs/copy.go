@@ -30,6 +30,8 @@ type copier struct {
 	states    []nodeState
 	transient bool // an error occurred that may not occur the next time
 	watch     *Watch
+	quiet     bool              // what is not copied is not recorded
+	accept    func([]byte) bool // whether to copy a file with this content; nil: any
 }
 
 // copyEtc adds the rows of etc that the host has, or the kept copy of them.
@@ -56,6 +58,7 @@ func (b *builder) copyEtc(o Options) error {
 	if err := c.rows(top, names); err != nil {
 		return err
 	}
+	c.shipped(top, names)
 	if !c.transient {
 		o.Etc.put(etcCopy{
 			host: o.Host, uid: b.uid, seen: c.states,
@@ -127,7 +130,7 @@ func (c *copier) node(d *os.File, name string, want kind, depth int) {
 		c.skip(p, why)
 	case c.count >= maxCount:
 		c.skip(p, fmt.Sprintf("more than %d files", maxCount))
-	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK && c.accept == nil:
 		c.symlink(d, name)
 	case st.Mode&unix.S_IFMT == unix.S_IFREG && (want == plain || depth > 1):
 		c.regular(d, name)
@@ -224,13 +227,26 @@ func (c *copier) regular(d *os.File, name string) {
 	if why == "" {
 		why = c.unfit(name, &st)
 	}
+	if why == "" && c.accept != nil && !c.accept(data) {
+		why = "changed since it was installed"
+	}
 	if why != "" {
 		c.skip(p, why)
 		return
 	}
 	c.count++
 	c.bytes += int64(len(data))
+	c.way(p)
 	c.add(Entry{Path: p, Mode: fs.FileMode(st.Mode & 0o755), Data: data})
+}
+
+// way adds the directories between /etc and p.
+func (c *copier) way(p string) {
+	for i := len("/etc/"); i < len(p); i++ {
+		if p[i] == '/' {
+			c.dir(p[:i])
+		}
+	}
 }
 
 // content reads a whole file, or returns the reason not to copy it.
@@ -269,7 +285,7 @@ func (c *copier) failed(p string, err error) {
 
 // skip records a node that was not copied. The number of records is limited.
 func (c *copier) skip(p, why string) {
-	if len(c.tree.Skipped) < maxCount {
+	if len(c.tree.Skipped) < maxCount && !c.quiet {
 		c.tree.Skipped = append(c.tree.Skipped, Skip{p, why})
 	}
 }

@@ -19,9 +19,10 @@
 //
 //   - The host's /usr, /opt and, unless they are links into /usr, /bin, /sbin and /lib* are bound. Apart from these
 //     and the toolchains nothing of the host is: no /home, /root, /var, /boot, /srv, /mnt, /sys.
-//   - /etc is a copy, selected by a table of names with a reason each. A file is copied if everybody on the host may
-//     read it, only root may change it, it is small, and it contains no private key. Links are copied as links and
-//     never followed. [Tree.Skipped] lists what was not copied.
+//   - /etc is a copy: what a table of names with a reason each selects, and the configuration files of Debian's packages
+//     that are as the packages have them. A file is copied if everybody on the host may read it, only root may change it,
+//     it is small, and it contains no private key. Links are copied as links and never followed. [Tree.Skipped] lists
+//     what was not copied of the table.
 //   - Users, groups, host name and resolver configuration are generated: a job sees neither the host's name nor its
 //     accounts.
 //

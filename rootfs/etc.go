@@ -23,7 +23,8 @@ type etcRow struct {
 	needed bool // fail if the host has it but it cannot be copied
 }
 
-// etc lists everything of the host's /etc that jobs see. Files that may contain credentials are omitted, whether
+// etc lists what jobs see of the host's /etc, whoever made it or changed it; configuration files that are as their packages
+// have them are shown besides, see shipped. Files that may contain credentials are omitted, whether
 // world-readable or not: environment, gitconfig, npmrc, pip.conf, wgetrc, curlrc, gemrc, apt/, profile.d/,
 // bash.bashrc, maven/settings.xml, R/*.site, php's fpm pools; and those that identify the machine: machine-id,
 // hostid. ld.so.preload would load libraries that the jail lacks.
