@@ -78,7 +78,7 @@ type Dir struct {
 var Private = []Dir{
 	{"/tmp", fs.ModeSticky | 0o777, "temporary files, which would leak to other jobs and collide with theirs"},
 	{"/var/tmp", fs.ModeSticky | 0o777, "temporary files that programs expect to survive a reboot"},
-	{"/home", 0o755, "contains " + HomeDir + "; the homes of the host contain keys and tokens"},
+	{"/home", 0o711, "contains " + HomeDir + "; the homes of the host contain keys and tokens"},
 	{"/dev/shm", fs.ModeSticky | 0o777, "POSIX shared memory and semaphores, shm_overview(7)"},
 }
 

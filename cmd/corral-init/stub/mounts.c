@@ -46,7 +46,7 @@ static const struct {
 } private_dirs[] = {
 	{ "/tmp", "1777" },
 	{ "/var/tmp", "1777" },
-	{ "/home", "0755" },
+	{ "/home", "0711" },
 	{ "/dev/shm", "1777" },
 };
 
