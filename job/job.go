@@ -69,10 +69,13 @@ type Size struct{ Rows, Cols uint16 }
 
 // A Spec describes a job to run.
 type Spec struct {
-	Repo      string   // absolute path of the repository
-	Dir       string   // working directory relative to Repo; "" is Repo, or NoRepoDir
-	Args      []string // the program and its arguments; a program without a slash is looked up in PATH of Env
-	Env       []string // the whole environment, NAME=value
+	Repo string   // absolute path of the repository
+	Dir  string   // working directory relative to Repo; "" is Repo, or NoRepoDir
+	Args []string // the program and its arguments; a program without a slash is looked up in PATH of Env
+	Env  []string // the environment, NAME=value
+	// Usual adds to Env, unless it has them, variables with which package managers report at once that the job has no network. Without
+	// it, Env is the whole environment. A policy sets more of them in Env.
+	Usual     bool
 	Workspace Workspace
 	// Session is the id of an open session, or of a kept layer, that the job runs in; "" means none. Workspace
 	// Overlay requires one. Repo and Profile must equal the session's, or be "".

@@ -159,6 +159,7 @@ func (o *runOptions) complete() error {
 		return err
 	}
 	var err error
+	o.spec.Usual = true
 	o.spec.Env, err = environment(o.set, o.pass, o.tty)
 	return err
 }
@@ -210,7 +211,7 @@ func (o *runOptions) directories() error {
 	return nil
 }
 
-// inSession sets the working directory as given: it is relative to the session's repository.
+// inSession sets the working directory as given: only the session says in which repository it is, see join.
 func (o *runOptions) inSession() error {
 	if o.spec.Dir = o.cwd; o.cwd != "" {
 		o.spec.Dir = filepath.Clean(o.cwd)

@@ -27,7 +27,7 @@ func TestParseRun(t *testing.T) {
 	}
 	want := job.Spec{
 		Repo: repo, Dir: "b", Args: []string{"prog", "--repo", "-x"}, Workspace: job.ReadOnly, Profile: "strict",
-		Protect: job.ProtectAll,
+		Protect: job.ProtectAll, Usual: true,
 		Limits: job.Limits{
 			Memory: 3 << 29, MilliCPUs: 1500, PIDs: 256, Wall: 90 * time.Second, Tmp: 1 << 20, Disk: 1 << 30, Inodes: 7,
 			FileSize: 1_000_000, OpenFiles: 99,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"corral/job"
 )
@@ -51,5 +52,8 @@ func (o *runOptions) join(c job.Sessions) error {
 	if o.spec.Repo == "" {
 		o.spec.Repo = s.Repo
 	}
-	return nil
+	if !s.Root && filepath.IsAbs(o.spec.Dir) {
+		o.spec.Dir, err = relative(o.spec.Dir, s.Repo, s.Repo)
+	}
+	return err
 }

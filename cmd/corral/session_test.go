@@ -209,3 +209,26 @@ func (d *daemon) loops(t *testing.T) int {
 	}
 	return n
 }
+
+// TestSessionWorkingDirectory checks that a working directory in a session may be absolute, as without one.
+func TestSessionWorkingDirectory(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	d := serve(t)
+	repo := sandboxtest.OpenDir(t)
+	if err := os.MkdirAll(filepath.Join(repo, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := d.open(t, "--repo", repo)
+	for cwd, want := range map[string]string{"sub": repo + "/sub", repo + "/sub": repo + "/sub", repo: repo} {
+		if got := d.exec(t, id, "pwd", "--cwd", cwd); got.stdout != want+"\n" {
+			t.Errorf("%s: %+v", cwd, got)
+		}
+		if got := corral(t, "run", "--session", id, "--cwd", cwd, "--supervisor", d.Socket, "--", "pwd"); got.stdout != want+"\n" {
+			t.Errorf("run, %s: %+v", cwd, got)
+		}
+	}
+	want := fmt.Sprintf("corral: working directory \"/etc\" is not in the repository %q\n", repo)
+	if got := d.exec(t, id, "pwd", "--cwd", "/etc"); got.code != 125 || got.stderr != want {
+		t.Errorf("outside: %+v", got)
+	}
+}

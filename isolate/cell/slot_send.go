@@ -119,13 +119,23 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 	return sent, sl.stub.send(&plan, kept, slices.Concat(files, extra.files, common))
 }
 
-// environment returns the variables that the job gets unless its request sets them: its own, and those that name the files of
-// the jail's authority to clients. Corral's own programs have no network. The stub adds them, in the job's own
-// process: the supervisor does not read a request's environment.
+// offline are variables with which package managers report at once that a job reaches no host. They would try again, each time after
+// a longer pause, and npm would ask for audits and new versions, too. A registry in the job's own network can be used.
+var offline = []string{
+	"npm_config_fetch_retries=0", "npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false",
+	"PIP_RETRIES=0", "PIP_DISABLE_PIP_VERSION_CHECK=1", "CARGO_NET_RETRY=0",
+}
+
+// environment returns the variables that the job gets unless its request sets them: its own, those that name the files of
+// the jail's authority to clients, and offline if it is asked for and there is no network. Corral's own programs have no network. The stub adds them, in the
+// job's own process: the supervisor does not read a request's environment.
 func (sl *Slot) environment(r *Job) ([]string, error) {
 	env, size := r.Env, 0
 	if r.Request.Tool == string(job.ToolNone) {
 		env = slices.Concat(env, sl.jail.trusted.Env())
+		if r.Request.Flags&wire.FlagUsual != 0 && !sl.jail.key.door {
+			env = slices.Concat(env, offline)
+		}
 	}
 	for _, v := range env {
 		size += len(v) + 1

@@ -254,6 +254,9 @@ func message(spec job.Spec) wire.Run {
 		m.Flags |= wire.FlagProtectAll
 	case job.ProtectNone:
 	}
+	if spec.Usual {
+		m.Flags |= wire.FlagUsual
+	}
 	m.Session, m.Tool = spec.Session, string(spec.Tool)
 	return m
 }

@@ -18,6 +18,7 @@ const (
 	FlagProtectAll               // likewise, see job.ProtectAll
 	FlagCommon                   // a descriptor of Common is sent, after all others; otherwise Common names a configured one
 	FlagNoRepo                   // nothing is mounted at the repository's path, see job.NoRepo
+	FlagUsual                    // the environment is extended, see job.Spec.Usual
 	flagsEnd
 )
 

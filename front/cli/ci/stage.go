@@ -98,7 +98,7 @@ func (o *options) runStage(ctx context.Context, g *gitlab, s job.Session, dir *o
 		}
 	}
 	r, err := start(ctx, g, job.Spec{
-		Repo: s.Repo, Session: s.ID, Workspace: s.Workspace, Profile: o.profile, Args: program, Env: environment, Limits: o.limits,
+		Repo: s.Repo, Session: s.ID, Workspace: s.Workspace, Profile: o.profile, Args: program, Env: environment, Usual: true, Limits: o.limits,
 		Claim: job.Claim{Tool: "ci gitlab", Request: strconv.FormatInt(g.response.ID, 10), Session: g.name, Runtime: stage},
 	})
 	if err != nil {
