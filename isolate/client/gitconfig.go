@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-git/gcfg/v2"
 	"golang.org/x/sys/unix"
 
 	"corral/job"
@@ -104,16 +106,55 @@ func (s *settings) readUser(home, repo string) {
 	if !filepath.IsAbs(config) {
 		config = filepath.Join(home, ".config")
 	}
-	ignore, attributes := filepath.Join(config, "git/ignore"), filepath.Join(config, "git/attributes")
-	if !configured(home, config, ignore, attributes) {
+	s.ignore, s.attributes = filepath.Join(config, "git/ignore"), filepath.Join(config, "git/attributes")
+	if s.readFiles(home, config) {
 		return
 	}
 	text, err := readGitConfig(home, repo)
 	if err != nil {
+		s.ignore, s.attributes = "", ""
 		return
 	}
-	s.ignore, s.attributes = ignore, attributes
 	s.read(text, home)
+}
+
+// errInclude means that a configuration includes other files.
+var errInclude = errors.New("the configuration includes other files")
+
+// readFiles reads a configuration in its usual files that includes no other file, in a fraction of the time that git takes, which is
+// more than a job needs to start. It reports whether it could.
+func (s *settings) readFiles(home, config string) bool {
+	if os.Getenv("GIT_CONFIG_GLOBAL") != "" || os.Getenv("GIT_CONFIG_NOSYSTEM") != "" {
+		return false
+	}
+	read, system := newSettings(), cmp.Or(os.Getenv("GIT_CONFIG_SYSTEM"), "/etc/gitconfig")
+	for _, path := range []string{system, filepath.Join(config, "git/config"), filepath.Join(home, ".gitconfig")} {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		text, ok := readRegular(path, maxGitOutput)
+		if !ok || gcfg.ReadWithCallback(strings.NewReader(text), func(section, sub, key, value string, blank bool) error {
+			section, key = strings.ToLower(section), strings.ToLower(key)
+			switch {
+			case section == "include" || section == "includeif":
+				return errInclude
+			case key == "":
+				return nil // the head of a section
+			case sub != "":
+				section += "." + sub
+			}
+			if blank {
+				value = "true"
+			}
+			read.note(section+"."+key, value, home)
+			return nil
+		}) != nil {
+			return false
+		}
+	}
+	read.ignore, read.attributes = cmp.Or(read.ignore, s.ignore), cmp.Or(read.attributes, s.attributes)
+	*s = *read
+	return true
 }
 
 // homeDir returns the home directory of this process's user. In a process that sudo started and that is no longer root, HOME may be
@@ -127,19 +168,6 @@ func homeDir() string {
 		return u.HomeDir
 	}
 	return "/nonexistent"
-}
-
-// configured reports whether a configuration may exist, before git is started to read it, which takes longer than a job needs to
-// start.
-func configured(home, config string, more ...string) bool {
-	if os.Getenv("GIT_CONFIG_GLOBAL") != "" || os.Getenv("GIT_CONFIG_SYSTEM") != "" {
-		return true
-	}
-	list := append(more, filepath.Join(home, ".gitconfig"), filepath.Join(config, "git/config"), "/etc/gitconfig")
-	return slices.ContainsFunc(list, func(path string) bool {
-		_, err := os.Stat(path)
-		return err == nil
-	})
 }
 
 // gitPrograms are the places of git. PATH may name a directory that jobs write to.
@@ -192,19 +220,24 @@ func (s *settings) read(text, home string) {
 		if !valued {
 			value = "true"
 		}
-		switch {
-		case len(value) > maxGitValue || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' }):
-		case name == gitOff:
-			s.off = slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
-		case name == "core.excludesfile":
-			s.ignore = expand(value, home)
-		case name == "core.attributesfile":
-			s.attributes = expand(value, home)
-		case strings.HasPrefix(name, "filter."):
-			s.noteFilter(name, value)
-		case slices.Contains(gitKeys, name):
-			s.set(name, value)
-		}
+		s.note(name, value, home)
+	}
+}
+
+// note notes a setting, if jobs get it.
+func (s *settings) note(name, value, home string) {
+	switch {
+	case len(value) > maxGitValue || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' }):
+	case name == gitOff:
+		s.off = slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
+	case name == "core.excludesfile":
+		s.ignore = expand(value, home)
+	case name == "core.attributesfile":
+		s.attributes = expand(value, home)
+	case strings.HasPrefix(name, "filter."):
+		s.noteFilter(name, value)
+	case slices.Contains(gitKeys, name):
+		s.set(name, value)
 	}
 }
 
@@ -274,33 +307,41 @@ func hasWorktrees(repo string) bool {
 // with links resolved: a job that can write to the user's configuration, in a repository with it, must not choose which file the
 // next job sees.
 func readPatterns(path string, words []string) string {
-	if !filepath.IsAbs(path) {
-		return ""
-	}
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
+	if err != nil || !filepath.IsAbs(path) {
 		return ""
 	}
 	name := strings.ToLower(filepath.Base(real))
 	if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) }) {
 		return ""
 	}
+	text, _ := readRegular(real, maxGitPattern)
+	return text
+}
+
+// readRegular returns the content of a regular file of less than most bytes, with links resolved. It does not wait for other files: in
+// a repository with the user's configuration, a job can put a FIFO there.
+func readRegular(path string, most int64) (text string, ok bool) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false
+	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
-		return ""
+		return "", false
 	}
 	f := os.NewFile(uintptr(fd), real)
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
+		return "", false
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxGitPattern+1))
-	if err != nil || len(b) > maxGitPattern {
-		return ""
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil || int64(len(b)) > most {
+		return "", false
 	}
-	return string(b)
+	return string(b), true
 }
 
 // A filter is a driver of gitattributes(5) that the user configured.

@@ -25,7 +25,7 @@ func gitHome(t *testing.T, files map[string]string) (home, repo string) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("GIT_CONFIG_SYSTEM", os.DevNull)
+	t.Setenv("GIT_CONFIG_SYSTEM", filepath.Join(home, "none"))
 	for name, text := range files {
 		writeFile(t, filepath.Join(home, name), strings.ReplaceAll(text, "$HOME", home))
 	}
@@ -80,6 +80,17 @@ func generated(t *testing.T, home, repo string) (env []string, config string) {
 // TestGitSettings checks that git with the generated configuration has the settings of the user's own that say who commits and how,
 // also those of an include that applies to the repository, and none that names a program, a key, a file or a server.
 func TestGitSettings(t *testing.T) {
+	const include = "[includeIf \"gitdir:~/src/\"]\n\tpath = work\n[include]\n\tpath = missing\n"
+	for name, tt := range map[string]struct{ more, email string }{
+		"plain": {"", "ada@example.org"}, "with includes": {include, "ada@work.example"},
+	} {
+		t.Run(name, func(t *testing.T) { checkGitSettings(t, tt.more, tt.email) })
+	}
+}
+
+// checkGitSettings checks the settings of a configuration that ends with more.
+func checkGitSettings(t *testing.T, more, email string) {
+	t.Helper()
 	home, repo := gitHome(t, map[string]string{
 		".gitconfig": `[user]
 	name = Ada \"the \\ first\"
@@ -114,11 +125,7 @@ func TestGitSettings(t *testing.T) {
 	tool = SECRET
 [pull]
 	rebase
-[includeIf "gitdir:~/src/"]
-	path = work
-[include]
-	path = missing
-`,
+` + more,
 		"work": "[user]\n\temail = ada@work.example\n",
 	})
 	env, config := generated(t, home, repo)
@@ -126,7 +133,7 @@ func TestGitSettings(t *testing.T) {
 		t.Errorf("a setting that is not for jobs:\n%s", config)
 	}
 	for key, want := range map[string]string{
-		"user.name": `Ada "the \ first"`, "user.email": "ada@work.example", "init.defaultBranch": "trunk", "core.autocrlf": "input",
+		"user.name": `Ada "the \ first"`, "user.email": email, "init.defaultBranch": "trunk", "core.autocrlf": "input",
 		"merge.conflictStyle": "true", "pull.rebase": "true",
 	} {
 		if got := inGit(t, repo, env, "config", key); got != want+"\n" {
