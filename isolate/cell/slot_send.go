@@ -127,8 +127,8 @@ var offline = []string{
 }
 
 // environment returns the variables that the job gets unless its request sets them: its own, those that name the files of
-// the jail's authority to clients, and offline if it is asked for and there is no network. Corral's own programs have no network. The stub adds them, in the
-// job's own process: the supervisor does not read a request's environment.
+// the jail's authority to clients, and offline if it is asked for and there is no network. Corral's own programs have no network. The
+// stub adds them, in the job's own process: the supervisor does not read a request's environment.
 func (sl *Slot) environment(r *Job) ([]string, error) {
 	env, size := r.Env, 0
 	if r.Request.Tool == string(job.ToolNone) {
