@@ -31,9 +31,14 @@ func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.R
 	repo := ss.Jail().Repo()
 	s.jobs.setRepo(r, repo.Path)
 	r.limits, r.protect = limits, served.Protection(repo, q)
-	if ss.Jail().Connects() && q.Tool == string(job.ToolNone) {
-		access := served.Access(ss.Peer(), repo.Paths())
-		r.connect(access, s.network.opening(ss.Peer(), repo, ss.ID(), ss.Network(), ss.Placeholder()))
+	if q.Tool == string(job.ToolNone) {
+		access, err := ss.Access(served)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ss.Jail().Connects() {
+			r.connect(access, s.network.opening(ss.Peer(), repo, ss.ID(), ss.Network(), ss.Placeholder()))
+		}
 	}
 	if err := s.decide(r, q, repo, ss.Profile()); err != nil {
 		return nil, nil, err

@@ -37,7 +37,8 @@ Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-
 
 ` + serverOptions + `
 It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. It creates and changes nothing before the
-first call of a tool. When its input ends, calls in progress have 30 seconds. SIGTERM ends it and all its jobs at once.
+first call of a tool. It reads a configuration that was changed again before the next call. When its input ends, calls in
+progress have 30 seconds. SIGTERM ends it and all its jobs at once.
 
 Examples:
   corral mcp --repo ~/src/app
@@ -60,6 +61,9 @@ func MCP(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	defer b.Close()
+	r := s.newReloader(b, &tokens{})
+	r.prepare = s.replaceTools(b, server)
+	s.before = r.follow(ctx)
 	err = server.ServeStdio(ctx, os.Stdin, os.Stdout, tool.Caller{Principal: settings.UserPrincipal()})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil

@@ -39,6 +39,7 @@ type serving struct {
 	metrics *metrics.Metrics
 	// principals returns those of now; nil before the server is made. No request comes before that.
 	principals func() config.Principals
+	before     func() // called before each message of standard input; nil is not called
 }
 
 // sources returns the configuration files of the server. Its first call, before root is dropped, determines them and how far

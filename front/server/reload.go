@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +24,35 @@ func hangUps() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, unix.SIGHUP)
 	return c, func() { signal.Stop(c) }
+}
+
+// follow returns a function that reads the configuration again if it was changed since the last call. It is for a server that gets no
+// signals: an agent host starts it, so nobody knows whom to send one, and what a user allows is to reach the next call.
+func (r *reloader) follow(ctx context.Context) func() {
+	before := r.serving.state()
+	return func() {
+		now := r.serving.state()
+		if now == before {
+			return
+		}
+		before = now
+		if err := r.reload(ctx); err != nil {
+			r.log.Error("configuration not reloaded: the former one applies", "error", err)
+		}
+	}
+}
+
+// state identifies the contents of the configuration's files, as far as their metadata do.
+func (s *serving) state() string {
+	var all strings.Builder
+	for _, source := range s.sources() {
+		for _, path := range []string{source.Path, filepath.Join(filepath.Dir(source.Path), "repos.d")} {
+			var st unix.Stat_t
+			err := unix.Stat(path, &st)
+			fmt.Fprintln(&all, path, err, st.Ino, st.Size, st.Mtim, st.Ctim)
+		}
+	}
+	return all.String()
 }
 
 // A reloader reads the configuration of a running server again.

@@ -124,6 +124,30 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestFollow: a server without signals reads its configuration again before the next message if it was changed, and only then.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	v := newReloadable(t, "repos: [{id: a, path: "+dir+"}]\n")
+	follow := v.follow(t.Context())
+	reloads := func() int { return strings.Count(v.log.String(), "configuration reloaded") }
+	follow()
+	if n := reloads(); n != 0 {
+		t.Errorf("%d reloads of the same configuration", n)
+	}
+	v.write("repos: [{id: a, path: " + dir + "}]\nruntime: {enabled: false}\n")
+	follow()
+	follow()
+	if got := v.execute("a"); !strings.Contains(got, deniedText) || reloads() != 1 {
+		t.Errorf("%d reloads: %s", reloads(), got)
+	}
+	v.write("repos: nonsense\n")
+	follow()
+	follow()
+	if n := strings.Count(v.log.String(), "the former one applies"); n != 1 || !strings.Contains(v.execute("a"), deniedText) {
+		t.Errorf("a mistake is logged %d times", n)
+	}
+}
+
 // TestPrincipalBounded: a principal whose entry was added or changed while the server runs has the bounds of that entry from its first call
 // on, without a reload: its token is accepted then.
 func TestPrincipalBounded(t *testing.T) {

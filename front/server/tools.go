@@ -87,6 +87,11 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 			return instructions + repos
 		},
 		Log: b.Log, Tracer: tracer, Ended: b.End, Tools: tools, Unlisted: agents,
+		Before: func() {
+			if s.before != nil {
+				s.before()
+			}
+		},
 	})
 }
 

@@ -97,28 +97,11 @@ func (j *Jail) buildForSession(u *host.Cleanup, dir string) error {
 	if err := a.assemble(); err != nil {
 		return refuseLayer(fmt.Errorf("the session's layer: %w", err))
 	}
+	u.Push(j.closeDoor)
 	if !j.key.door || !j.session.sharesNetwork() {
 		return nil
 	}
-	return j.makeSharedDoor(u)
-}
-
-// makeSharedDoor makes the door of a session's network namespace, together with the slot of the session's first job.
-func (j *Jail) makeSharedDoor(u *host.Cleanup) error {
-	sl, err := j.plainSlot()
-	if err != nil {
-		return err
-	}
-	listener, err := host.Cookie(sl.door[inside.DoorListener])
-	if err != nil {
-		sl.destroy()
-		return err
-	}
-	j.door = &sharedDoor{listener: listener, sockets: sl.door}
-	u.Push(func() { j.discard(j.door.close()) })
-	sl.door = nil
-	j.pool.keep(sl)
-	return nil
+	return j.makeSharedDoor(false)
 }
 
 // takeIDs takes a block of user ids and makes the cgroups of the jail, which belong to its first id.

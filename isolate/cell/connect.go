@@ -58,8 +58,8 @@ func (j *Jail) Ports() (ports []uint16, more bool, err error) {
 	}
 	defer socket.Close()
 	var own uint64
-	if j.door != nil {
-		own = j.door.listener
+	if door := j.door.Load(); door != nil {
+		own = door.listener
 	}
 	return host.Listeners(socket, own)
 }

@@ -3,6 +3,10 @@ package cell
 import (
 	"os"
 	"sync"
+	"sync/atomic"
+
+	"corral/isolate/host"
+	"corral/isolate/inside"
 )
 
 // A Network is what the jobs of a jail have besides a loopback interface. The zero Network is nothing.
@@ -51,4 +55,59 @@ func (d *sharedDoor) close() []*os.File {
 		d.open.Close()
 	}
 	return d.sockets
+}
+
+// lateDoors are the doors of a session's jail that was built when its jobs could reach no host.
+type lateDoors struct {
+	open atomic.Bool // jobs that begin from now on have a door
+
+	mu    sync.Mutex
+	ended bool // guarded by mu: no door is made any more
+}
+
+// Allow lets the jobs of a session's jail that begin from now on reach hosts, because the operator's rules have some since. Jobs that
+// run have no door: their namespaces are made. It may be called again.
+func (j *Jail) Allow() error {
+	j.doors.mu.Lock()
+	defer j.doors.mu.Unlock()
+	switch {
+	case j.Connects():
+		return nil
+	case j.doors.ended:
+		return errJailEnded
+	case j.session.sharesNetwork():
+		if err := j.makeSharedDoor(true); err != nil {
+			return err
+		}
+	}
+	j.doors.open.Store(true)
+	return nil
+}
+
+// makeSharedDoor makes the door of a session's network namespace, together with the slot of a job: late is set if the jail was built
+// without one.
+func (j *Jail) makeSharedDoor(late bool) error {
+	sl, err := j.plainSlot(late)
+	if err != nil {
+		return err
+	}
+	listener, err := host.Cookie(sl.door[inside.DoorListener])
+	if err != nil {
+		sl.destroy()
+		return err
+	}
+	j.door.Store(&sharedDoor{listener: listener, sockets: sl.door})
+	sl.door = nil
+	j.pool.keep(sl)
+	return nil
+}
+
+// closeDoor ends the door of a session's network namespace with its jail.
+func (j *Jail) closeDoor() {
+	j.doors.mu.Lock()
+	defer j.doors.mu.Unlock()
+	j.doors.ended = true
+	if door := j.door.Load(); door != nil {
+		j.discard(door.close())
+	}
 }

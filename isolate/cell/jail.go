@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/opencontainers/runc/libcontainer"
 
@@ -47,7 +48,8 @@ type Jail struct {
 
 	session *Session // the session that owns the jail, or nil
 	view    view
-	door    *sharedDoor // of the session's network namespace, or nil
+	door    atomic.Pointer[sharedDoor] // of the session's network namespace, or nil
+	doors   lateDoors
 
 	authority []byte       // certificate that jobs with a door trust, in PEM; empty: none
 	trusted   *trust.Files // for it; nil: none
@@ -60,7 +62,7 @@ type Jail struct {
 func (j *Jail) Repo() *admit.Repo { return j.repo }
 
 // Connects reports whether the jail's jobs may reach hosts: their slots have doors.
-func (j *Jail) Connects() bool { return j.key.door }
+func (j *Jail) Connects() bool { return j.key.door || j.doors.open.Load() }
 
 // Authority returns the certificate, in PEM, of the authority that the jail's jobs trust until its end; empty: none. A door of the
 // jail is to be opened with that authority.

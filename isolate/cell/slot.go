@@ -33,6 +33,8 @@ type Slot struct {
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	left         leftMemory
+	opens        bool // the stub makes the door of a session that had none
+	kind         inside.DoorKind
 	door         []*os.File // the sockets of its own door, see UseDoor; nil: none
 	doneOnce     sync.Once  // ends its part in the jail's work
 }
@@ -57,8 +59,12 @@ func (sl *Slot) others() int {
 // newSlot makes a slot with limits and prepares it. plain is for corral's own programs, which run in the jail's own
 // root whatever the session has. The caller must call destroy.
 func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot, error) {
+	return j.prepareSlot(&Slot{jail: j, limits: limits, plain: plain}, profile)
+}
+
+// prepareSlot is newSlot for a slot whose jail, limits and kind are set.
+func (j *Jail) prepareSlot(sl *Slot, profile string) (*Slot, error) {
 	d := j.s.Defaults
-	sl := &Slot{jail: j, limits: limits, plain: plain}
 	sl.tmp[0], sl.tmp[1] = d.Private()
 	if !j.addSlot() {
 		return nil, errJailEnded
@@ -79,7 +85,7 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 	if sl.idmap, err = j.users.idmap(sl.user); err != nil {
 		return nil, err
 	}
-	if sl.group, err = j.groups.Begin(j.s.Instance.Unique("job-"), limits); err != nil {
+	if sl.group, err = j.groups.Begin(j.s.Instance.Unique("job-"), sl.limits); err != nil {
 		return nil, err
 	}
 	u.Push(func() {
@@ -87,6 +93,7 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 		left = err != nil
 		j.report("cgroup", err)
 	})
+	sl.kind = sl.doorKind(profile)
 	p := sl.preparation(profile)
 	err = sl.startStub(&p, profile)
 	if sl.pidfd == nil {
@@ -140,7 +147,7 @@ func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.rep
 // the slot's or, if the door is that of a session, which is opened once, the session's. end returns what the job reached, and
 // closes the door of a single job.
 func (sl *Slot) UseDoor(open func(sockets []*os.File) (Door, error)) (end func() (report string), err error) {
-	if shared := sl.jail.door; shared != nil && sl.network() == inside.AskNetSlot {
+	if shared := sl.jail.door.Load(); shared != nil && sl.network() == inside.AskNetSlot {
 		d, err := shared.use(open)
 		if err != nil {
 			return nil, err
@@ -257,20 +264,21 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 	if sl := j.pool.take(); sl != nil {
 		return sl, nil
 	}
-	return j.plainSlot()
+	return j.plainSlot(false)
 }
 
-// plainSlot makes a slot with the jail's default limits and profile, as most jobs need. Some hosts permit user namespaces to nobody but
+// plainSlot makes a slot with the jail's default limits and profile, as most jobs need; opens is set for the one that makes the door of
+// a session that had none. Some hosts permit user namespaces to nobody but
 // root (kernel.unprivileged_userns_clone): there the number of a job's user is that in the jail.
-func (j *Jail) plainSlot() (*Slot, error) {
+func (j *Jail) plainSlot(opens bool) (*Slot, error) {
 	limits := j.s.groupLimits(j.s.Defaults)
-	sl, err := j.newSlot(limits, j.key.profile, false)
+	sl, err := j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens}, j.key.profile)
 	var refused *job.Refusal
 	if !errors.As(err, &refused) || refused.Step != inside.OwnIDs || j.s.jailIDs.Swap(true) {
 		return sl, err
 	}
 	j.s.Log.Warn("a job's user has another number than the repository's owner: this host permits no user namespaces in a jail", "error", err)
-	return j.newSlot(limits, j.key.profile, false)
+	return j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens}, j.key.profile)
 }
 
 // groupLimits returns the limits of the cgroup of a job with limits l.
@@ -306,8 +314,8 @@ func (sl *Slot) wait(patience time.Duration) error {
 // usable reports whether a job can have the slot. When the host ran out of memory, the kernel may have killed its
 // stub.
 func (sl *Slot) usable() bool {
-	if sl.oomBeforeJob.Load() {
-		return false
+	if sl.oomBeforeJob.Load() || sl.kind == inside.NoDoor && sl.doorKind(sl.jail.key.profile) != inside.NoDoor {
+		return false // it is spoiled, or was made before the jail's jobs could reach hosts
 	}
 	return !host.SomethingToRead(sl.pidfd)
 }

@@ -58,9 +58,13 @@ func (sl *Slot) network() uint32 {
 // doorKind returns what the network of a slot with this profile has. The scanner and corral's own programs have no door.
 func (sl *Slot) doorKind(profile string) inside.DoorKind {
 	switch {
-	case !sl.jail.key.door || sl.plain || profile == seccomp.Scanner:
+	case sl.plain || profile == seccomp.Scanner:
 		return inside.NoDoor
-	case sl.jail.door != nil:
+	case sl.opens:
+		return inside.OpenDoor
+	case !sl.jail.Connects():
+		return inside.NoDoor
+	case sl.jail.door.Load() != nil:
 		return inside.DoorThere
 	}
 	return inside.OpenDoor

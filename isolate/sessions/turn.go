@@ -161,3 +161,13 @@ func (ss *Session) Admit(served *admit.Served, q *admit.Request, limits job.Limi
 	}
 	return clamped, nil
 }
+
+// Access returns what the rules allow the session's jobs to reach. If the session was opened when they allowed nothing, and asked for
+// no less, its jail gets a door now. A root of its own has the name server's address since it was made.
+func (ss *Session) Access(served *admit.Served) (admit.Access, error) {
+	access := served.Access(ss.peer, ss.jail.Repo().Paths())
+	if access.Rules == nil || ss.imports() || ss.root() || ss.spec.Network == job.NoNetwork {
+		return access, nil
+	}
+	return access, ss.jail.Allow()
+}

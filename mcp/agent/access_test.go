@@ -6,14 +6,14 @@ import (
 
 	"corral/internal/test/mcptest"
 	"corral/job"
-	"corral/mcp/tool"
 )
 
+// TestRunNetwork: an agent cannot ask for a network of its own: the calls of a session share one.
 func TestRunNetwork(t *testing.T) {
-	mcptest.CheckNetwork(t, func() (tool.Tool, *mcptest.FakeRunner) {
-		f := mcptest.NewFakeRunner()
-		return &Run{newSuite(t, f)}, f
-	}, `"code":"x"`)
+	x := newSuite(t, mcptest.NewFakeRunner())
+	if r := call(t, &Run{x}, `{"code":"x","network":"npm"}`); !r.IsError || !strings.Contains(r.Text, `unknown argument "network"`) {
+		t.Errorf("%q", r.Text)
+	}
 }
 
 // TestRunDenied: the footer says which hosts a job was denied. What a program says of a missing network is not news then, and is

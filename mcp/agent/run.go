@@ -26,7 +26,6 @@ type runArgs struct {
 	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
 	Reset      bool   `arg:"reset" about:"begin with a new HOME and /tmp, without changes that are not applied; background jobs go on in the old ones"`
 	Repo       string `arg:"repoId,max=128"`
-	run.NetworkArg
 }
 
 const (
@@ -53,9 +52,7 @@ func (t *Run) Definition() tool.Definition {
 		Input: tool.InputSchema(runArgs{}, tool.Tolerant, func(s *tool.Schema) {
 			s.Property("language").Description = installed(t.runtimes())
 			s.Property("timeout").Description = t.timeoutText()
-			network := s.Property("network")
-			network.MaxItems, network.Items = 0, &tool.Schema{Type: "string"}
-			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId", "network")
+			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId")
 		}),
 	}
 }
@@ -130,13 +127,8 @@ func (t *Run) script(ctx context.Context, a *runArgs) (ctxtools.Script, error) {
 	if err != nil {
 		return ctxtools.Script{}, err
 	}
-	network, err := a.Asked()
-	if err != nil {
-		return ctxtools.Script{}, err
-	}
 	return ctxtools.Script{
-		Network: network,
-		Tool:    t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(),
+		Tool: t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(),
 	}, nil
 }
 

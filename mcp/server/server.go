@@ -39,6 +39,8 @@ type Options struct {
 	// have returned or have been cancelled by then. Clients without sessions (2026-07-28) have no end. Ended may be called
 	// concurrently; nil is not called.
 	Ended func(principal, session string)
+	// Before is called before each line of ServeStdio is served, and not concurrently; nil is not called.
+	Before func()
 }
 
 // A Server serves tools to any number of clients. Creating one starts nothing.

@@ -122,6 +122,9 @@ func (l *line) read(ctx context.Context, lines *lineReader, ended chan<- error) 
 			ended <- err
 			return
 		default:
+			if before := l.s.options.Before; before != nil {
+				before()
+			}
 			if serve := l.take(ctx, data); serve != nil {
 				go l.read(ctx, lines, ended)
 				serve()

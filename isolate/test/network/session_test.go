@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/fronttest"
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
@@ -126,6 +127,58 @@ func TestReload(t *testing.T) {
 		}
 		if err != nil || d.Out != want {
 			t.Errorf("%s: %q, %v", name, d.Out, err)
+		}
+	}
+}
+
+// TestGranted: rules that are made while sessions are open apply to their next jobs, whatever ran in them before; the jobs that run go
+// on, and a session that asked for nothing has nothing.
+func TestGranted(t *testing.T) {
+	var again isolate.Config
+	w := newWorld(t, func(c *isolate.Config) {
+		c.Network = nil
+		again = *c
+		c.Again = func() (isolate.Config, error) { return again, nil }
+	})
+	const look = `print gethostbyname("web.example.org") ? "known" : "unknown", "\n"`
+	specs := map[string]job.SessionSpec{
+		"direct": {Share: true}, "overlay": {Workspace: job.Overlay, Share: true}, "apart": {Workspace: job.Overlay}, "root": {Root: true},
+		"none": {Share: true, Network: job.NoNetwork},
+	}
+	open := map[string]job.Session{}
+	serving := map[string]*fronttest.Live{}
+	in := func(name string, args ...string) job.Spec {
+		spec := w.Spec(args...)
+		spec.Session, spec.Workspace = open[name].ID, specs[name].Workspace
+		return spec
+	}
+	for name, spec := range specs {
+		open[name] = w.Session(spec)
+		w.Must(open[name], "mkdir -p /home/job; echo kept >/home/job/file")
+		if d := w.Run(in(name, "perl", "-e", look)); d.Out != "unknown\n" {
+			t.Errorf("%s, before: %q %s", name, d.Out, d.Err)
+		}
+		serving[name] = w.Launch(in(name, "perl", "-e", `$| = 1; print "ready\n"; <STDIN>; print "went on\n"`))
+	}
+	again.Network = []byte(`{"allow":[{"host":"web.example.org"}],"private":["192.0.2.2/32"]}`)
+	if _, err := w.S.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for name := range specs {
+		want := "known\n"
+		if name == "none" || name == "root" { // a root of its own was made without a name server
+			want = "unknown\n"
+		}
+		for n := range 3 { // of slots that were made before, and later
+			if d := w.Run(in(name, "perl", "-e", look)); d.Out != want {
+				t.Errorf("%s, job %d after the grant: %q, want %q: %s", name, n+1, d.Out, want, d.Err)
+			}
+		}
+		if d, err := serving[name].End(); err != nil || d.Out != "ready\nwent on\n" {
+			t.Errorf("%s: a job that ran: %q, %v", name, d.Out, err)
+		}
+		if name != "apart" {
+			w.Must(open[name], "grep -q kept /home/job/file")
 		}
 	}
 }
