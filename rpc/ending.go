@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"unicode"
-	"unicode/utf8"
 
 	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
@@ -215,15 +214,8 @@ func (e *outcome) exitedNote(p *process) iter.Seq[[]byte] {
 
 // whole returns the kept part of a stream, without a rune that was split by the cap.
 func (s *stream) whole() []byte {
-	b := s.kept
-	for back := 1; s.cut && back < utf8.UTFMax && back <= len(b); back++ {
-		switch tail := b[len(b)-back:]; {
-		case !utf8.RuneStart(tail[0]):
-		case utf8.FullRune(tail):
-			return b
-		default:
-			return b[:len(b)-back]
-		}
+	if !s.cut {
+		return s.kept
 	}
-	return b
+	return s.kept[:len(text.Complete(string(s.kept)))]
 }

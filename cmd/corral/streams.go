@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -146,6 +147,11 @@ func (s *streams) deliver(st *stream, b []byte, to *os.File) {
 	case len(b) == 0 || st.err != nil:
 	case s.keep:
 		st.kept = append(st.kept, b...)
+		if st.dropped > 0 { // a JSON text has whole characters
+			n := len(text.Complete(string(st.kept)))
+			st.dropped += int64(len(st.kept) - n)
+			st.kept = st.kept[:n]
+		}
 	default:
 		_, st.err = to.Write(b) // if the reader is gone, SIGPIPE ends this process
 	}

@@ -203,7 +203,7 @@ func TestJSON(t *testing.T) {
 		}},
 		{"failure", []string{"sh", "-c", "exit 7"}, 7, "failure 7 - - -", nil},
 		{"signal", []string{"sh", "-c", "kill -TERM $$"}, 143, "failure - SIGTERM - -", nil},
-		{"timeout", []string{"--timeout", fmt.Sprint(sandboxtest.Slow(200 * time.Millisecond)), "sh", "-c", "echo before; sleep 1000"}, 124, "timeout - SIGKILL - -", func(o object) bool {
+		{"timeout", []string{"--timeout", fmt.Sprint(sandboxtest.Slow(200 * time.Millisecond)), "sh", "-c", "echo before; sleep 1000"}, 124, "timeout - SIGTERM - -", func(o object) bool {
 			return o.Stdout == "before\n" && o.Usage.WallMS >= 200
 		}},
 		{"memory", []string{"--memory", "48MiB", "tail", "/dev/zero"}, 137, "failure - SIGKILL memory -", nil},
@@ -224,6 +224,12 @@ func TestJSON(t *testing.T) {
 		}},
 		{"limited", []string{"--output-limit", "2", "echo", "123"}, 0, "success 0 - - -", func(o object) bool {
 			return o.Stdout == "12" && o.Truncation.StdoutTruncated && o.Truncation.TotalStdoutBytes == 4
+		}},
+		{"limited within a character", []string{"--output-limit", "3", "printf", "aé世"}, 0, "success 0 - - -", func(o object) bool {
+			return o.Stdout == "aé" && o.Truncation.StdoutTruncated && o.Truncation.TotalStdoutBytes == 6
+		}},
+		{"limited within the next character", []string{"--output-limit", "5", "printf", "aé世"}, 0, "success 0 - - -", func(o object) bool {
+			return o.Stdout == "aé" && o.Truncation.StdoutTruncated && o.Truncation.TotalStdoutBytes == 6
 		}},
 		{"limited by default", []string{"head", "-c", "11M", "/dev/zero"}, 0, "success 0 - - -", func(o object) bool {
 			return len(o.Stdout) == 10<<20 && o.Truncation.TotalStdoutBytes == 11<<20

@@ -195,7 +195,7 @@ var bounds = []bound{
 		from: "store/artifact",
 		only: []string{
 			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/sockdiag",
-			"internal/redact", "job", "store/artifact/...", "store/at",
+			"internal/redact", "internal/text", "job", "store/artifact/...", "store/at",
 		},
 		reason: "it stores output for any front-end: it starts no process and connects to nobody",
 	},

@@ -101,7 +101,7 @@ func literalRules(values []string) *ruleset {
 	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
 	var rules []*rule
 	for _, p := range slices.Compact(parts) {
-		rules = append(rules, &rule{prefix: p, name: nameSecret, match: func(l *matchContext) (int, valueMatcher, bool) {
+		rules = append(rules, &rule{prefix: p, secret: true, name: nameSecret, match: func(l *matchContext) (int, valueMatcher, bool) {
 			return 0, valueMatcher{class: &anyByte, left: l.i}, true
 		}})
 	}

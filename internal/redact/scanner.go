@@ -162,6 +162,7 @@ func newCandidate(r *rule) candidate {
 type rule struct {
 	prefix string // at least anchor bytes
 	nocase bool   // the prefix, which is in lower case, matches ASCII letters in either case
+	secret bool   // the prefix is part of the secret
 	name   string // of the placeholder
 	// match examines the text after the prefix, and returns where the secret begins and which bytes belong to it.
 	match func(l *matchContext) (start int, e valueMatcher, ok bool)

@@ -126,14 +126,36 @@ func Head(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	end := max(limit, 0)
-	for back := 1; back < utf8.UTFMax && back <= end; back++ {
-		if utf8.RuneStart(s[end-back]) {
-			if !utf8.FullRuneInString(s[end-back : end]) {
-				end -= back
+	return Complete(s[:max(limit, 0)])
+}
+
+// Tail returns the end of s that has at most limit bytes, in whole characters.
+func Tail(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return Rest(s[len(s)-max(limit, 0):])
+}
+
+// Complete returns s without the beginning of a character at its end, for a text that is cut there or still being written.
+func Complete(s string) string {
+	for back := 1; back < utf8.UTFMax && back <= len(s); back++ {
+		if at := len(s) - back; utf8.RuneStart(s[at]) {
+			if !utf8.FullRuneInString(s[at:]) {
+				return s[:at]
 			}
 			break
 		}
 	}
-	return s[:end]
+	return s
+}
+
+// Rest returns s without the end of a character in front, for a text that is cut there.
+func Rest(s string) string {
+	for n := range min(len(s), utf8.UTFMax) {
+		if utf8.RuneStart(s[n]) {
+			return s[n:]
+		}
+	}
+	return s // no text
 }

@@ -150,3 +150,25 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// TestCharacters: a text is never cut within a character, whatever follows or precedes it.
+func TestCharacters(t *testing.T) {
+	const s = "aé世\U0001F600b"
+	for n := range len(s) + 2 {
+		head, tail := Head(s, n), Tail(s, n)
+		if len(head) > n || len(tail) > n || !utf8.ValidString(head) || !utf8.ValidString(tail) ||
+			!strings.HasPrefix(s, head) || !strings.HasSuffix(s, tail) || min(n, len(s))-len(head) > 3 || min(n, len(s))-len(tail) > 3 {
+			t.Errorf("%d: %q, %q", n, head, tail)
+		}
+	}
+	for in, want := range map[string]string{"": "", "a\xff": "a\xff", "a\xe4\xb8": "a", "\xe4": "", "a\x80\x80\x80\x80": "a\x80\x80\x80\x80"} {
+		if got := Complete(in); got != want {
+			t.Errorf("Complete(%q): %q, want %q", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{"": "", "\x96a": "a", "\x80\x80\x80a": "a", "\x80\x80\x80\x80\x80": "\x80\x80\x80\x80\x80", "\xffa": "\xffa"} {
+		if got := Rest(in); got != want {
+			t.Errorf("Rest(%q): %q, want %q", in, got, want)
+		}
+	}
+}

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"path"
 	"strings"
-	"unicode/utf8"
 
 	"corral/internal/redact"
+	safe "corral/internal/text"
 	"corral/job"
 	"corral/mcp/ctxtools/answer"
 	"corral/mcp/ctxtools/language"
@@ -122,12 +122,7 @@ func (a *indexArgs) label() string {
 		return s
 	}
 	p := answer.SingleLine(a.Path)
-	if from := len(p) - maxSourceName; from > 0 {
-		for ; !utf8.RuneStart(p[from]); from++ {
-		}
-		p = p[from:]
-	}
-	return cmp.Or(p, "content")
+	return cmp.Or(safe.Tail(p, maxSourceName), "content")
 }
 
 // readFile writes a file of the repository to standard output. It resolves symbolic links inside the jail, so that the server

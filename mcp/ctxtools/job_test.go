@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"corral/internal/test/mcptest"
 	"corral/mcp/tool"
@@ -77,6 +78,34 @@ func TestWindowBounds(t *testing.T) {
 		want := all[tt.at:min(int(tt.at)+rawOutput, len(all))]
 		if p.text != want || p.from != tt.at || p.next != tt.at+int64(len(want)) || p.total != int64(len(all)) || cap(w.text) > 8*rawOutput {
 			t.Errorf("from %d: %d bytes at %d, next %d of %d; capacity %d", tt.from, len(p.text), p.from, p.next, p.total, cap(w.text))
+		}
+	}
+}
+
+// TestWindowCharacters: the parts of a stream are cut between characters, and together are all of it.
+func TestWindowCharacters(t *testing.T) {
+	all := strings.Repeat("aé世\U0001F600", 50_000)
+	read := func(w *window) part {
+		if _, err := w.Write([]byte(all)); err != nil {
+			t.Fatal(err)
+		}
+		return w.part()
+	}
+	var got strings.Builder
+	for at := int64(0); at < int64(len(all)); {
+		p := read(&window{from: at, max: 997})
+		if !utf8.ValidString(p.text) || p.from != at || p.next != at+int64(len(p.text)) || len(p.text) < 990 && p.next < p.total {
+			t.Fatalf("at %d: %d bytes at %d, next %d: %q", at, len(p.text), p.from, p.next, p.text)
+		}
+		got.WriteString(p.text)
+		at = p.next
+	}
+	if got.String() != all {
+		t.Error("the parts are not all of the stream")
+	}
+	for n := range 5 {
+		if p := read(&window{max: 997 + n, last: true}); !utf8.ValidString(p.text) || p.from != int64(len(all)-len(p.text)) || p.next != p.total {
+			t.Errorf("the end: %d bytes at %d, next %d: %q", len(p.text), p.from, p.next, p.text)
 		}
 	}
 }

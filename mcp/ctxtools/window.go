@@ -3,6 +3,7 @@ package ctxtools
 import (
 	"strings"
 
+	safe "corral/internal/text"
 	"corral/store/artifact"
 )
 
@@ -103,8 +104,17 @@ func (w *window) part() part {
 		w.begin = w.at - int64(len(text))
 		w.missing = w.begin
 	}
+	kept := safe.Complete(string(text))
+	if w.begin+int64(len(text)) == w.at {
+		kept = string(text) // nothing follows
+	}
+	if w.begin > 0 {
+		before := len(kept)
+		kept = safe.Rest(kept)
+		w.begin += int64(before - len(kept))
+	}
 	if len(text) == 0 {
 		w.begin = min(max(w.from, w.begin), w.at)
 	}
-	return part{text: string(text), from: w.begin, next: w.begin + int64(len(text)), total: w.at, missing: w.missing}
+	return part{text: kept, from: w.begin, next: w.begin + int64(len(kept)), total: w.at, missing: w.missing}
 }

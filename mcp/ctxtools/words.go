@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	safe "corral/internal/text"
 	"corral/job"
 	"corral/mcp/ctxtools/answer"
 	"corral/mcp/ctxtools/language"
@@ -260,19 +260,8 @@ func middleOut(c *artifact.StreamCapture, limit int) string {
 		}
 		head, tail = all, all
 	}
-	head, tail = head[:min(len(head), limit/2)], tail[max(0, len(tail)-limit/2):]
+	head, tail = safe.Head(head, limit/2), safe.Tail(tail, limit/2)
 	left := size(c) - int64(len(head)+len(tail))
-	for n := 0; n < utf8.UTFMax && len(head) > 0; n++ { // do not split a character
-		if r, size := utf8.DecodeLastRuneInString(head); r != utf8.RuneError || size != 1 {
-			break
-		}
-		head = head[:len(head)-1]
-		left++
-	}
-	for n := 0; n < utf8.UTFMax && len(tail) > 0 && !utf8.RuneStart(tail[0]); n++ {
-		tail = tail[1:]
-		left++
-	}
 	return fmt.Sprintf("%s\n... (%d bytes left out) ...\n%s", tool.UTF8(head), left, tool.UTF8(tail))
 }
 

@@ -3,8 +3,8 @@ package execute
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	safe "corral/internal/text"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 )
@@ -54,31 +54,18 @@ func ends(c *artifact.StreamCapture, room int) string {
 
 // firstLines returns the first lines of s with at most n bytes or, if the first line is longer, its beginning.
 func firstLines(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
+	s = safe.Head(s, n)
 	if at := strings.LastIndexByte(s, '\n'); at >= 0 {
 		return s[:at+1]
-	}
-	for cut := 0; cut < utf8.UTFMax-1 && len(s) > 0; cut++ { // do not split a character
-		if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
-			break
-		}
-		s = s[:len(s)-1]
 	}
 	return s
 }
 
 // lastLines returns the last lines of s with at most n bytes or, if the last line is longer, its end.
 func lastLines(s string, n int) string {
-	if len(s) > n {
-		s = s[len(s)-n:]
-	}
+	s = safe.Tail(s, n)
 	if at := strings.IndexByte(s, '\n'); at >= 0 && at < len(s)-1 {
 		return s[at+1:]
-	}
-	for cut := 0; cut < utf8.UTFMax-1 && len(s) > 0 && !utf8.RuneStart(s[0]); cut++ {
-		s = s[1:]
 	}
 	return s
 }

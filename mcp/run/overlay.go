@@ -37,9 +37,11 @@ func SessionNotes(r *job.Record) (notes []string) {
 	return notes
 }
 
-// Left tells a client that processes which a call had left running were ended with it; it has one element at most.
+// Left tells a client that processes which a shell command had left running ended with it; it has one element at most. Helpers of other
+// programs that end a moment later are nobody's concern.
 func Left(r *job.Record) []string {
-	if !r.Result.Left {
+	q := r.Request // nil once a job in the background has ended
+	if !r.Result.Left || q == nil || q.Runtime != "" && q.Runtime != "shell" {
 		return nil
 	}
 	return []string{"processes that it had left running in the background ended with the call: background: true keeps it running"}

@@ -1,6 +1,10 @@
 package artifact
 
-import "sync"
+import (
+	"sync"
+
+	safe "corral/internal/text"
+)
 
 // margins keep the beginning and the end of a stream, after redaction, to be shown, also while the job runs. A nil
 // *margins keeps nothing.
@@ -11,6 +15,8 @@ type margins struct {
 	head  []byte // guarded by mu
 	ring  []byte // guarded by mu: what followed head; once full, the next byte goes to (total - len(head)) % size
 	total int64  // guarded by mu: bytes written so far
+
+	pending []byte // guarded by mu: what follows, as far as it can be shown; empty at the end of the stream
 }
 
 func newMargins(size int) *margins {
@@ -20,13 +26,14 @@ func newMargins(size int) *margins {
 	return &margins{size: size}
 }
 
-// write appends p, without keeping a reference to it.
-func (m *margins) write(p []byte) {
+// write appends p, without keeping a reference to it or to pending, which replaces that of the last call: see redact.Stream.Pending.
+func (m *margins) write(p, pending []byte) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.pending = append(m.pending[:0], pending...)
 	n := min(len(p), m.size-len(m.head))
 	m.head = append(m.head, p[:n]...)
 	m.total += int64(n)
@@ -61,12 +68,27 @@ func (m *margins) last() []byte {
 	return append(append(make([]byte, 0, m.size), m.ring[m.at():]...), m.ring[:m.at()]...)
 }
 
-// both returns the beginning, the end, and the number of bytes between them.
-func (m *margins) both() (head, tail string, between int64) {
+// both returns the beginning, the end, and the number of bytes between them, which begin and end with whole characters. If the stream has
+// not ended, they have what is pending, but no part of a last character.
+func (m *margins) both(ended bool) (head, tail string, between int64) {
 	if m == nil {
 		return "", "", 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return string(m.head), string(m.last()), m.total - int64(len(m.head)) - int64(len(m.ring))
+	head, tail = string(m.head), string(m.last())
+	between = m.total - int64(len(head)+len(tail))
+	if between > 0 {
+		kept := len(head) + len(tail)
+		head, tail = safe.Complete(head), safe.Rest(tail)
+		between += int64(kept - len(head) - len(tail))
+	}
+	switch {
+	case ended:
+	case between == 0 && tail == "":
+		head = safe.Complete(head + string(m.pending))
+	default:
+		tail = safe.Complete(tail + string(m.pending))
+	}
+	return head, tail, between
 }

@@ -25,10 +25,10 @@ func TestMargins(t *testing.T) {
 					if try == 0 {
 						k = len(rest)
 					}
-					m.write([]byte(rest[:k]))
+					m.write([]byte(rest[:k]), nil)
 					rest = rest[k:]
 				}
-				head, tail, between := m.both()
+				head, tail, between := m.both(true)
 				left := max(n-2*size, 0)
 				if head != text[:min(n, size)] || tail != text[len(head)+left:] || between != int64(left) {
 					t.Fatalf("%d of %d: %q, %d, %q", size, n, head, between, tail)
@@ -37,13 +37,13 @@ func TestMargins(t *testing.T) {
 		}
 	}
 	var none *margins
-	none.write([]byte("x"))
-	if head, tail, between := none.both(); head != "" || tail != "" || between != 0 || newMargins(0) != nil {
+	none.write([]byte("x"), nil)
+	if head, tail, between := none.both(true); head != "" || tail != "" || between != 0 || newMargins(0) != nil {
 		t.Error("nil margins kept something")
 	}
 }
 
-// TestMarginsLive: the output of a running job is visible up to the end of its last line, without secrets.
+// TestMarginsLive: all output of a running job is visible, without secrets.
 func TestMarginsLive(t *testing.T) {
 	begin := mine()
 	begin.View = View{Ends: 100}
@@ -65,7 +65,7 @@ func TestMarginsLive(t *testing.T) {
 		write(w, fmt.Sprintf("%d ready: %s\nmore", n, akia))
 	}
 	for n, stream := range []string{Stdout, Stderr} {
-		want := fmt.Sprintf("%d ready: [REDACTED:aws-key]\nmo", n)
+		want := fmt.Sprintf("%d ready: [REDACTED:aws-key]\nmore", n)
 		sandboxtest.Eventually(t, 10*time.Second, stream, func() bool {
 			c := out.Margins(stream)
 			return c.Head == want && c.Tail == "" && c.Between == 0 && c.Bytes == int64(len("0 ready: ")+len(akia)+len("\nmore"))
@@ -83,5 +83,47 @@ func TestMarginsLive(t *testing.T) {
 	}
 	if again := out.Margins(Stdout); again.Tail != c.Tail {
 		t.Errorf("after Finish: %+v", again)
+	}
+}
+
+// TestMarginsCharacters: what is shown of a stream begins and ends with whole characters, and counts the rest as left out.
+func TestMarginsCharacters(t *testing.T) {
+	m := newMargins(5)
+	m.write([]byte("aé世")[:5], nil)
+	if head, tail, between := m.both(false); head != "aé" || tail != "" || between != 0 {
+		t.Errorf("being written: %q, %d, %q", head, between, tail)
+	}
+	m.write([]byte("\x96世世界é"), nil)
+	head, tail, between := m.both(true)
+	if head != "aé" || tail != "界é" || between != int64(len("世世世")) {
+		t.Errorf("%q, %d, %q", head, between, tail)
+	}
+	m = newMargins(5)
+	m.write([]byte("no"), []byte("w: "))
+	if head, _, _ := m.both(false); head != "now: " {
+		t.Errorf("with what is pending: %q", head)
+	}
+	m.write([]byte("w: x"), nil)
+	if head, tail, _ := m.both(true); head+tail != "now: x" {
+		t.Errorf("then: %q", head+tail)
+	}
+}
+
+// TestAhead: those who follow a job see what is pending at once, and each byte once.
+func TestAhead(t *testing.T) {
+	var a ahead
+	var seen string
+	for _, step := range []struct{ out, pending, want string }{
+		{"ready on port ", "30", "ready on port 30"},
+		{"", "30", "ready on port 30"},
+		{"3000\n", "", "ready on port 3000\n"},
+		{"", "Password: ", "ready on port 3000\nPassword: "},
+		{"Password: [REDACTED:secret]\n", "", "ready on port 3000\nPassword: [REDACTED:secret]\n"},
+		{"", "ghp_", "ready on port 3000\nPassword: [REDACTED:secret]\nghp_"},
+		{"[REDACTED:github-token]", "", "ready on port 3000\nPassword: [REDACTED:secret]\nghp_[REDACTED:github-token]"},
+	} {
+		if seen += string(a.next([]byte(step.out), []byte(step.pending))); seen != step.want {
+			t.Fatalf("%q, want %q", seen, step.want)
+		}
 	}
 }

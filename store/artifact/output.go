@@ -177,7 +177,7 @@ func (o *Output) Margins(stream string) StreamCapture {
 	m := o.margins[n]
 	o.mu.Unlock()
 	c := StreamCapture{Bytes: o.totals[n].Load()}
-	c.Head, c.Tail, c.Between = m.both()
+	c.Head, c.Tail, c.Between = m.both(false)
 	return c
 }
 
@@ -224,7 +224,7 @@ func (o *Output) capture() {
 		to.Bytes, to.Lines = s.total.Load(), s.view.Count()
 		to.Truncated = s.passed > o.limit
 		to.Whole = string(s.shown)
-		to.Head, to.Tail, to.Between = s.ends.both()
+		to.Head, to.Tail, to.Between = s.ends.both(true)
 		c.Over = s.whole.isOver()
 	}
 	if v.Lines > 0 {

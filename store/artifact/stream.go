@@ -1,8 +1,10 @@
 package artifact
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +38,7 @@ type stream struct {
 	shown []byte       // owned by the reading goroutine until done is closed
 	ends  *margins     // nil: its ends are not shown
 	live  *live.Feed   // nil: nobody can follow it
+	early ahead        // of live
 	// passed is the number of bytes after redaction. Owned by the reading goroutine until done is closed.
 	passed int64
 	stored spool.Sealed // owned by the reading goroutine until done is closed
@@ -62,7 +65,7 @@ func (s *stream) open() (*os.File, error) {
 }
 
 // buffers are the input and output of redaction.
-type buffers struct{ in, out []byte }
+type buffers struct{ in, out, pending []byte }
 
 func (s *stream) read() {
 	defer close(s.done)
@@ -80,7 +83,7 @@ func (s *stream) read() {
 			s.enlarge(b)
 		}
 	}
-	s.out(s.hide.Append(b.out[:0], nil, true))
+	s.out(s.hide.Append(b.out[:0], nil, true), nil)
 	s.view.Close()
 	s.pipe.Close()
 	if s.keep != nil { // streams end before the job's result is known, so this delays nobody
@@ -130,21 +133,43 @@ func (s *stream) process(b *buffers, n int) {
 	s.total.Add(int64(n))
 	s.whole.count(n)
 	b.out = s.hide.Append(b.out[:0], b.in[:n], false)
-	s.out(b.out)
+	b.pending = s.hide.Pending(b.pending[:0])
+	s.out(b.out, b.pending)
 }
 
-// out distributes redacted output.
-func (s *stream) out(p []byte) {
+// out distributes redacted output. pending is what views of the running job show after it.
+func (s *stream) out(p, pending []byte) {
 	s.passed += int64(len(p))
 	if s.whole != nil && !s.whole.isOver() {
 		s.shown = append(s.shown, p...)
 	}
-	s.ends.write(p)
-	s.live.Write(p)
+	s.ends.write(p, pending)
+	if s.live != nil {
+		s.live.Write(s.early.next(p, pending))
+	}
 	_, _ = s.view.Write(p) // never fails
 	if s.keep != nil {
 		s.keep.Write(p)
 	}
+}
+
+// An ahead is what those who follow a job have seen of the text that was pending last.
+type ahead []byte
+
+// next returns what they get next: output, and what is pending after it, without what they have seen.
+func (a *ahead) next(p, pending []byte) []byte {
+	n := min(len(*a), len(p))
+	if bytes.Equal((*a)[:n], p[:n]) {
+		p, *a = p[n:], (*a)[n:]
+	} else { // a secret began with it: its placeholder follows
+		*a = nil
+	}
+	if !bytes.HasPrefix(pending, *a) {
+		return p
+	}
+	news := slices.Concat(p, pending[len(*a):])
+	*a = bytes.Clone(pending)
+	return news
 }
 
 // finish waits until all writers have closed the pipe, or for at most d.

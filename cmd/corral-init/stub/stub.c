@@ -126,6 +126,33 @@ static void start(struct job *j)
 		fail("fork", r);
 }
 
+/* now returns the time since the host started, in nanoseconds. */
+static u64 now(void)
+{
+	u64 t[2] = { 0, 0 }; /* struct timespec of the kernel: seconds, nanoseconds */
+	SYS2(__NR_clock_gettime, CLOCK_MONOTONIC, t);
+	return t[0] * 1000000000u + t[1];
+}
+
+/* await_helpers gives processes that end with their parent (erl_child_setup, a pager) a moment to do so. */
+static void await_helpers(void)
+{
+	enum { MOMENT = 20000000 };
+	struct pollfd p = { FD_ENDED, POLLIN, 0 };
+	u64 until = now() + MOMENT;
+	for (;;) {
+		char sink[128 * 4];
+		long r;
+		while ((r = SYS4(__NR_wait4, -1, 0, WNOHANG | __WALL, 0)) > 0)
+			;
+		u64 t = now(), left[2] = { 0, t < until ? until - t : 0 };
+		if ((r < 0 && r != -EINTR) || !left[1])
+			return;
+		if (SYS5(__NR_ppoll, &p, 1, left, 0, 0) > 0)
+			SYS3(__NR_read, FD_ENDED, sink, sizeof sink);
+	}
+}
+
 /* finish reports the job's exit status, kills its remaining processes, and reports when the last one is gone. Then it
  * waits for the supervisor to close the socket: the namespaces are torn down with this process, which is much work for
  * the kernel, and the report must not wait for the processor that does it. If there are no children, there is no other
@@ -139,8 +166,8 @@ static _Noreturn void finish(const struct job *j, int status)
 	int other = 0;
 	long r = SYS4(__NR_wait4, -1, &other, WNOHANG | __WALL, 0);
 	if (r >= 0) {
-		SYS2(__NR_kill, -1, SIGKILL);
 		report(REPORT_EXITED, 0, 0, status, -1); /* known already, however long the others take */
+		await_helpers();
 	}
 	while (r >= 0 || r == -EINTR) {
 		if (r > 0 && (other & 127) == SIGKILL) /* the one that ends by itself at this moment was not left running */
@@ -192,14 +219,6 @@ static void serve_order(struct job *j, long first)
 		SYS2(__NR_kill, first, o.signal);
 	if (o.ending)
 		SYS2(__NR_kill, -1, SIGCONT);
-}
-
-/* now returns the time since the host started, in nanoseconds. */
-static u64 now(void)
-{
-	u64 t[2] = { 0, 0 }; /* struct timespec of the kernel: seconds, nanoseconds */
-	SYS2(__NR_clock_gettime, CLOCK_MONOTONIC, t);
-	return t[0] * 1000000000u + t[1];
 }
 
 /* watch waits for orders, the deadline and the end of the job. It does not wait for process 2 to become the job unless
