@@ -29,6 +29,7 @@ type Config struct {
 	Kept       string        // id of a kept layer whose repository is served too; "" is none
 	Commons    []string      // git directories of served worktrees; only for embedded supervisors
 	Toolchains []string      // further host directories, read-only at their own path in every jail; unusable ones are left out
+	EtcFiles   []string      // further files and directories of the host's /etc that jobs see
 	Shown      []string      // toolchains named on an embedded supervisor's command line; New fails if one is unusable
 	// Account is the user with whose rights an embedded supervisor opens the directories named on its command line.
 	// nil means root's rights: the directories are the operator's choice.

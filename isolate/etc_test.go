@@ -18,10 +18,17 @@ import (
 // the session has a root of its own; a job that runs sees it, too.
 func TestEtcFollowed(t *testing.T) {
 	ownEtc(t)
-	f := newFront(t)
+	asRoot(t, "mkdir /etc/acme; echo named >/etc/acme/client.conf; echo secret >/etc/acme/key; chmod 640 /etc/acme/key; echo >/etc/unnamed")
+	f := newFront(t, func(c *Config) { c.EtcFiles = []string{"/etc/acme", "/etc/missing"} })
 	direct, rooted := f.Session(job.SessionSpec{}), f.Session(job.SessionSpec{Root: true})
 	const look = "cat /etc/ssl/certs/new.pem /etc/alternatives/new/x 2>&1 | sort"
 	const none = "cat: /etc/alternatives/new/x: No such file or directory\ncat: /etc/ssl/certs/new.pem: No such file or directory"
+	const named = "ls -d /etc/acme/* /etc/unnamed 2>&1 | grep -v 'No such file'; cat /etc/acme/client.conf"
+	for n, got := range []string{f.Sh(named), strings.TrimSpace(f.Must(direct, named)), strings.TrimSpace(f.Must(rooted, named))} {
+		if got != "/etc/acme/client.conf\nnamed" {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
 	running, err := f.Start(f.Spec("sh", "-c", "echo up; for i in $(seq 500); do [ -e /etc/ssl/certs/last.pem ] && exit; sleep 0.02; done; exit 1"))
 	if err != nil {
 		t.Fatal(err)

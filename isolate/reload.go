@@ -125,6 +125,7 @@ func (c *Config) needsRestart(running *Config) []string {
 	}{
 		{"uids", c.UIDBase == running.UIDBase && c.UIDSize == running.UIDSize},
 		{"toolchains", slices.Equal(c.Toolchains, running.Toolchains)},
+		{"etc_files", slices.Equal(c.EtcFiles, running.EtcFiles)},
 		{"warm_slots", c.Slots == running.Slots},
 		{"max_warm_slots", c.MaxSlots == running.MaxSlots},
 		{"network_connections", c.Connections == running.Connections},

@@ -155,7 +155,7 @@ func openCells(s *Supervisor, u *host.Cleanup) (err error) {
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
 		Ending: c.ending, Reclaim: c.reclaim, Dying: c.dying, Small: c.small, Look: c.look, Trim: c.trim, Only: c.only,
-		Survey: c.survey, Skip: c.skip,
+		EtcFiles: c.EtcFiles, Survey: c.survey, Skip: c.skip,
 		Left: func(payer uint32, repo string) cell.LeftSetter {
 			return s.jobs.leave(payer, c.Log.With("uid", payer, "repo", repo))
 		},

@@ -42,7 +42,7 @@ func (b *builder) copyEtc(o Options) error {
 	}
 	top := os.NewFile(uintptr(fd), "/etc")
 	defer top.Close()
-	if kept, ok := o.Etc.get(o.Host, b.uid, fd, o.Watch); ok {
+	if kept, ok := o.Etc.get(&o, b.uid, fd); ok {
 		for _, e := range kept.entries {
 			b.add(e)
 		}
@@ -55,13 +55,13 @@ func (b *builder) copyEtc(o Options) error {
 	if err != nil {
 		return fmt.Errorf("%w: read /etc: %w", ErrHost, err)
 	}
-	if err := c.rows(top, names); err != nil {
+	if err := c.rows(top, names, o.EtcFiles); err != nil {
 		return err
 	}
 	c.shipped(top, names)
 	if !c.transient {
 		o.Etc.put(etcCopy{
-			host: o.Host, uid: b.uid, seen: c.states,
+			host: o.Host, files: o.EtcFiles, uid: b.uid, seen: c.states,
 			entries: slices.Clone(b.tree.Entries[entries:]), skipped: slices.Clone(b.tree.Skipped[skipped:]),
 		}, began)
 	}
@@ -84,14 +84,21 @@ func (c *copier) record(p string, st *unix.Stat_t) {
 	c.states = append(c.states, nodeState{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
 }
 
-// rows copies all rows of the table.
-func (c *copier) rows(top *os.File, names []string) error {
-	for _, r := range etc {
-		before := len(c.tree.Skipped)
+// rows copies all rows of the table, and files that the operator names.
+func (c *copier) rows(top *os.File, names, files []string) error {
+	var more []etcRow
+	for _, p := range files {
+		more = append(more, etcRow{strings.TrimPrefix(p, "/etc/"), either, "the operator names it", false})
+	}
+	for _, r := range slices.Concat(etc, more) {
+		before, count := len(c.tree.Skipped), c.count
 		c.row(top, names, r, strings.Split(r.name, "/"))
 		if r.needed && len(c.tree.Skipped) > before {
 			s := c.tree.Skipped[before]
 			return fmt.Errorf("%w: %s: %s (hint: %s)", ErrHost, s.Path, s.Reason, r.reason)
+		}
+		if p := "/etc/" + r.name; r.kind == either && len(c.tree.Skipped) == before && c.count == count && !c.seen[p] {
+			c.skip(p, "does not exist")
 		}
 	}
 	return nil
@@ -132,9 +139,9 @@ func (c *copier) node(d *os.File, name string, want kind, depth int) {
 		c.skip(p, fmt.Sprintf("more than %d files", maxCount))
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK && c.accept == nil:
 		c.symlink(d, name)
-	case st.Mode&unix.S_IFMT == unix.S_IFREG && (want == plain || depth > 1):
+	case st.Mode&unix.S_IFMT == unix.S_IFREG && (want != subtree || depth > 1):
 		c.regular(d, name)
-	case st.Mode&unix.S_IFMT == unix.S_IFDIR && want == subtree && depth < maxDepth:
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR && want != plain && depth < maxDepth:
 		c.count++
 		c.within(d, name, func(sub *os.File, names []string) {
 			c.dir(sub.Name())

@@ -13,6 +13,7 @@ type kind int
 const (
 	plain   kind = iota // a file
 	subtree             // a directory and everything below it
+	either              // one of the two
 )
 
 // etcRow is a name below /etc that is copied for jobs.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -266,4 +267,34 @@ func TestCopyLimits(t *testing.T) {
 			t.Errorf("%d bytes, skipped %+v", total, tree.Skipped)
 		}
 	})
+}
+
+// TestEtcFiles: what the operator names is copied, as far as jobs may read it; the tree says what is not.
+func TestEtcFiles(t *testing.T) {
+	host := fakeHost(t, "etc/acme/client.conf = c", "etc/acme/deep/x = x", "etc/acme/key = -----BEGIN PRIVATE KEY-----", "etc/one = 1", "etc/d/a.conf = a",
+		"etc/d/b.txt = b", "etc/services = s", "etc/passwd = root", "etc/link -> one", "etc/other = o")
+	files := []string{"/etc/acme", "/etc/one", "/etc/d/*.conf", "/etc/missing", "/etc/services", "/etc/passwd", "/etc/link"}
+	settle(t)
+	e := quick()
+	must(t, Options{Host: host, Etc: e})
+	tree := must(t, Options{Host: host, Etc: e, EtcFiles: files})
+	for p, want := range map[string]string{
+		"/etc/acme/client.conf": "= c", "/etc/acme/deep/x": "= x", "/etc/acme/key": "absent", "/etc/one": "= 1", "/etc/d/a.conf": "= a",
+		"/etc/d/b.txt": "absent", "/etc/link": "-> one", "/etc/other": "absent",
+	} {
+		if got := describe(tree, p); got != want {
+			t.Errorf("%s: %s, want %s", p, got, want)
+		}
+	}
+	if strings.Contains(describe(tree, "/etc/passwd"), "= root\n") && !strings.Contains(describe(tree, "/etc/passwd"), "nobody") {
+		t.Error("the host's accounts are shown")
+	}
+	if want := []Skip{{"/etc/acme/key", "contains a private key"}, {"/etc/missing", "does not exist"}}; !slices.Equal(tree.Skipped, want) {
+		t.Errorf("skipped: %v, want %v", tree.Skipped, want)
+	}
+	for _, bad := range []string{"/etc", "/usr/x", "etc/x", "/etc/../x"} {
+		if _, err := Host(Options{Host: host, EtcFiles: []string{bad}}); !errors.Is(err, ErrPath) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
 }

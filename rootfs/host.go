@@ -32,6 +32,8 @@ type Options struct {
 	Hold func(path string, dir int) (source string, err error)
 	// Etc keeps the copy of the host's /etc for the next tree; with nil, everything is read each time.
 	Etc *Etc
+	// EtcFiles are further files and directories below /etc to copy, absolute paths. Their components may be patterns of path.Match.
+	EtcFiles []string
 	// Watch notices changes of what is copied of the host's /etc; nil: none.
 	Watch *Watch
 	// Lasting selects the tree of a session's own root: directories for temporary files and homes are among the
@@ -115,6 +117,11 @@ func (o Options) check() error {
 		}
 		if err := CheckRepoPath(p); err != nil {
 			return err
+		}
+	}
+	for _, p := range o.EtcFiles {
+		if why := badPath(p); why != "" || p == "/etc" || !below(p, "/etc") {
+			return fmt.Errorf("%w: %q (hint: a path below /etc)", ErrPath, p)
 		}
 	}
 	for _, t := range o.Toolchains {

@@ -21,8 +21,9 @@ type Etc struct {
 
 // etcCopy is a copy of /etc and the state that it was made from.
 type etcCopy struct {
-	host    string // Options.Host
-	uid     uint32 // the host's owner
+	host    string   // Options.Host
+	files   []string // Options.EtcFiles
+	uid     uint32   // the host's owner
 	seen    []nodeState
 	entries []Entry
 	skipped []Skip
@@ -55,22 +56,22 @@ func (s stamp) settled(now time.Time, minAge time.Duration) bool {
 	return now.Sub(time.Unix(s.mtime.Unix())) > minAge && now.Sub(time.Unix(s.ctime.Unix())) > minAge
 }
 
-// get returns the copy kept of this host's /etc, which is open as dir, if nothing in it has changed. w notices changes from
-// then on.
-func (e *Etc) get(host string, uid uint32, dir int, w *Watch) (etcCopy, bool) {
+// get returns the copy kept of this host's /etc, which is open as dir, if nothing in it has changed. o.Watch notices
+// changes from then on.
+func (e *Etc) get(o *Options, uid uint32, dir int) (etcCopy, bool) {
 	if e == nil {
 		return etcCopy{}, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.host != host || e.uid != uid || len(e.seen) == 0 {
+	if e.host != o.Host || !slices.Equal(e.files, o.EtcFiles) || e.uid != uid || len(e.seen) == 0 {
 		return etcCopy{}, false
 	}
 	// From the top down, so the parents of each node are already known to be unchanged.
 	for _, l := range e.seen {
 		var st unix.Stat_t
 		if l.at.mode&unix.S_IFMT == unix.S_IFDIR {
-			w.add(dir, l.path)
+			o.Watch.add(dir, l.path)
 		}
 		if unix.Fstatat(dir, l.path, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || stampOf(&st) != l.at {
 			return etcCopy{}, false

@@ -54,6 +54,7 @@ func (o *options) take(c config.Config) error {
 	s := &o.supervisor
 	s.UIDBase, s.UIDSize = c.UIDs.Base, c.UIDs.Size
 	s.Toolchains = append(c.Toolchains, s.Toolchains...)
+	s.EtcFiles = c.EtcFiles
 	s.Defaults, s.Ceilings = c.Defaults, c.Ceilings
 	s.JailIdle, s.MaxJobs = c.JailIdle, c.MaxJobs
 	s.MaxPerUser, s.MaxJails = c.MaxJobsPerUser, c.MaxJails

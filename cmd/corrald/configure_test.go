@@ -40,7 +40,7 @@ func TestTake(t *testing.T) {
 	file := config.Default()
 	owner := uint32(8)
 	file.Repos = []config.Repo{{Path: "/srv/a", Users: []uint32{7}, Owner: &owner}, {Path: "/srv/b", Protect: job.ProtectHooks}}
-	file.Toolchains = []string{"/opt/go"}
+	file.Toolchains, file.EtcFiles = []string{"/opt/go"}, []string{"/etc/x"}
 	file.Ceilings.PIDs = 99
 	file.JailIdle, file.MaxJobs, file.MaxJobsPerUser, file.MaxJails = time.Minute, 5, 3, 2
 	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 3, KeepFor: time.Hour, UserDaily: 1 << 30, Record: job.RecordCode}
@@ -87,7 +87,7 @@ func TestTake(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := o.supervisor
-			if !reflect.DeepEqual(s.Repos, tt.repos) || !reflect.DeepEqual(s.Toolchains, tt.toolchains) || s.Own != tt.own {
+			if !reflect.DeepEqual(s.Repos, tt.repos) || !reflect.DeepEqual(s.Toolchains, tt.toolchains) || !slices.Equal(s.EtcFiles, tt.file.EtcFiles) || s.Own != tt.own {
 				t.Errorf("serves %v, %v, own %t; want %v, %v, own %t", s.Repos, s.Toolchains, s.Own, tt.repos, tt.toolchains, tt.own)
 			}
 			if keep := s.Layers.Keep; keep != tt.file.Layers.Keep && o.embedded < 0 || keep > 0 && o.embedded >= 0 {

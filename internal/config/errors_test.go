@@ -12,7 +12,7 @@ import (
 	"corral/policy/network"
 )
 
-const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, network, secrets, network_cache, network_connections, jail_idle, max_jobs, " +
+const topKeys = "version, uids, repos, toolchains, etc_files, own_directories, defaults, ceilings, profiles, network, secrets, network_cache, network_connections, jail_idle, max_jobs, " +
 	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, audit_export, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
 	"telemetry"
 
@@ -64,6 +64,9 @@ func TestErrors(t *testing.T) {
 		{"above the ceiling", v + "defaults: {pids: 900}\nceilings: {pids: 800}\n", "f:2:18: `pids`: 900 is above the ceiling of 800"},
 		{"unlimited above the ceiling", v + "ceilings: {disk: 1GiB}\ndefaults: {disk: unlimited}\n", "f:3:18: `disk`: unlimited is above the ceiling of 1GiB"},
 		{"boolean", v + "own_directories: yes\n", "f:2:18: `own_directories`: must be true or false, got \"yes\""},
+		{"path of etc", v + "etc_files: [/etc/a, /etc/../x]\n", "f:2:21: `etc_files`: must be a path below /etc such as /etc/acme/client.conf, got \"/etc/../x\""},
+		{"all of etc", v + "etc_files: [/etc]\n", "f:2:13: `etc_files`: must be a path below /etc such as /etc/acme/client.conf, got \"/etc\""},
+		{"pattern of etc", v + "etc_files: ['/etc/[a']\n", "f:2:13: `etc_files`: must be a path below /etc such as /etc/acme/client.conf, got \"/etc/[a\""},
 		{"path", v + "toolchains: [go]\n", "f:2:14: `toolchains`: must be an absolute path, got \"go\""},
 		{"path with dots", v + "toolchains: [/usr/../go/]\n", "f:2:14: `toolchains`: write \"/usr/../go/\" as \"/go\""},
 		{"toolchains", v + "toolchains: /usr/go\n", "f:2:13: `toolchains`: must be a list, got \"/usr/go\""},

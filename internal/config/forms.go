@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -37,6 +38,7 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"version":        versionForm,
 			"user":           userForm(lookup),
 			"path":           pathForm,
+			"etc-path":       strict.Text("a path below /etc such as /etc/acme/client.conf", etcPath),
 			"name":           plainNameForm,
 			"new-profile":    newProfileForm,
 			"profile":        strict.Text("a profile's name", nil),
@@ -158,6 +160,13 @@ var pathForm = strict.Form{
 		return s, nil
 	},
 	Write: func(v any) string { return strict.Quote(v.(string)) },
+}
+
+// etcPath reports whether s is an absolute, clean path below /etc, whose components may be patterns of path.Match.
+func etcPath(s string) bool {
+	name, ok := strings.CutPrefix(s, "/etc/")
+	_, err := path.Match(name, "")
+	return ok && name != "" && filepath.Clean(s) == s && strings.IndexByte(s, 0) < 0 && err == nil
 }
 
 // maxValue is the maximum number of bytes of a variable's value.

@@ -29,6 +29,7 @@ var formSchemas = map[string]string{
 	"version":        `{"const": 1}`,
 	"user":           `{"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0, "maximum": 4294967294}]}`,
 	"path":           `{"$ref": "#/$defs/path"}`,
+	"etc-path":       `{"type": "string", "pattern": "^/etc/[^/]"}`,
 	"repo-id":        `{"$ref": "#/$defs/id"}`,
 	"profile":        `{"$ref": "#/$defs/name"}`,
 	"new-profile":    `{"$ref": "#/$defs/name"}`,

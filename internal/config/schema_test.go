@@ -238,11 +238,11 @@ func TestExample(t *testing.T) {
 		t.Error("schema:", validate(live))
 	}
 	// These have no default, and show an example.
-	if len(c.Repos) != 1 || len(c.Toolchains) != 1 || len(c.Profiles) != 1 || len(c.Principals) != 1 || len(c.Secrets) != 1 {
+	if len(c.Repos) != 1 || len(c.Toolchains) != 1 || len(c.EtcFiles) != 1 || len(c.Profiles) != 1 || len(c.Principals) != 1 || len(c.Secrets) != 1 {
 		t.Errorf("lists: %+v", c)
 	}
 	d := Default()
-	c.Repos, c.Toolchains, c.Profiles, c.Principals, c.OwnDirectories = nil, nil, nil, nil, nil
+	c.Repos, c.Toolchains, c.EtcFiles, c.Profiles, c.Principals, c.OwnDirectories = nil, nil, nil, nil, nil, nil
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
 	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins, c.HTTP.Page = nil, nil, nil, ""
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""

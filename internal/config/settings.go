@@ -22,6 +22,10 @@ type Config struct {
 	// Host directories that every jail shows read-only, at the same path, without file systems mounted below them. A path must
 	// not contain symbolic links. A directory that is replaced is refused until the supervisor is restarted.
 	Toolchains []string `yaml:"toolchains" form:"path" list:"repeats" scope:"supervisor" without:"none" example:"[/usr/local/go]"`
+	// Files and directories below /etc that jobs see, too, for programs that need what the
+	// [rule for /etc](../explanation/isolation.md#what-a-job-can-see) leaves out. A component may be a pattern, such as `*.conf`. Files
+	// that root does not own, that not everybody may read, or that hold a private key are still left out; the supervisor logs each.
+	EtcFiles []string `yaml:"etc_files" form:"etc-path" list:"repeats" scope:"supervisor" without:"none" example:"[/etc/acme/client.conf]"`
 	// Whether to serve each user also the directories that the user owns.
 	OwnDirectories *bool `yaml:"own_directories" scope:"supervisor" without:"true if no repository is listed in the configuration or with --repo, else false" example:"true"` // nil: see ServesOwn
 	// Limits of a job that requests none, see below.

@@ -46,7 +46,7 @@ func (j *Jail) build(u *host.Cleanup) error {
 	if j.session != nil {
 		j.view = view{
 			reporter: j.reporter, session: j.session, repo: j.repo, base: base, users: j.users,
-			userns: j.s.Userns, hidden: &j.s.Survey.hidden, instance: j.s.Instance,
+			userns: j.s.Userns, hidden: &j.s.Survey.hidden, instance: j.s.Instance, etcFiles: j.s.EtcFiles,
 		}
 		if err := j.view.makeLayer(u, dir); err != nil {
 			return err

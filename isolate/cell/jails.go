@@ -41,6 +41,7 @@ type Config struct {
 	Look     time.Duration // from one look at memory that an ended job has left to the next; 0 is leftLater
 	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
 	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
+	EtcFiles []string      // further files and directories of the host's /etc that jobs see
 	Survey   *Survey       // nil: what this supervisor alone has read
 	// Left returns the function that is told what memory the jobs of a jail that ended have left, which was built for a user and a repository.
 	// Nil leaves that unknown.
@@ -104,7 +105,7 @@ func New(c Config) (*Jails, error) {
 	if s.filters, err = compiled(); err != nil {
 		return nil, err
 	}
-	s.roots = newRoots(c.Tools, c.Log, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
+	s.roots = newRoots(c.Tools, c.EtcFiles, c.Log, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
 	return s, nil
 }
 

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/trust"
@@ -21,6 +24,7 @@ import (
 // its repository.
 type roots struct {
 	tools *host.Toolchains
+	files []string // of /etc, which the operator names
 	log   *slog.Logger
 	begin func() bool // registers work, which done ends; returns false if the jails are ending
 	done  func()
@@ -30,14 +34,17 @@ type roots struct {
 	trust trust.Maker
 
 	mu    fault.Mutex
-	spare *spareRoot    // guarded by mu: nil if there is none
-	timer *time.Timer   // guarded by mu: calls writeAhead; nil if not scheduled
-	rest  time.Duration // guarded by mu: the timer's current delay
+	told  map[rootfs.Skip]bool // guarded by mu: files that the operator names and that were reported as not copied
+	spare *spareRoot           // guarded by mu: nil if there is none
+	timer *time.Timer          // guarded by mu: calls writeAhead; nil if not scheduled
+	rest  time.Duration        // guarded by mu: the timer's current delay
 }
 
 // newRoots returns roots that show the toolchains in tools.
-func newRoots(tools *host.Toolchains, log *slog.Logger, etc *rootfs.Etc, begin func() bool, done func(), live func() int64) *roots {
-	return &roots{tools: tools, log: log, begin: begin, done: done, live: live, etc: etc, watch: rootfs.NewWatch()}
+func newRoots(
+	tools *host.Toolchains, files []string, log *slog.Logger, etc *rootfs.Etc, begin func() bool, done func(), live func() int64,
+) *roots {
+	return &roots{tools: tools, files: files, log: log, begin: begin, done: done, live: live, etc: etc, watch: rootfs.NewWatch()}
 }
 
 // A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
@@ -56,7 +63,7 @@ const (
 // options returns the options of a tree without a repository.
 func (r *roots) options() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc, Watch: r.watch,
+		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc, EtcFiles: r.files, Watch: r.watch,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
@@ -81,9 +88,9 @@ func (j *jailRoot) close() {
 	j.dir = nil
 }
 
-// make makes the root of a jail for a repository and, unless it is "", its common directory, and mounts it at path. It has
+// make makes the root of a jail for a repository and, unless it is "", its common directory, and mounts it at a path. It has
 // the files for an authority, unless that is empty. The caller must close it.
-func (r *roots) make(path, repo, common string, authority []byte) (*jailRoot, error) {
+func (r *roots) make(at, repo, common string, authority []byte) (*jailRoot, error) {
 	options := r.options()
 	options.Repo, options.Common = repo, common
 	j := &jailRoot{authority: authority, version: r.version()}
@@ -95,9 +102,10 @@ func (r *roots) make(path, repo, common string, authority []byte) (*jailRoot, er
 	if j.trusted, files, err = r.trustIn(j.tree, authority); err != nil {
 		return nil, err
 	}
-	if err := host.MakeDir(path); err != nil {
+	if err := host.MakeDir(at); err != nil {
 		return nil, err
 	}
+	r.tell(j.tree.Skipped)
 	missing := j.tree
 	if j.dir = r.take(&missing); j.dir == nil {
 		if j.dir, err = newRoot(); err != nil {
@@ -110,11 +118,11 @@ func (r *roots) make(path, repo, common string, authority []byte) (*jailRoot, er
 		err = files.Overwrite(int(j.dir.Fd()))
 	}
 	if err == nil {
-		err = unix.MoveMount(int(j.dir.Fd()), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		err = unix.MoveMount(int(j.dir.Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
 	if err != nil {
 		j.close()
-		return nil, fmt.Errorf("the root at %s: %w", path, err)
+		return nil, fmt.Errorf("the root at %s: %w", at, err)
 	}
 	return j, nil
 }
@@ -140,6 +148,23 @@ func (r *roots) version() uint64 {
 	return n
 }
 
+// tell logs, once, which of the files that the operator names jobs do not see.
+func (r *roots) tell(skipped []rootfs.Skip) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range skipped {
+		named := slices.ContainsFunc(r.files, func(p string) bool { ok, _ := path.Match(p, s.Path); return ok || directory.Within(s.Path, p) })
+		if !named || r.told[s] {
+			continue
+		}
+		if r.told == nil {
+			r.told = map[rootfs.Skip]bool{}
+		}
+		r.told[s] = true
+		r.log.Warn("a file of etc_files is not shown to jobs", "path", s.Path, "reason", s.Reason)
+	}
+}
+
 // refresh makes a jail's /etc what the host's is now. Jobs that run there see each file change at once, as programs on the
 // host do.
 func (r *roots) refresh(j *jailRoot) error {
@@ -155,6 +180,7 @@ func (r *roots) refresh(j *jailRoot) error {
 	if err != nil {
 		return err
 	}
+	r.tell(tree.Skipped)
 	_, files, err := r.trustIn(tree, j.authority)
 	if err != nil {
 		return err

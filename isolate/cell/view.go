@@ -30,6 +30,7 @@ type view struct {
 	userns   *host.UsernsMaker
 	hidden   *host.HiddenPaths
 	instance *host.Instance
+	etcFiles []string     // of the host's /etc, which the operator names
 	trusted  *trust.Files // nil: none
 
 	layer    *layer.Layer
@@ -183,7 +184,7 @@ func (a *assembly) assembleRoot() error {
 	}
 	tree, err := rootfs.Host(rootfs.Options{
 		Repo: a.repo.Path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, // the session has one user
-		Connected: ss.Door,
+		Connected: ss.Door, EtcFiles: a.etcFiles,
 	})
 	if err != nil {
 		return err
