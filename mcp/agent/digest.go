@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"corral/mcp/run"
@@ -123,10 +124,13 @@ type digest struct {
 	raw    bytes.Buffer // the first room bytes and one more, as written
 	bytes  int64
 	lines  int64
-	line   []byte // the current line, at most maxLine bytes of it
-	over   int64  // bytes of the current line that are not in line
-	last   string // previous line
-	repeat int64  // how often it was repeated
+	line   []byte   // the current line, at most maxLine bytes of it
+	over   int64    // bytes of the current line that are not in line
+	recent []string // the last different lines that were added, at most maxRecent
+	last   string   // previous line
+	repeat int64    // how many lines since were among recent
+	mixed  bool     // they were not all the same line
+	held   []string // the first of them, at most foldLeast
 
 	head, tail []entry
 	size       int // bytes of head
@@ -167,25 +171,43 @@ func (d *digest) endLine() {
 	d.line, d.over = d.line[:0], 0
 	d.lines++
 	d.found.see(d.lines, text)
-	if d.lines > 1 && text == d.last {
+	if slices.Contains(d.recent, text) {
 		d.repeat++
+		d.mixed = d.mixed || text != d.last
+		d.last = text
+		if len(d.held) < foldLeast {
+			d.held = append(d.held, text)
+		}
 		return
 	}
 	d.unfold()
 	d.last = text
+	d.recent = append(d.recent[max(0, len(d.recent)-maxRecent+1):], text)
 	d.add(entry{text, d.lines, d.lines})
 }
 
-// unfold adds the repetitions of the last line.
+const (
+	// maxRecent is the maximum number of lines whose repetitions in any order are folded, such as those of two programs that write at
+	// once.
+	maxRecent = 4
+	// foldLeast is the least number of repetitions of several lines that are folded: of few, the order may matter.
+	foldLeast = 8
+)
+
+// unfold adds the repetitions of the last lines.
 func (d *digest) unfold() {
-	switch to := d.lines - 1; d.repeat {
-	case 0:
-	case 1:
-		d.add(entry{d.last, to, to})
-	default:
-		d.add(entry{fmt.Sprintf("… same line %d times", d.repeat+1), to - d.repeat + 1, to})
+	from, to := d.lines-d.repeat, d.lines-1
+	switch {
+	case d.mixed && d.repeat >= foldLeast:
+		d.add(entry{fmt.Sprintf("… the last %d lines above, %d times in some order", len(d.recent), d.repeat), from, to})
+	case d.mixed || d.repeat == 1:
+		for n, text := range d.held {
+			d.add(entry{text, from + int64(n), from + int64(n)})
+		}
+	case d.repeat > 1:
+		d.add(entry{fmt.Sprintf("… same line %d times", d.repeat+1), from, to})
 	}
-	d.repeat = 0
+	d.repeat, d.mixed, d.held = 0, false, d.held[:0]
 }
 
 // add appends an entry to the head, or to the tail, whose first entries are dropped when there is no room. The head takes up to

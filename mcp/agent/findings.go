@@ -14,20 +14,45 @@ var failures = lazyregexp.List(
 	`^\s*--- FAIL: \S+`,                   // go test
 	`^FAIL\t\S+`,                          // go test: a package
 	`^(FAILED|ERROR) \S+(::\S+| - )`,      // pytest
-	`^\s*not ok \d+ - `,                   // node --test, as TAP
+	`^(FAIL|ERROR): \S+ \(\S+\)`,          // unittest
+	`^\s*not ok\b`,                        // TAP: node --test, mocha, prove -v
 	`^\s*✖ .+ \([\d.]+m?s\)$`,             // node --test
 	`^\s*● .+ › .+`,                       // jest
+	`^\s*✕ .+`,                            // jest, with --verbose
 	`^FAIL \S+\.(js|jsx|ts|tsx|mjs|cjs)$`, // jest: a file
 	`^test \S+ \.\.\. FAILED$`,            // cargo test
+	`^rspec \S+:\d+ # .+`,                 // rspec
+	`^\d+\) \S+::\S+`,                     // phpunit
+	`^\s*✘ .+`,                            // phpunit --testdox
+	`^#\s+Failed test\b`,                  // Test::More, under prove
+	`^\d+/\d+ Test\s+#\d+: .*\*\*\*\w`,    // ctest
+	`<<< (FAILURE|ERROR)!`,                // Maven Surefire
+	`^\S+ > .+ FAILED$`,                   // Gradle
 )
 
 // failureMarks are words: each line that failures match has one of them. Most lines have none, and expressions are slow.
-var failureMarks = []string{"FAIL", "ERROR", "not ok", "✖", "●"}
+var failureMarks = []string{"FAIL", "ERROR", "not ok", "✖", "●", "✕", "✘", "rspec ", "Failed test", "***", "::"}
 
-// namesFailure reports whether a line names a failed test.
+// numbered matches a failure of a list that mocha writes at its end, under the number of failures.
+var (
+	numberFailing = lazyregexp.New(`^\s*\d+ failing$`)
+	numbered      = lazyregexp.New(`^\s+\d+\) \S`)
+)
+
+// namesFailure reports whether a line names a failed test. A test that TAP expects to fail has not.
 func namesFailure(text string) bool {
 	return slices.ContainsFunc(failureMarks, func(mark string) bool { return strings.Contains(text, mark) }) &&
+		!strings.Contains(text, "# TODO") && !strings.Contains(text, "# SKIP") &&
 		slices.ContainsFunc(failures(), func(re *regexp.Regexp) bool { return re.MatchString(text) })
+}
+
+// fails reports whether a line names a failed test, also in a list that began in an earlier line.
+func (f *findings) fails(text string) bool {
+	if strings.HasSuffix(text, " failing") && numberFailing().MatchString(text) {
+		f.listed = true
+		return false
+	}
+	return namesFailure(text) || f.listed && numbered().MatchString(text)
 }
 
 // maxLine is the maximum number of bytes shown of a line of long output.
@@ -52,7 +77,8 @@ type findings struct {
 	intent string
 	words  []string // of the intent, in lower case, without endings
 	tests  []finding
-	failed int // failed tests, those that are not in tests as well
+	listed bool // a list of failed tests has begun
+	failed int  // failed tests, those that are not in tests as well
 	match  []finding
 	lines  int    // lines that match, those that are not in match as well
 	last   string // the line before the next one
@@ -88,7 +114,8 @@ func stem(word string) string {
 
 // see looks at a line.
 func (f *findings) see(n int64, text string) {
-	if namesFailure(text) {
+	// Some runners name each failed test again at the end.
+	if f.fails(text) && !f.named(strings.TrimSpace(text)) {
 		if f.failed++; len(f.tests) < maxFindings {
 			f.tests = append(f.tests, finding{line: n, text: text})
 		}
@@ -192,4 +219,9 @@ func (one *finding) numbered(shown int64, around bool) string {
 		put(one.line+1, *one.after)
 	}
 	return b.String()
+}
+
+// named reports whether a line that names a failed test was seen before, but for white space around it.
+func (f *findings) named(text string) bool {
+	return slices.ContainsFunc(f.tests, func(one finding) bool { return strings.TrimSpace(one.text) == text })
 }
