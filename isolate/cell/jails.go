@@ -63,6 +63,7 @@ type Jails struct {
 	filters map[string]filter // by profile
 	windows liveWindows
 	slots   *slotBudget
+	mounts  host.Mounts
 	began   time.Time    // when New was called
 	jailIDs atomic.Bool  // the host permits jobs no user namespace: see plainSlot
 	live    atomic.Int64 // jobs between JobBegins and JobEnds
@@ -272,4 +273,5 @@ func (s *Jails) list() []*Jail {
 func (s *Jails) Close() {
 	s.work.Wait()
 	s.roots.close()
+	s.mounts.Close()
 }

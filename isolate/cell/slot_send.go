@@ -44,6 +44,31 @@ func (j *Jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 	return &inside.Kept{Count: a.Count, List: a.List}, nil
 }
 
+// maxMountPoints is the maximum number of file systems below a repository that keepMountPoints keeps jobs from writing beneath.
+const maxMountPoints = 64
+
+// keepMountPoints adds to the paths to protect those below the repository where another file system is mounted on the host. Jobs do not
+// see it, and what they wrote beneath it would not be where their user looks.
+func (j *Jail) keepMountPoints(kept *inside.Kept) (*inside.Kept, error) {
+	points, err := j.s.mounts.Below(j.repo.Path, maxMountPoints)
+	if err != nil || len(points) == 0 {
+		return kept, err
+	}
+	var all inside.Kept
+	if kept != nil {
+		all = *kept
+	}
+	for _, p := range points { // after all others: a mount on a directory above would hide it
+		entry := string(scan.ReadOnly) + p + "\x00"
+		if len(all.List)+len(entry) <= inside.MaxKept {
+			all.Count, all.List = all.Count+1, all.List+entry
+		}
+	}
+	j.s.Log.Info("file systems are mounted below the repository: jobs do not see them, and their places are read-only",
+		"jail", j.name, "repo", j.repo.Path, "paths", points)
+	return &all, nil
+}
+
 // A Job is a job to be started in a slot.
 type Job struct {
 	Request *admit.Request
@@ -63,11 +88,7 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 			return sent, err
 		}
 	}
-	kept, err := sl.jail.pathsToProtect(r.Protect)
-	if err != nil {
-		return sent, err
-	}
-	mount, err := sl.workspace(q)
+	mount, kept, err := sl.repository(r)
 	if err != nil {
 		return sent, err
 	}
@@ -173,6 +194,23 @@ func (sl *Slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 		e.files, e.owned = append(e.files, part), []*os.File{part}
 	}
 	return e, nil
+}
+
+// repository makes the mount of the repository for a job, nil if the job has none, and lists the paths in it that are to be protected.
+func (sl *Slot) repository(r *Job) (mount *os.File, kept *inside.Kept, err error) {
+	kept, err = sl.jail.pathsToProtect(r.Protect)
+	if err != nil {
+		return nil, nil, err
+	}
+	mount, err = sl.workspace(r.Request)
+	if err != nil || mount == nil || sl.jail.session != nil && sl.jail.session.Import {
+		return mount, kept, err
+	}
+	if kept, err = sl.jail.keepMountPoints(kept); err != nil {
+		mount.Close()
+		return nil, nil, err
+	}
+	return mount, kept, nil
 }
 
 // workspace makes the mount of the repository for a job; nil if the job has none.
