@@ -22,6 +22,7 @@ type editArgs struct {
 	Old   *string `arg:"old" about:"text to replace, which occurs exactly once; \"\" creates the file"`
 	New   *string `arg:"new" about:"text to put there; required with old"`
 	Patch *string `arg:"patch" about:"unified diff of the file, instead of old and new"`
+	All   bool    `arg:"replaceAll" about:"replace each occurrence of old"`
 	Repo  string  `arg:"repoId,max=128"`
 }
 
@@ -40,17 +41,17 @@ func (t *Edit) Name() string { return "edit" }
 func (t *Edit) Definition() tool.Definition {
 	return tool.Definition{
 		Name: t.Name(), Title: "Edit a file", Description: editDescription, Destructive: true,
-		Input: tool.InputSchema(editArgs{}, tool.Tolerant, func(s *tool.Schema) { plain(s, "path", "repoId") }),
+		Input: tool.InputSchema(editArgs{}, tool.Tolerant, func(s *tool.Schema) { plain(s, "path", "replaceAll", "repoId") }),
 	}
 }
 
 // Call implements Tool.
 func (t *Edit) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &editArgs{}
-	if err := decode(arguments, a, "path", "old", "new", "patch", "repoId"); err != nil {
+	if err := decode(arguments, a, "path", "old", "new", "patch", "replaceAll", "repoId"); err != nil {
 		return failed(err)
 	}
-	r := edit.Request{Path: a.Path, Old: a.Old, New: a.New, Patch: a.Patch}
+	r := edit.Request{Path: a.Path, Old: a.Old, New: a.New, Patch: a.Patch, All: a.All}
 	if err := r.Check(); err != nil {
 		return failed(tool.Invalid("", "%s", err))
 	}

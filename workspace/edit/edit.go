@@ -29,6 +29,7 @@ const Name = "edit"
 type Request struct {
 	Path            string // relative to the repository, or absolute and in it
 	Old, New, Patch *string
+	All             bool // each occurrence of Old is replaced, not the only one
 }
 
 // redaction begins each mark that output has in place of a secret.
@@ -44,6 +45,8 @@ func (r *Request) Check() error {
 	switch {
 	case r.Patch != nil && (r.Old != nil || r.New != nil):
 		return errors.New("patch cannot be combined with old and new: give one of the two forms")
+	case r.All && (r.Patch != nil || r.Old != nil && *r.Old == ""):
+		return errors.New("replaceAll requires old, the text to replace")
 	case r.Patch == nil && r.Old == nil:
 		return errors.New(`old or patch is required: old is the text to replace ("" creates the file), patch is a unified diff`)
 	case r.Patch == nil && r.New == nil:
@@ -67,14 +70,21 @@ func (r *Request) Check() error {
 }
 
 // Encode returns the request as Run reads it. Run refuses a request with a text of more than MaxText bytes.
-func (r *Request) Encode() string { return encode(&r.Path, r.Old, r.New, r.Patch) }
+func (r *Request) Encode() string {
+	var all *string
+	if r.All {
+		all = new(string)
+	}
+	return encode(&r.Path, r.Old, r.New, r.Patch, all)
+}
 
 // read reads what Encode returned.
 func read(from io.Reader) (r Request, err error) {
-	var path *string
-	if err := decode(from, MaxText, &path, &r.Old, &r.New, &r.Patch); err != nil {
+	var path, all *string
+	if err := decode(from, MaxText, &path, &r.Old, &r.New, &r.Patch, &all); err != nil {
 		return r, err
 	}
+	r.All = all != nil
 	if path == nil {
 		return r, errors.New("it has no path")
 	}
@@ -147,7 +157,7 @@ func (r *Request) do(root string) (report string, err error) {
 		case *r.Old == "":
 			return create(f, *r.New)
 		}
-		return replace(f, *r.Old, *r.New)
+		return replace(f, *r.Old, *r.New, r.All)
 	})
 }
 

@@ -156,3 +156,29 @@ func TestRun(t *testing.T) {
 		t.Error("arguments were accepted")
 	}
 }
+
+// TestReplaceAll: each occurrence is replaced, from the beginning on, in the line ends of the file.
+func TestReplaceAll(t *testing.T) {
+	for _, tt := range []struct{ name, file, old, new, want, says string }{
+		{"several", "a b a\nb a\n", "a", "xx", "xx b xx\nb xx\n", "edited f: +2 -2 lines"},
+		{"one", "a\nb\n", "b", "x", "a\nx\n", "+1 -1"},
+		{"overlapping", "aaaaa\n", "aa", "b", "bba\n", "+1 -1"},
+		{"what contains it", "a a\n", "a", "aa", "aa aa\n", "+1 -1"},
+		{"line ends", "a\r\nb\r\na\r\nb\r\n", "a\nb", "x", "x\r\nx\r\n", "-4"},
+		{"none", "a\n", "b", "x", "a\n", "old was not found in f"},
+		{"the same", "a\n", "a", "a", "a\n", "nothing would change"},
+		{"too many", strings.Repeat("a", maxAll+1), "a", "b", strings.Repeat("a", maxAll+1), "more than 10000 times"},
+		{"too long", strings.Repeat("a", 100), "a", strings.Repeat("b", MaxText), strings.Repeat("a", 100), "more than 16777216 bytes"},
+		{"a new file", "", "", "x", "", "replaceAll requires old"},
+	} {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "f"), tt.file)
+		report, err := run(t, root, Request{Path: "f", Old: &tt.old, New: &tt.new, All: true})
+		if err != nil {
+			report = err.Error()
+		}
+		if got := content(t, filepath.Join(root, "f")); got != tt.want || !strings.Contains(report, tt.says) {
+			t.Errorf("%s: %.80q, %q", tt.name, got, report)
+		}
+	}
+}

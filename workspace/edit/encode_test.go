@@ -10,7 +10,7 @@ import (
 func TestEncode(t *testing.T) {
 	empty, odd, long := "", "a\xff\n\u2028\"", strings.Repeat("x", MaxText)
 	for _, r := range []Request{
-		{Path: "f", Old: &odd, New: &empty}, {Path: "", Patch: &odd}, {Path: odd, Old: &long, New: &long, Patch: &long}, {},
+		{Path: "f", Old: &odd, New: &empty}, {Path: "", Patch: &odd}, {Path: odd, Old: &long, New: &long, Patch: &long}, {Old: &odd, New: &empty, All: true}, {},
 	} {
 		text := r.Encode()
 		got, err := read(strings.NewReader(text))

@@ -174,7 +174,7 @@ func TestChangedMeanwhile(t *testing.T) {
 				if times++; times == 1 {
 					other(t, filepath.Join(root, "f"))
 				}
-				return replace(f, "old", "new")
+				return replace(f, "old", "new", false)
 			})
 			if got := content(t, filepath.Join(root, "f")); err != nil || times != 2 || got != "new, theirs\n" {
 				t.Errorf("%v, %d times, %q", err, times, got)
@@ -185,7 +185,7 @@ func TestChangedMeanwhile(t *testing.T) {
 				times++
 				other(t, filepath.Join(root, "f"))
 				write(t, filepath.Join(root, "f"), fmt.Sprintf("old, %d\n", times))
-				return replace(f, "old", "new")
+				return replace(f, "old", "new", false)
 			})
 			if got, want := content(t, filepath.Join(root, "f")), fmt.Sprintf("old, %d\n", times); !errors.Is(err, errChanged) || got != want {
 				t.Errorf("%v, %q, want %q", err, got, want)
@@ -248,7 +248,7 @@ func TestMovedDirectory(t *testing.T) {
 		if err := errors.Join(os.Rename(filepath.Join(root, "a"), filepath.Join(root, "c")), os.Symlink("b", filepath.Join(root, "a"))); err != nil {
 			t.Error(err)
 		}
-		return replace(f, "old", "new")
+		return replace(f, "old", "new", false)
 	})
 	if got := content(t, filepath.Join(root, "c/f")) + content(t, filepath.Join(root, "b/f")); err != nil || got != "new\nold\n" {
 		t.Errorf("%v, %q", err, got)

@@ -28,18 +28,29 @@ func rewrite(content []byte, list []change) []byte {
 
 // Bounds of what an error counts and names.
 const (
-	maxCounted = 100 // occurrences
-	maxLines   = 10  // lines named
+	maxCounted = 100    // occurrences
+	maxAll     = 10_000 // occurrences that are replaced at once
+	maxLines   = 10     // lines named
 )
 
-// replace returns the change that replaces the one occurrence of old.
-func replace(f *file, old, new string) ([]change, error) {
+// replace returns the change that replaces the one occurrence of old or, with all, the changes that replace each.
+func replace(f *file, old, new string, all bool) ([]change, error) {
 	if old == new {
 		return nil, fmt.Errorf("old and new are the same: nothing would change")
 	}
 	var found []int
 	for _, form := range forms(f.content) {
 		old, new := form(old), form(new)
+		if all {
+			if n := bytes.Count(f.content, []byte(old)); n > maxAll || len(f.content)+n*(len(new)-len(old)) > MaxFile {
+				return nil, fmt.Errorf("old occurs more than %d times in %s, or the file would have more than %d bytes: change it with a command",
+					maxAll, f.shown, MaxFile)
+			}
+			if list := each(f.content, old, new); len(list) > 0 {
+				return list, nil
+			}
+			continue
+		}
 		if found = occurrences(f.content, old); len(found) == 1 {
 			return []change{{start: found[0], end: found[0] + len(old), text: []byte(new)}}, nil
 		}
@@ -48,6 +59,25 @@ func replace(f *file, old, new string) ([]change, error) {
 		}
 	}
 	return nil, fmt.Errorf("old was not found in %s%s", f.shown, nearestText(f.content, old))
+}
+
+// each returns the changes that replace each occurrence of old, from the beginning on.
+// Those of one line are one change, as the report shows it.
+func each(content []byte, old, new string) (list []change) {
+	for at := 0; ; {
+		n := bytes.Index(content[at:], []byte(old))
+		if n < 0 {
+			return list
+		}
+		start := at + n
+		if last := len(list) - 1; last >= 0 && bytes.IndexByte(content[at:start], '\n') < 0 && !bytes.HasSuffix(content[:at], []byte("\n")) {
+			list[last].text = append(append(list[last].text, content[at:start]...), new...)
+			list[last].end = start + len(old)
+		} else {
+			list = append(list, change{start: start, end: start + len(old), text: []byte(new)})
+		}
+		at = start + len(old)
+	}
 }
 
 // ambiguous returns the error for a text that occurs several times.
@@ -64,7 +94,7 @@ func ambiguous(f *file, found []int) error {
 	if len(found) > maxCounted {
 		count = "more than " + strconv.Itoa(maxCounted)
 	}
-	return fmt.Errorf("old occurs %s times in %s, on lines %s: add lines around the one that is meant, so that it occurs once",
+	return fmt.Errorf("old occurs %s times in %s, on lines %s: add lines around the one that is meant, so that it occurs once, or set replaceAll",
 		count, f.shown, strings.Join(lines, ", "))
 }
 
