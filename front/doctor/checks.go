@@ -206,6 +206,10 @@ var checks = []check{
 		"use the corrald of the same version as this program", simple, judgeAudit,
 	},
 	{
+		"internal errors", "no mistake of the supervisor has ended a job",
+		"report them with the stacks in the supervisor's log: journalctl -u corrald -g 'internal error'", simple, judgeErrors,
+	},
+	{
 		"kernel", "the kernel belongs to a maintained series",
 		"use Linux 6.1 or later, with its distribution's updates", nil, judgeKernel,
 	},

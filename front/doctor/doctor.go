@@ -82,6 +82,9 @@ type fact struct {
 	detail  string
 }
 
+// noJob is the detail of checks that need a job, where none runs.
+const noJob = "not tried, because no job runs"
+
 // An examination is one run through the table.
 type examination struct {
 	subject Subject
@@ -98,7 +101,7 @@ func (x *examination) check(ctx context.Context, row *check) Check {
 	e := &evidence{host: x.host, facts: x.facts, place: x.subject.Place}
 	if row.probe != nil {
 		if ctx.Err() != nil || x.broken {
-			c.Status, c.Detail = Unknown, "not tried: no job runs"
+			c.Status, c.Detail = Unknown, noJob
 			if ctx.Err() != nil {
 				c.Detail = "not tried: interrupted"
 			}

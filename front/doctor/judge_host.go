@@ -21,6 +21,7 @@ const (
 	factSwap   = "swap accounting"
 	factFiles  = "open files"
 	factAudit  = "audit log"
+	factErrors = "internal errors"
 	factUsers  = "user ids"
 )
 
@@ -86,6 +87,18 @@ func judgeAudit(e *evidence) (Status, string) {
 		return OK, f.detail + " is removed when the current file is full (audit.keep): copy it to keep it"
 	}
 	return OK, "no file is about to be removed"
+}
+
+// judgeErrors counts the mistakes of the supervisor that ended single jobs, which nobody else may have noticed.
+func judgeErrors(e *evidence) (Status, string) {
+	f, known := e.facts[factErrors]
+	switch {
+	case !known:
+		return Degraded, "the supervisor does not report them"
+	case f.detail != "0":
+		return Degraded, f.detail + " since the supervisor started: each ended a job, a session or a connection"
+	}
+	return OK, "none since the supervisor started"
 }
 
 // judgeKernel judges the kernel by its series. 5.15 is the first long-term series with id-mapped mounts and cgroup.kill.

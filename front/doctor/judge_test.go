@@ -378,6 +378,15 @@ func TestAudit(t *testing.T) {
 	})
 }
 
+func TestErrors(t *testing.T) {
+	with := func(facts map[string]fact) evidence { return evidence{facts: facts} }
+	try(t, judgeErrors, []judged{
+		{"none", with(map[string]fact{factErrors: {true, "0"}}), OK, "none"},
+		{"some", with(map[string]fact{factErrors: {true, "3"}}), Degraded, "3 since the supervisor started"},
+		{"silent supervisor", with(nil), Degraded, "does not report"},
+	})
+}
+
 // TestRows: each row of the table is complete, and names are unique.
 func TestRows(t *testing.T) {
 	var names []string

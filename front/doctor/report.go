@@ -102,8 +102,16 @@ func (r Report) WriteText(w io.Writer, color bool) error {
 	for _, c := range r.Checks {
 		width = max(width, len(c.Name))
 	}
+	var untried []string
 	for _, c := range r.Checks {
+		if c.Status == Unknown && c.Detail == noJob {
+			untried = append(untried, c.Name)
+			continue
+		}
 		c.write(&b, width, color)
+	}
+	if len(untried) > 0 {
+		fmt.Fprintf(&b, "%-8s  %s: %s\n", words[Unknown].word, noJob, strings.Join(untried, ", "))
 	}
 	b.WriteString("\n" + r.summary() + "\n")
 	_, err := io.WriteString(w, b.String())

@@ -51,6 +51,8 @@ func TestText(t *testing.T) {
 			{"one", OK, "it is", "all is well", "nothing"},
 			{"longer", Fail, "a\x1b[2J", "all is well", "mend it"},
 			{"three", Unknown, "not tried", "all is well", "mend it"},
+			{"four", Unknown, noJob, "all is well", "mend it"},
+			{"five", Unknown, noJob, "all is well", "mend it"},
 		},
 		Host: Host{Kernel: "6.1", Architecture: "amd64", System: "Debian", CPUs: 2, Memory: 4 << 30},
 	}
@@ -62,8 +64,9 @@ FAIL      longer  should be: all is well
                   fix:       mend it
 ?         three   should be: all is well
                   found:     not tried
+?         not tried, because no job runs: four, five
 
-unprotected: 1 of 3 checks failed, 1 could not be made; do not run untrusted programs here
+unprotected: 1 of 5 checks failed, 3 could not be made; do not run untrusted programs here
 `
 	var b strings.Builder
 	if err := r.WriteText(&b, false); err != nil || b.String() != want {
