@@ -21,7 +21,7 @@ func TestContain(t *testing.T) {
 		defer func() { undone = true }()
 		return map[string]func() error{}["x"]()
 	}, "job", "job-1")
-	if !errors.Is(err, ErrInternal) || !undone || Contained() != before+1 {
+	if !errors.Is(err, ErrInternal) || !undone || Contained() != before+1 || err.Error() != "a job: "+ErrInternal.Error() { // for clients
 		t.Errorf("%v, undone: %v, counted: %d", err, undone, Contained()-before)
 	}
 	for _, want := range []string{"in=\"a job\"", "job=job-1", "nil pointer", "fault_test.go"} {

@@ -111,6 +111,12 @@ func TestCheckRequests(t *testing.T) {
 			t.Errorf("%+v is accepted", r)
 		}
 	}
+	for _, r := range []Rule{{Methods: []string{"GET"}}, {Paths: []string{"/a"}}} { // one of both is enough for headers
+		r.Host, r.Headers = "example.org", []string{"X-Tenant"}
+		if err := r.Check(); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
 	good := Rule{Host: "example.org", Protocol: TLS, Methods: []string{"GET"}, Paths: []string{"/", "/a/", "/a/*/b", "/**", "/%2F"}, Headers: []string{"X-Tenant"}, Secret: "a-b_1"}
 	if err := good.Check(); err != nil {
 		t.Error(err)
