@@ -50,6 +50,8 @@ func dial(socket string) (*client.Client, error) {
 		hint = "add the user to group corral, or run with sudo"
 	case errors.Is(err, unix.EPROTOTYPE):
 		hint = "the socket has another type, so it belongs to another program"
+	case socket == "" && embed.Root():
+		hint = "start corrald as a service: systemctl enable --now corrald"
 	case socket == "":
 		hint = "start corrald as a service, or run with sudo"
 	case errors.Is(err, unix.ECONNREFUSED):

@@ -74,7 +74,10 @@ func Misused(command, help string, words []string) error {
 			verbs, usage[verb] = append(verbs, verb), "corral "+command+" "+line
 		}
 	}
-	accepted := strings.Join(verbs[:len(verbs)-1], ", ") + " or " + verbs[len(verbs)-1]
+	accepted := verbs[len(verbs)-1]
+	if len(verbs) > 1 {
+		accepted = strings.Join(verbs[:len(verbs)-1], ", ") + " or " + accepted
+	}
 	switch {
 	case len(words) == 0:
 		return fmt.Errorf("no command given: corral %s needs %s\nhint: corral %s --help", command, accepted, command)

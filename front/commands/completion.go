@@ -1,12 +1,14 @@
 package commands
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
 
 	"corral/front/cli"
 	"corral/front/privilege"
+	"corral/internal/text"
 )
 
 const completionHelp = `corral completion prints a script with which a shell completes the command line of corral.
@@ -31,8 +33,11 @@ func completion(args []string) (int, error) {
 	if err := privilege.Drop(); err != nil {
 		return cli.Failure, err
 	}
-	if f.NArg() != 1 {
-		return cli.Failure, fmt.Errorf("%d shells given, must be one\nhint: corral completion bash|zsh|fish", f.NArg())
+	switch {
+	case f.NArg() == 0:
+		return cli.Failure, errors.New("no shell given: must be bash, zsh or fish\nhint: corral completion --help")
+	case f.NArg() > 1:
+		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral completion --help", f.Arg(1))
 	}
 	var script strings.Builder
 	write := Corral().Bash
@@ -43,7 +48,7 @@ func completion(args []string) (int, error) {
 	case "fish":
 		write = Corral().Fish
 	default:
-		return cli.Failure, fmt.Errorf("shell %q is not supported: must be bash, zsh or fish", f.Arg(0))
+		return cli.Failure, fmt.Errorf("%s is not a supported shell: must be bash, zsh or fish\nhint: corral completion --help", text.Quote(f.Arg(0)))
 	}
 	if err := write(&script); err != nil {
 		return cli.Failure, err

@@ -154,7 +154,11 @@ func (c *Config) unknownRepo(id string) error {
 	for _, r := range c.Repos {
 		known = append(known, r.ID)
 	}
-	return unknown("repository", id, known)
+	err := unknown("repository", id, known)
+	if !strings.Contains(err.Error(), "\nhint: ") {
+		err = fmt.Errorf("%w\nhint: corral repo list has the ids; corral repo add DIR adds one", err)
+	}
+	return err
 }
 
 // unknown returns the error about a name that no entry of this kind has. It suggests the nearest one of those known.

@@ -110,12 +110,12 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 	}
 	switch {
 	case o.verb != "list" && o.verb != "prune":
-		err = fmt.Errorf("must be list or prune, not %q", o.verb)
+		err = cli.Misused("cache", Help, strings.Fields(o.verb))
 	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+		err = fmt.Errorf("unexpected argument %q\nhint: corral cache --help", f.Arg(0))
 	}
 	if err != nil {
-		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral cache --help", err), privilege.Drop())
+		return true, cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	return false, 0, nil
 }

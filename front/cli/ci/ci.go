@@ -6,11 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"corral/front/cli"
 	"corral/front/privilege"
 	"corral/internal/directory"
+	"corral/internal/text"
 	"corral/internal/usage"
 	"corral/job"
 	"corral/policy/ask"
@@ -87,12 +87,12 @@ var verbs = map[string]struct {
 func Command(args []string) (int, error) {
 	o := options{cache: defaultCache, layer: defaultLayer}
 	o.network.other = job.NoNetwork
-	words, ended, code, err := cli.ParseMixed(o.flags(), args, Help)
+	words, ended, _, err := cli.ParseMixed(o.flags(), args, Help)
 	if ended {
-		return code, err
+		return exitCode(err), err
 	}
 	if err = o.check(words); err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return exitCode(err), errors.Join(err, privilege.Drop())
 	}
 	g, err := enter(&o, words)
 	if err == nil {
@@ -134,15 +134,13 @@ func (o *options) flags() *flag.FlagSet {
 }
 
 func (o *options) check(words []string) error {
-	if len(words) == 0 || words[0] != "gitlab" {
-		given := strings.Join(words[:min(1, len(words))], "")
-		return fmt.Errorf("%.80q is not a CI system that calls corral: must be gitlab\nhint: corral ci --help", given)
-	}
-	if len(words) < 2 || verbs[words[1]].call == nil {
-		return errors.New("must be config, prepare, run or cleanup\nhint: corral ci --help")
-	}
-	if want := verbs[words[1]].args; len(words)-2 != want {
-		return fmt.Errorf("corral ci gitlab %s: got %d arguments, want %d\nhint: corral ci --help", words[1], len(words)-2, want)
+	switch {
+	case len(words) == 0:
+		return errors.New("no CI system given: must be gitlab\nhint: corral ci --help")
+	case words[0] != "gitlab":
+		return fmt.Errorf("%s is not a CI system that calls corral: must be gitlab\nhint: corral ci --help", text.Quote(words[0]))
+	case len(words) < 2 || verbs[words[1]].call == nil || verbs[words[1]].args != len(words)-2:
+		return cli.Misused("ci gitlab", Help, words[1:])
 	}
 	if o.server != "" {
 		if _, err := originOf(o.server); err != nil {

@@ -109,14 +109,14 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 	}
 	switch {
 	case !slices.Contains([]string{"stats", "purge", "rebuild"}, o.verb):
-		err = fmt.Errorf("must be stats, purge or rebuild, not %q", o.verb)
+		err = cli.Misused("index", Help, strings.Fields(o.verb))
 	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+		err = fmt.Errorf("unexpected argument %q\nhint: corral index --help", f.Arg(0))
 	case o.verb != "stats" && !o.yes:
-		err = fmt.Errorf("%s removes the index: confirm with --yes", o.verb)
+		err = fmt.Errorf("%s removes the index\nhint: to confirm: corral index %[1]s --yes", o.verb)
 	}
 	if err != nil {
-		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral index --help", err), privilege.Drop())
+		return true, cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	return false, 0, nil
 }

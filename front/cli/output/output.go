@@ -93,7 +93,7 @@ func Command(args []string) (int, error) {
 		}
 	}
 	if errors.Is(err, artifact.ErrNotFound) {
-		return cli.Failure, fmt.Errorf("no output %s\nhint: corral output lists stored output", text.Quote(o.handle))
+		return cli.Failure, fmt.Errorf("no stored output has the handle or job id %s\nhint: corral output lists what is stored", text.Quote(o.handle))
 	}
 	return code, err
 }

@@ -77,8 +77,7 @@ func Command(args []string) (int, error) {
 		o.request = words[1]
 		return o.run()
 	}
-	return cli.Failure, errors.Join(privilege.Drop(),
-		errors.New("must be: corral policy test REQUEST.json, or --connect HOST[:PORT]\nhint: corral policy --help"))
+	return cli.Failure, errors.Join(privilege.Drop(), cli.Misused("policy", Help, words))
 }
 
 func (o *policyTest) run() (int, error) {

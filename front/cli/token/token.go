@@ -143,7 +143,7 @@ func parseTime(option, s string, minimum time.Duration) (time.Duration, error) {
 		d, err = cli.ParseAge(s)
 	}
 	if err != nil || d < minimum || d > config.MaxTokenLife {
-		return 0, fmt.Errorf("%s %q: must be a time such as 30d, 12h or 90m, at most 3650d", option, s)
+		return 0, fmt.Errorf("invalid value %q for %s: must be a time such as 30d, 12h or 90m, at most 3650d\nhint: corral token --help", s, option)
 	}
 	return d, nil
 }

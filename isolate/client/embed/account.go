@@ -66,7 +66,7 @@ func (h accounts) named(name string) (directory.Account, error) {
 		}
 	}
 	if err != nil {
-		return directory.Account{}, fmt.Errorf("--account %s: must be the name or the number of a user: %w", name, err)
+		return directory.Account{}, fmt.Errorf("invalid value %q for --account: no user has this name or number\nhint: getent passwd lists the users", name)
 	}
 	id, ok := parse(u.Uid, u.Gid)
 	if !ok {

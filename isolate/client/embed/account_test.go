@@ -58,7 +58,7 @@ func TestAccount(t *testing.T) {
 		{"a number without an account", "", "", "2000", directory.Account{UID: 2000, GID: noGroup}, ""},
 		{"root named", "", "", "root", directory.Account{}, ""},
 		{"root by number", "", "", "0", directory.Account{}, ""},
-		{"an unknown name", "", "", "bob", directory.Account{}, "--account bob"},
+		{"an unknown name", "", "", "bob", directory.Account{}, "\"bob\" for --account"},
 		{"without numbers", "", "", "broken", directory.Account{}, "has the ids"},
 		{"the user of sudo, named", "1000", "1001", "alice", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},
 		{"root, named through sudo", "1000", "1001", "root", directory.Account{}, "sudo was called by user 1000"},
