@@ -176,6 +176,9 @@ type bound struct {
 
 const sys = "golang.org/x/sys/..."
 
+// gitSettings reads a user's git configuration in every client of the supervisor.
+const gitSettings = "github.com/go-git/gcfg/..."
+
 var supervisor = []string{"isolate", "cgroup", "seccomp"}
 
 var bounds = []bound{
@@ -368,7 +371,8 @@ var bounds = []bound{
 	{
 		from: "cmd/corral",
 		only: []string{
-			"std", sys, "egress/control", "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/redact",
+			"std", sys, gitSettings,
+			"egress/control", "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/redact",
 			"internal/terminal", "internal/text/...", "internal/usage", "internal/users", "internal/version", "policy/ask", "policy/network",
 		},
 		reason: "it is started for each job, and a Go program starts the later the more it is linked with",
@@ -413,7 +417,8 @@ var bounds = []bound{
 	{
 		from: "front/privilege",
 		only: []string{
-			"std", sys, "egress/control", "internal/directory", "internal/redact", "internal/text", "isolate/client", "isolate/client/embed",
+			"std", sys, gitSettings,
+			"egress/control", "internal/directory", "internal/redact", "internal/text", "isolate/client", "isolate/client/embed",
 			"isolate/wire", "job",
 		},
 		reason: "it runs as root, so it must be easy to audit",
@@ -521,7 +526,8 @@ var bounds = []bound{
 	{
 		from: "front/doctor",
 		only: []string{
-			"std", sys, "egress/control", "internal/directory", "internal/lazyregexp", "internal/redact", "internal/text/...",
+			"std", sys, gitSettings,
+			"egress/control", "internal/directory", "internal/lazyregexp", "internal/redact", "internal/text/...",
 			"isolate/client", "isolate/wire", "job", "policy/runtimes",
 		},
 		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
