@@ -59,6 +59,14 @@ func TestArgumentsExact(t *testing.T) {
 	}
 }
 
+// TestProcessOneHasName checks that ps(1) in a job shows process 1 under the name of its program.
+func TestProcessOneHasName(t *testing.T) {
+	f := sharedFront(t)
+	if d := f.Run(f.Spec("cat", "/proc/1/comm")); d.Out != "corral-stub\n" {
+		t.Errorf("%q, %q", d.Out, d.Err)
+	}
+}
+
 func TestArgumentsTooLong(t *testing.T) {
 	f := sharedFront(t)
 	// MAX_ARG_STRLEN of execve(2) is 128 KiB including the final NUL.

@@ -292,6 +292,7 @@ _Noreturn void run(long *stack)
 	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->layer = j->common = j->terminal = j->master = j->rules = -1;
 	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0); /* none should be open; the numbers of FD_SECOND and FD_ENDED depend on it */
 	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+	SYS5(__NR_prctl, PR_SET_NAME, "corral-stub", 0, 0, 0); /* execveat(2) names it after the descriptor */
 	u64 child_mask = 1ull << (SIGCHLD - 1), by_default[4] = { 0 };
 	SYS4(__NR_rt_sigprocmask, SIG_SETMASK, &child_mask, 0, 8);
 	SYS4(__NR_rt_sigaction, SIGCHLD, by_default, 0, 8); /* the jail's init ignores it, so that the kernel reaps its children */
