@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"corral/front/patches"
@@ -23,6 +24,7 @@ type reviewer struct {
 	sessions *session.Manager
 	runner   job.Runner
 	opened   job.Sessions
+	alone    bool // all sessions of this user's are those of one client
 }
 
 // layer returns the layer of the caller's session; nil and a Review if there is none.
@@ -123,7 +125,27 @@ func (v *reviewer) newer(ctx context.Context, c tool.Caller, repo string) *agent
 	if err != nil {
 		return &agent.Review{}
 	}
+	if v.alone && !r.Direct {
+		r.Kept = v.kept(ctx, c, repo)
+	}
 	return r
+}
+
+// kept returns the sessions with the caller's repository that ended with changes, for example because the server was restarted: newest
+// first.
+func (v *reviewer) kept(ctx context.Context, c tool.Caller, repo string) (ids []string) {
+	r, _ := v.config.Repo(repo)
+	own := v.sessions.Overlay(c.Principal, c.Session, r.Path)
+	list, err := v.opened.ListSessions(ctx)
+	if err != nil {
+		return nil // the call itself reports what is wrong
+	}
+	for _, one := range slices.Backward(list) {
+		if one.Kept && one.Repo == r.Path && one.ID != own {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
 }
 
 // refresh is agent.Suite.Refresh.

@@ -79,6 +79,51 @@ func TestAgentChanges(t *testing.T) {
 	}
 }
 
+// TestAgentBeside: a person changes the repository while an agent works in an overlay of it. The next reply says so, a refresh takes it,
+// and a server that is started again says that changes are kept.
+func TestAgentBeside(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	p.file(t, "a.txt", "old\n", 0o644)
+	p.file(t, "b.txt", "old\n", 0o644)
+	config, socket := p.overlaid(t, ""), daemon(t).Socket
+	h := connect(t, p.front("mcp", "--config", config, "--supervisor", socket, "--tools", "agent"))
+	h.run("cat a.txt b.txt; echo mine >a.txt")
+	p.file(t, "new.txt", "theirs\n", 0o644)
+	if err := os.Rename(p.repo+"/new.txt", p.repo+"/b.txt"); err != nil {
+		t.Fatal(err)
+	}
+	const news = "changed in the repository since you began: b.txt: changes {action: refresh} takes that"
+	if got := h.agentCall("run", object{"code": "sleep 1; echo done"}); !strings.Contains(got, news) {
+		t.Errorf("%q", got)
+	}
+	if got := h.agentCall("run", object{"code": "echo done"}); strings.Contains(got, "changed in the repository") {
+		t.Errorf("again: %q", got)
+	}
+	if got := h.agentCall("changes", object{}); !strings.Contains(got, "modified a.txt\n") || !strings.Contains(got, news) {
+		t.Errorf("%q", got)
+	}
+	if got := h.agentCall("changes", object{"action": "refresh"}); !strings.HasPrefix(got, "newer    b.txt\n[you now see") {
+		t.Errorf("%q", got)
+	}
+	if got := h.agentCall("run", object{"code": "cat a.txt b.txt"}); !strings.HasPrefix(got, "mine\ntheirs\n") {
+		t.Errorf("after the refresh: %q", got)
+	}
+	h.run("echo also >c.txt")
+	if got := h.agentCall("changes", object{"action": "revert", "path": "a.txt"}); !strings.HasPrefix(got, "reverted modified a.txt\n") {
+		t.Errorf("%q", got)
+	}
+	if got := h.agentCall("run", object{"code": "cat a.txt c.txt"}); !strings.HasPrefix(got, "old\nalso\n") {
+		t.Errorf("after the revert: %q", got)
+	}
+	h.to.Close()
+	<-h.ended
+	h = connect(t, p.front("mcp", "--config", config, "--supervisor", socket, "--tools", "agent"))
+	if got := h.agentCall("run", object{"code": "sleep 1; ls"}); !strings.Contains(got, "changes of an earlier session are not in this one, and are kept") {
+		t.Errorf("another server: %q", got)
+	}
+}
+
 // TestAgentEditParallel checks that calls that edit the same file at the same time all take effect.
 func TestAgentEditParallel(t *testing.T) {
 	sandboxtest.RequireJails(t)

@@ -14,7 +14,8 @@ var synonyms = map[string]string{
 	"lang": "language", "runtime": "language", "command": "code", "cmd": "code", "script": "code",
 	"repo": "repoId", "run_in_background": "background",
 	"jobId": "id", "job_id": "id", "artifactHandle": "handle", "queryTerms": "terms", "lineRange": "lines", "query": "search",
-	"file": "path", "file_path": "path", "filePath": "path", "old_string": "old", "old_str": "old", "new_string": "new", "new_str": "new", "replace_all": "replaceAll",
+	"file": "path", "file_path": "path", "filePath": "path", "old_string": "old", "old_str": "old", "new_string": "new", "new_str": "new",
+	"replace_all": "replaceAll",
 }
 
 // decode decodes arguments into the struct that into points to, as tool.Decode does with mode Tolerant. A key that is not an

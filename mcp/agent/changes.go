@@ -27,6 +27,8 @@ type Review struct {
 	// Newer has what changed in the repository since the session took its state, and NewerMore the number of further paths.
 	Newer     []Newer
 	NewerMore int
+	// Kept are the sessions that ended with changes to the repository, newest first. No other session sees those.
+	Kept []string
 	// Conflicts are what both have changed, after the session took the repository's state.
 	Conflicts []string
 	// Missing describes what a diff does not contain, one line each.
@@ -142,6 +144,19 @@ func names(list []string, n int) string {
 	text := strings.Join(quoted, ", ")
 	if more := len(list) - n; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// kept returns what a footer says about sessions that ended with changes; "" for none.
+func kept(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	text := "changes of an earlier session are not in this one, and are kept: ask the user to apply them (corral changes apply " + ids[0] +
+		") before you go on with that work; then changes {action: refresh}"
+	if more := len(ids) - 1; more > 0 {
+		text += fmt.Sprintf("; %d older ones: corral session list", more)
 	}
 	return text
 }

@@ -78,6 +78,12 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%s: %q", tt.arguments, r.Text)
 		}
 	}
+	review = &Review{Kept: []string{"1d", "2d"}}
+	for n, want := range []bool{true, false} { // once
+		if r := call(t, &Run{x}, `{"code":"x"}`); strings.Contains(r.Text, "(corral changes apply 1d) before you go on") != want {
+			t.Errorf("kept changes, call %d: %q", n+1, r.Text)
+		}
+	}
 	if fmt.Sprint(reverted) != "[[] [d/b.go]]" {
 		t.Errorf("%q", reverted)
 	}

@@ -43,19 +43,7 @@ func (f folded) line() string {
 // fold makes one line of the changes below a git directory, and one of a new directory with many. Sensitive paths keep their lines.
 // What is asked for by name, dir, is not folded itself.
 func fold(changes []job.Change, dir string) []folded {
-	below := map[string]int{} // changes below each new directory, and each git directory
-	for _, c := range changes {
-		if c.Kind == job.ChangeAdded && c.Type == job.TypeDirectory && c.Path != dir {
-			below[c.Path] = 0
-		}
-	}
-	for _, c := range changes {
-		for at := path.Dir(c.Path); at != "."; at = path.Dir(at) {
-			if _, ok := below[at]; ok {
-				below[at]++
-			}
-		}
-	}
+	below := belowNew(changes, dir)
 	var lines []folded
 	git := map[string]int{} // the line of each git directory
 	for _, c := range changes {
@@ -83,6 +71,24 @@ func fold(changes []job.Change, dir string) []folded {
 		}
 	}
 	return lines
+}
+
+// belowNew returns how many changes are below each new directory but dir.
+func belowNew(changes []job.Change, dir string) map[string]int {
+	below := map[string]int{}
+	for _, c := range changes {
+		if c.Kind == job.ChangeAdded && c.Type == job.TypeDirectory && c.Path != dir {
+			below[c.Path] = 0
+		}
+	}
+	for _, c := range changes {
+		for at := path.Dir(c.Path); at != "."; at = path.Dir(at) {
+			if _, ok := below[at]; ok {
+				below[at]++
+			}
+		}
+	}
+	return below
 }
 
 // inside reports whether a path is in a directory that is one line.

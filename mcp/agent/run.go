@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"corral/mcp/ctxtools"
@@ -100,15 +101,17 @@ func (t *Run) newer(ctx context.Context, c tool.Caller, repo string) func() []st
 	}
 	found := make(chan *Review, 1)
 	go func() { found <- t.Newer(ctx, c, repo) }()
-	return func() []string {
+	return func() (parts []string) {
 		select {
 		case r := <-found:
-			if text := newer(r.Newer, r.NewerMore); t.seen.IsNews(c, repo, "newer", text) {
-				return []string{text}
+			for n, text := range []string{kept(r.Kept), newer(r.Newer, r.NewerMore)} {
+				if t.seen.IsNews(c, repo, strconv.Itoa(n), text) {
+					parts = append(parts, text)
+				}
 			}
 		case <-time.After(newerPatience):
 		}
-		return nil
+		return parts
 	}
 }
 

@@ -33,11 +33,11 @@ func TestRunners(t *testing.T) {
 		// The runs were short: other lines make them long, so that a reply does not show all.
 		d := newDigest(2048, "")
 		for n := range 500 {
-			fmt.Fprintf(d, "ok %d\n", n)
+			_, _ = fmt.Fprintf(d, "ok %d\n", n)
 		}
 		_, _ = d.Write(b)
 		for n := range 500 {
-			fmt.Fprintf(d, "later %d\n", n)
+			_, _ = fmt.Fprintf(d, "later %d\n", n)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		var got []string
@@ -61,9 +61,9 @@ func TestFoldSeveral(t *testing.T) {
 		if n%3 == 0 || n%7 == 0 {
 			line = "sh: 2: Resource temporarily unavailable"
 		}
-		fmt.Fprintln(d, line)
+		_, _ = fmt.Fprintln(d, line)
 	}
-	fmt.Fprint(d, "end\na\nb\na\nb\na\n")
+	_, _ = fmt.Fprint(d, "end\na\nb\na\nb\na\n")
 	const want = "sh: 2: Resource temporarily unavailable\nsh: 1: Cannot fork\n… the last 2 lines above, 19998 times in some order\n" +
 		"end\na\nb\na\nb\na\n"
 	if got := d.end(); got != want {
