@@ -505,8 +505,13 @@ func TestMessages(t *testing.T) {
 		}
 		return m
 	}
+	names, err := control.AppendNames(nil, control.Names{Hosts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, message := range map[string][]byte{
-		"unknown": {99, '{', '}'}, "a reply": control.AppendReply(nil, control.Reply{Kind: control.KindOpened}),
+		"without its file": names,
+		"unknown":          {99, '{', '}'}, "a reply": control.AppendReply(nil, control.Reply{Kind: control.KindOpened}),
 		"malformed": append([]byte{byte(control.KindReport)}, "{}"...), "long": make([]byte, control.MaxMessage+1),
 	} {
 		w := newWorld(t, plenty)

@@ -316,6 +316,48 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestUsersShare: what jobs of several users may write at present is together no more than there is.
+func TestUsersShare(t *testing.T) {
+	s, dir := sparse(t, "640") // 600 can be used
+	free := int64(0)
+	var all []*Layer
+	for n := range 3 {
+		l := s.make(t, dir, string(rune('a'+n)), uint32(1001+n))
+		defer begin(t, l)()
+		all = append(all, l)
+	}
+	for _, l := range all {
+		u, err := l.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		free += u.Free
+	}
+	if free > 600<<20 || free < 400<<20 {
+		t.Errorf("3 users may write %d MiB, want nearly 600", free>>20)
+	}
+}
+
+// TestReopenInRoom: a kept layer needs no more room to be opened again than a new one.
+func TestReopenInRoom(t *testing.T) {
+	s, dir := sparse(t, "160") // 150 can be used
+	at := mountPoint(t, dir, "mount")
+	l, err := s.Make(at, Client{}, 1<<30, files)
+	if err == nil {
+		err = l.Keep("mine")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filepath.Join(dir, "x"), 100<<20)
+	if l, err = s.Reopen("mine", at, Client{}, files); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestShrinks: when others than sessions fill the disk, layers get less.
 func TestShrinks(t *testing.T) {
 	s, dir := sparse(t, "640")

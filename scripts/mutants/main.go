@@ -104,7 +104,7 @@ func (m *mutant) run() (red []string, err error) {
 	if err := errors.Join(os.WriteFile(changed, source, 0o600), os.WriteFile(overlay, text, 0o600)); err != nil {
 		return nil, err
 	}
-	args := []string{"test", "-tags", "seccomp", "-vet=off", "-timeout", "20s", "-overlay", overlay, "./" + filepath.Dir(m.file)}
+	args := []string{"test", "-tags", "seccomp", "-vet=off", "-timeout", "60s", "-overlay", overlay, "./" + filepath.Dir(m.file)}
 	cmd := exec.Command("go", args...) //nolint:gosec // the names of our packages
 	out, err := cmd.CombinedOutput()
 	if err == nil {
