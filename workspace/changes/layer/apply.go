@@ -105,6 +105,7 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 
 // write applies what was checked, and reports whether all of it was applied.
 func (a *applier) write(ctx context.Context, o Options, b Bounds, t *trees) (whole bool, err error) {
+	sweep(newWalk(ctx, b, nil, nil), t.lower, 0)
 	if err := a.record(ctx, b, o.Paths, t); err != nil {
 		return false, err
 	}
@@ -282,6 +283,31 @@ func (a *applier) leave(p *pair) error {
 		err = errors.Join(err, unix.Fsync(p.lower.fd))
 	}
 	return err
+}
+
+// sweep removes the temporary files of killed applies, also those of other sessions, wherever they are in the repository: no other
+// apply to it runs. What cannot be removed is left; clean reports it in directories that this apply changes.
+func sweep(w *walk, d *dir, depth int) {
+	if depth > w.bounds.Depth {
+		return
+	}
+	for _, name := range w.names(d) {
+		if w.over() {
+			return
+		}
+		if isTemp(name) {
+			_ = unix.Unlinkat(d.fd, name, 0)
+			continue
+		}
+		st, err := d.lstat(name)
+		if err != nil || !isDir(st) {
+			continue
+		}
+		if sub, err := d.open(name); err == nil {
+			sweep(w, sub, depth+1)
+			sub.close()
+		}
+	}
 }
 
 // clean removes the temporary files of killed applies from a directory.

@@ -246,3 +246,20 @@ func TestForgedBase(t *testing.T) {
 		}
 	}
 }
+
+// TestSweep: an apply removes what a killed one left, also where it changes nothing itself. Similar names are not its own.
+func TestSweep(t *testing.T) {
+	w := newWorld(t, project(t))
+	left, similar := filepath.Join(w.repo, "d/sub", newTemps().name()), filepath.Join(w.repo, "d", tempPrefix+"mine")
+	write(t, left, "half")
+	write(t, similar, "a user's")
+	m := at{t, w.merged}
+	m.write("new", "x")
+	if all := w.run("apply", "-dry-run"); all.sum.Failed != "" || read(t, left) != "half" {
+		t.Errorf("a dry run: %+v", all.sum)
+	}
+	none(t, w.takes("apply", "new"))
+	if _, err := os.Lstat(left); err == nil || read(t, similar) != "a user's" {
+		t.Errorf("%s is left", left)
+	}
+}
