@@ -67,6 +67,14 @@ func TestProcessOneHasName(t *testing.T) {
 	}
 }
 
+// TestHostNameHasAnswer checks that a job's own host name is its full name.
+func TestHostNameHasAnswer(t *testing.T) {
+	f := sharedFront(t)
+	if d := f.Run(f.Spec("sh", "-c", `test "$(hostname -f)" = "$(uname -n)" && getent hosts localhost 127.0.0.1`)); d.ExitCode != 0 || !strings.Contains(d.Out, "localhost") {
+		t.Errorf("%q, %q", d.Out, d.Err)
+	}
+}
+
 func TestArgumentsTooLong(t *testing.T) {
 	f := sharedFront(t)
 	// MAX_ARG_STRLEN of execve(2) is 128 KiB including the final NUL.

@@ -98,8 +98,8 @@ var etc = []etcRow{
 // Contents of generated files that are equal in every jail.
 const (
 	// etcHosts contains the jail's name, so that programs that look up their own host name (the JVM, Erlang, MPI) get
-	// an answer without a network.
-	etcHosts = "127.0.0.1\tlocalhost " + Hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+	// an answer without a network. It is on a line of its own, so that hostname -f answers it and not localhost.
+	etcHosts = "127.0.0.1\tlocalhost\n127.0.0.1\t" + Hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 	// etcNsswitch has only the classic sources: no systemd, sss or ldap. A name of a host that files lack does not exist, which is
 	// an answer for good: C libraries do not go on to dns, where they would find no name server, and programs would try again
 	// later. A Go program with a resolver of its own dials it only if dns is a source.

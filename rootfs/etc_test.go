@@ -24,7 +24,7 @@ func TestGenerated(t *testing.T) {
 			"job:x:200001:200001::/home/job:/bin/sh\njob:x:200002:200002::/home/job:/bin/sh\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 		"/etc/group":       "= root:x:0:\ntty:x:5:\njob:x:200001:\njob:x:200002:\nnogroup:x:65534:\n",
-		"/etc/hosts":       "= 127.0.0.1\tlocalhost jail\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+		"/etc/hosts":       "= 127.0.0.1\tlocalhost\n127.0.0.1\tjail\n::1\tlocalhost ip6-localhost ip6-loopback\n",
 		"/etc/hostname":    "= jail\n",
 		"/etc/resolv.conf": "= ",
 		"/etc/mtab":        "-> ../proc/self/mounts",
