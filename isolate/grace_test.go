@@ -186,3 +186,22 @@ func TestLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestGitLocks: a job that was ended names the locks that its git left, and no other ones.
+func TestGitLocks(t *testing.T) {
+	f := sharedFront(t)
+	f.Sh("rm -rf .git; mkdir .git; touch -d 2000-01-01 .git/HEAD.lock")
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(f.Repo, ".git")) })
+	for _, ended := range []bool{true, false} {
+		l := f.Launch(f.Spec("sh", "-c", "rm -f .git/index.lock; : >.git/index.lock; echo ready; read x"))
+		if ended {
+			if err := l.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := l.End()
+		if err != nil || (len(d.GitLocks) == 1 && d.GitLocks[0] == ".git/index.lock") != ended {
+			t.Errorf("%t: %+v, %v", ended, d.Result, err)
+		}
+	}
+}

@@ -199,12 +199,10 @@ func (r *Record) refused(refusal *Refusal) error {
 	switch refusal.Step {
 	case "cwd":
 		r.deny("cwd", directoryRefused(r.Request.Dir, refusal))
-	case "limits", "profile", "workspace":
-		r.deny("supervisor", refusal.Message)
-	case "network":
+	case "limits", "profile", "workspace", "network":
 		r.deny("supervisor", strings.ReplaceAll(refusal.Error(), "\nhint: ", "; "))
 	case "exec":
-		r.Status, r.Message, r.Result.ExitCode = Failure, refusal.Message, exitNoExec
+		r.Status, r.Message, r.Result.ExitCode = Failure, refusal.About(&r.Decision.Spec).Message, exitNoExec
 		if errno == syscall.ENOENT || errno == syscall.ENOTDIR {
 			r.Result.ExitCode = exitMissing
 		}

@@ -124,10 +124,13 @@ func TestEngine(t *testing.T) {
 		{"closed directory", &stage{decision: allowed(), run: refuse("cwd", unix.EACCES)}, stopped, Denied, "cwd", "Working directory cannot be entered: sub: permission denied", -1},
 		{"directory named wrongly", &stage{decision: allowed(), run: refuse("cwd", 0)}, stopped, Denied, "cwd", "no: cwd", -1},
 		{"ceiling", &stage{decision: allowed(), run: refuse("limits", 0)}, stopped, Denied, "supervisor", "no: limits", -1},
+		{"ceiling with a hint", &stage{decision: allowed(), run: func(context.Context, Spec, Stdio) (Result, error) {
+			return Result{}, &Refusal{Step: "limits", Message: "too much", Hint: "ask for less"}
+		}}, stopped, Denied, "supervisor", "too much; ask for less", -1},
 		{"readonly", &stage{decision: allowed(), run: refuse("workspace", 0)}, stopped, Denied, "supervisor", "no: workspace", -1},
 		{"no such hosts", &stage{decision: allowed(), run: refuse("network", 0)}, stopped, Denied, "supervisor", "no: network", -1},
-		{"no program", &stage{decision: allowed(), run: refuse("exec", unix.ENOENT)}, stopped, Failure, "", "no: exec", 127},
-		{"no executable", &stage{decision: allowed(), run: refuse("exec", unix.EACCES)}, stopped, Failure, "", "no: exec", 126},
+		{"no program", &stage{decision: allowed(), run: refuse("exec", unix.ENOENT)}, stopped, Failure, "", "true: no such program in the jail", 127},
+		{"no executable", &stage{decision: allowed(), run: refuse("exec", unix.EACCES)}, stopped, Failure, "", "true cannot be executed: permission denied", 126},
 		{"too much code", &stage{decision: allowed(), run: refuse("files", unix.ENOSPC)}, stopped, Failure, "", "no: files", -1},
 		{"no room", &stage{decision: allowed(), run: refuse("request", 0)}, stopped, "", "", "", 0},
 		{"not served", &stage{decision: allowed(), run: refuse("repo", 0)}, stopped, "", "", "", 0},

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 )
 
@@ -44,6 +45,25 @@ func CodeOf(err error) int {
 	return exitNoExec
 }
 
+// maxString is the maximum of one argument or variable in bytes (MAX_ARG_STRLEN of execve(2), with its NUL).
+const maxString = 128<<10 - 1
+
+// tooLong names the argument or variable that execve(2) does not take; "" if it is their sum.
+func (s *Spec) tooLong() string {
+	for n, arg := range s.Args {
+		if len(arg) > maxString {
+			return fmt.Sprintf("argument %d (%.20q…) has %d bytes, the maximum of one is %d", n, arg, len(arg), maxString)
+		}
+	}
+	for _, v := range s.Env {
+		if len(v) > maxString {
+			name, _, _ := strings.Cut(v, "=")
+			return fmt.Sprintf("the variable %.40q has %d bytes, the maximum of one is %d", name, len(v), maxString)
+		}
+	}
+	return ""
+}
+
 // About returns r with the program and the working directory of spec in its message, which the supervisor does not name.
 func (r *Refusal) About(spec *Spec) *Refusal {
 	errno := syscall.Errno(r.Errno)
@@ -52,6 +72,8 @@ func (r *Refusal) About(spec *Spec) *Refusal {
 	case errno == 0: // the message says why; there is nothing that the kernel refused
 	case r.Step == "exec" && CodeOf(r) == exitMissing:
 		out.Message = fmt.Sprintf("%s: no such program in the jail", spec.Args[0])
+	case r.Step == "exec" && errno == syscall.E2BIG && spec.tooLong() != "":
+		out.Message = fmt.Sprintf("%s cannot be executed: %s", spec.Args[0], spec.tooLong())
 	case r.Step == "exec":
 		out.Message = fmt.Sprintf("%s cannot be executed: %v", spec.Args[0], errno)
 	case r.Step == "cwd" && errno == syscall.EXDEV:

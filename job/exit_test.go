@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -56,5 +57,23 @@ func TestRefusalOfJob(t *testing.T) {
 	}
 	if got := CodeOf(errors.New("x")); got != 125 {
 		t.Error(got)
+	}
+}
+
+// TestTooLong: the refusal of a program says which argument or variable is too long for the kernel.
+func TestTooLong(t *testing.T) {
+	long := strings.Repeat("x", maxString+1)
+	refusal := &Refusal{Step: "exec", Errno: int(syscall.E2BIG), Message: "exec: argument list too long"}
+	for _, tt := range []struct {
+		spec Spec
+		want string
+	}{
+		{Spec{Args: []string{"p", "a", long}}, `p cannot be executed: argument 2 ("xxxxxxxxxxxxxxxxxxxx"…) has 131072 bytes, the maximum of one is 131071`},
+		{Spec{Args: []string{"p"}, Env: []string{"A=b", "LONG=" + long}}, `p cannot be executed: the variable "LONG" has 131077 bytes, the maximum of one is 131071`},
+		{Spec{Args: []string{"p", long[1:]}}, "p cannot be executed: argument list too long"},
+	} {
+		if got := refusal.About(&tt.spec).Message; got != tt.want {
+			t.Errorf("%s, want %s", got, tt.want)
+		}
 	}
 }

@@ -174,9 +174,19 @@ type Result struct {
 	// ReadOnly reports that the job asked to write to the repository (workspace direct) and could not: it is
 	// configured as readonly, or was passed from a mount that is read-only.
 	ReadOnly bool
-	Left     bool        // processes that the job had left running were ended with its first one
-	Stopped  bool        // with Cancelled: not its caller ended it, but another client (corral kill)
+	Left     bool // processes that the job had left running were ended with its first one
+	Stopped  bool // with Cancelled: not its caller ended it, but another client (corral kill)
+	// GitLocks are locks of git in the repository, relative to it, that a job which was ended left: they keep git from changing it.
+	GitLocks []string
 	Network  *NetworkUse // nil if the job had no network access, or its use is not known
+}
+
+// GitNote says which locks of git a job left, and what to do; "" if none.
+func (r *Result) GitNote() string {
+	if len(r.GitLocks) == 0 {
+		return ""
+	}
+	return "the job was ended while git held " + strings.Join(r.GitLocks, " and ") + ": remove it if no other git is at work in the repository"
 }
 
 // NoSpace returns a text about the full directories of a job that reached LimitTmp, and a hint for people; "" for other jobs.

@@ -34,6 +34,9 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 	for _, line := range deniedLines(r.Network) {
 		fmt.Fprintln(os.Stderr, line)
 	}
+	if note := r.GitNote(); note != "" {
+		fmt.Fprintln(os.Stderr, "corral:", note)
+	}
 	if out.dropped() > 0 {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())
 	}

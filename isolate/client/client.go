@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -171,6 +172,8 @@ type Run struct {
 	c        *Client
 	call     *call
 	terminal func(*os.File)
+	spec     *job.Spec
+	begun    time.Time
 }
 
 // Start requests a job. terminal is called with the master of its terminal, if spec requests one. Start closes the files
@@ -180,6 +183,7 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 	if err := checkLengths(spec); err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	var err error
 	if spec.Claim, err = c.claim(context.Background(), spec); err != nil {
 		return nil, err
@@ -229,7 +233,7 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 		c.unregister(k)
 		return nil, err
 	}
-	return &Run{c: c, call: k, terminal: terminal}, nil
+	return &Run{c: c, call: k, terminal: terminal, spec: &spec, begun: begun}, nil
 }
 
 func message(spec job.Spec) wire.Run {
@@ -315,7 +319,11 @@ func (r *Run) Wait() (job.Result, error) {
 		if err != nil {
 			return job.Result{}, err
 		}
-		return result(m)
+		done, err := result(m)
+		if err == nil && done.Signal != 0 { // git that ends by itself removes its locks
+			done.GitLocks = locksLeft(r.spec, r.begun)
+		}
+		return done, err
 	}
 }
 

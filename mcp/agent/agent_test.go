@@ -90,7 +90,7 @@ func TestRunReplies(t *testing.T) {
 		{"missing", func(f *mcptest.FakeRunner) { f.Decision.Missing = "no bash" }, "Runtime error: Shell not available. Install bash.", true},
 		{"not run", func(f *mcptest.FakeRunner) {
 			f.Err = &job.Refusal{Step: "exec", Message: "/bin/bash: permission denied", Errno: 13}
-		}, "not run: /bin/bash: permission denied", true},
+		}, "not run: true cannot be executed: permission denied", true},
 		{
 			"lost", func(f *mcptest.FakeRunner) {
 				f.Stdout, f.Result.Status, f.Result.ExitCode, f.Result.Signal = "so far\n", job.Lost, -1, kill

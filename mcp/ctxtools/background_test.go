@@ -232,7 +232,7 @@ func TestBackgroundRefused(t *testing.T) {
 	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	f.refuses = &job.Refusal{Step: "exec", Message: "no such program", Errno: 2}
-	if _, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, inBackground); !r.IsError || r.Text != "Runtime error: no such program" {
+	if _, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, inBackground); !r.IsError || r.Text != "Runtime error: true: no such program in the jail" {
 		t.Errorf("got %q", r.Text)
 	}
 	f.Decision.Rule, f.Decision.Reasons = "x", []string{"no"}

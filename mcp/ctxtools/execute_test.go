@@ -149,7 +149,7 @@ func TestCtxSituations(t *testing.T) {
 			"not executable", "ruby", func(f *mcptest.FakeRunner) {
 				f.Err = &job.Refusal{Step: "exec", Message: "/usr/bin/ruby: permission denied", Errno: 13}
 			},
-			"Runtime error: /usr/bin/ruby: permission denied", true, "failure",
+			"Runtime error: true cannot be executed: permission denied", true, "failure",
 		},
 		{
 			"lost", "ruby", func(f *mcptest.FakeRunner) { f.Result = job.Result{Status: job.Lost, ExitCode: -1, Signal: kill} },

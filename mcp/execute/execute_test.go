@@ -207,7 +207,7 @@ func TestExecuteReplies(t *testing.T) {
 			"cannot be executed", func(f *mcptest.FakeRunner) {
 				f.Err = &job.Refusal{Step: "exec", Errno: int(syscall.EACCES), Message: "exec: permission denied"}
 			},
-			`{"status":"failure","exitCode":126,"message":"exec: permission denied"}`, false,
+			`{"status":"failure","exitCode":126,"message":"true cannot be executed: permission denied"}`, false,
 		},
 		{"sensitive", func(f *mcptest.FakeRunner) {
 			f.Result.Sensitive, f.Result.SensitiveMore = []string{".git/config", "a\xffb"}, 2

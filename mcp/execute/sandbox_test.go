@@ -191,7 +191,7 @@ func TestSandboxReplies(t *testing.T) {
 		{"session replaced", result(job.Success, 0, 0, ""), "a", "", func(f *mcptest.FakeRunner, _ *Sandbox) { f.Replaced = job.SessionForRoom }, reply("a", "corral: "+job.SessionForRoom.String()+"; this is a new one, and files from earlier calls are gone\n", 0)},
 		{"not there", result("", 0, 0, ""), "", "", func(f *mcptest.FakeRunner, _ *Sandbox) {
 			f.Err = &job.Refusal{Step: "exec", Errno: 2, Message: "nope: no such program"}
-		}, reply("", "corral: nope: no such program\n", 127)},
+		}, reply("", "corral: true: no such program in the jail\n", 127)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := mcptest.NewFakeRunner()

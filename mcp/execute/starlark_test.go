@@ -201,7 +201,7 @@ func TestStarlarkRefused(t *testing.T) {
 		}, `{"code":"UNAVAILABLE","message":"it is not installed","details":{"hint":"install it","step":"tool"}}`},
 		{"a broken interpreter", func(f *mcptest.FakeRunner, _ *Starlark) {
 			f.Err = &job.Refusal{Step: "exec", Errno: 8, Message: "exec: exec format error"}
-		}, `{"code":"INTERNAL","message":"exec: exec format error"}`},
+		}, `{"code":"INTERNAL","message":"true cannot be executed: exec format error"}`},
 		{"no supervisor", func(f *mcptest.FakeRunner, _ *Starlark) {
 			f.Err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable)
 		}, `{"code":"UNAVAILABLE","message":"no supervisor: it closed the connection"}`},

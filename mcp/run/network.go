@@ -1,6 +1,8 @@
 package run
 
 import (
+	"strings"
+
 	"corral/internal/text"
 	"corral/job"
 	"corral/mcp/tool"
@@ -21,7 +23,12 @@ type HiddenNetworkArg struct {
 func (a *NetworkArg) Asked() (string, error) {
 	asked, err := ask.Parse(a.Network...)
 	if err != nil {
-		return "", tool.Invalid("network", "%s", text.Line(err.Error(), tool.MaxShort))
+		reason, hint, _ := strings.Cut(err.Error(), "\nhint: ")
+		e := tool.Invalid("network", "%s", text.Line(reason, tool.MaxShort))
+		if hint != "" {
+			e.Details["hint"] = text.Line(hint, tool.MaxShort)
+		}
+		return "", e
 	}
 	return asked, nil
 }

@@ -34,6 +34,9 @@ func SessionNotes(r *job.Record) (notes []string) {
 	if r.Result.RoomShort {
 		notes = append(notes, roomShort)
 	}
+	if note := r.Result.GitNote(); note != "" {
+		notes = append(notes, note)
+	}
 	return notes
 }
 
