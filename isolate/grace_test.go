@@ -178,7 +178,7 @@ func TestStubKeepsTime(t *testing.T) {
 func TestLeft(t *testing.T) {
 	f := sharedFront(t)
 	for script, want := range map[string]bool{
-		"true": false, "sleep 1000 & echo": true, "(setsid sleep 1000 &)": true, "sleep 1000 & wait $(sh -c 'exit 3' &)": true,
+		"true": false, "sleep 1000 & echo": true, "(setsid sleep 1000 &)": true, "sleep 1000 >&2 & (exit 3) | cat": true,
 		"cat /dev/zero | head -c 1": false,
 	} {
 		if d := f.Run(f.Spec("sh", "-c", script)); d.Left != want {
