@@ -156,7 +156,7 @@ func TestGitPatterns(t *testing.T) {
 		ignored bool
 	}{
 		"usual places": {map[string]string{".config/git/ignore": ".env.local\n", ".config/git/attributes": "*.x binary\n"}, "", true},
-		"named":        {map[string]string{".gitconfig": "[core]\nexcludesFile = ~/.gitignore_global\n", ".gitignore_global": ".env.local\n"}, "", true},
+		"named":        {map[string]string{".gitconfig": "[user]\nname = Ada\n[core]\nexcludesFile = ~/.gitignore_global\n", ".gitignore_global": ".env.local\n"}, "", true},
 		"a key":        {map[string]string{".gitconfig": "[core]\nexcludesFile = ~/" + key + "\n", key: ".env.local\n"}, "", false},
 		"a link":       {map[string]string{".gitconfig": "[core]\nexcludesFile = ~/.gitignore\n", key: ".env.local\n"}, ".gitignore", false},
 		"too large":    {map[string]string{".config/git/ignore": ".env.local\n" + strings.Repeat("#\n", maxGitPattern/2)}, "", false},
