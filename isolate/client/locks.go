@@ -15,8 +15,8 @@ var gitLocks = []string{"index.lock", "HEAD.lock", "config.lock", "packed-refs.l
 // tick is how much the times of files lag behind the clock at most: the kernel's timer has at least 100 ticks per second.
 const tick = 10 * time.Millisecond
 
-// locksLeft returns the locks of git in the repository that are not older than since. It looks with the rights of the front-end, and follows
-// no link out of the repository. Of a session with an overlay, or a worktree, the locks are elsewhere.
+// locksLeft returns the locks of git in the repository that are not older than since. It looks with the rights of the front-end, and
+// follows no link out of the repository. Of a session with an overlay, or a worktree, the locks are elsewhere.
 func locksLeft(spec *job.Spec, since time.Time) (left []string) {
 	if spec.Workspace != job.Direct || spec.Repo == "" {
 		return nil
@@ -25,7 +25,7 @@ func locksLeft(spec *job.Spec, since time.Time) (left []string) {
 	if err != nil {
 		return nil
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	for _, name := range gitLocks {
 		lock := path.Join(".git", name)
 		if info, err := root.Lstat(lock); err == nil && !info.ModTime().Before(since.Add(-tick)) {

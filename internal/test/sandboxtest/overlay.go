@@ -12,7 +12,8 @@ import (
 
 // Overlay mounts an overlay over the directory lower with the options of sessions: userxattr, no redirects, no metacopies.
 // Like the root of a jail, the mounter may not open files by handle: the kernel then marks a copied file without saying
-// where it came from. It returns the mount point and the upper directory, which has an empty directory base beside it. The test must run under PrivateMounts.
+// where it came from. It returns the mount point and the upper directory, which has an empty directory base beside it. The test must run
+// under PrivateMounts.
 func Overlay(t testing.TB, lower string) (merged, upper string) {
 	t.Helper()
 	Require(t, Root, FileSystem("overlay"))
