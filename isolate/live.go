@@ -104,8 +104,11 @@ func (r *run) setOutcome(o wire.Outcome) bool {
 
 // requestEnd ends the job with outcome o, unless an outcome was set before: at once, or at its deadline and on request by SIGTERM, with
 // Limits.KillAfter to end by itself, which what a limit ends has no more. A job that is not in a slot yet ends as soon as it would start.
-func (r *run) requestEnd(o wire.Outcome) {
-	if fault.Do(r.s.config.Log, "ending a job", func() { r.end(o) }, "job", r.id) {
+func (r *run) requestEnd(o wire.Outcome) { r.endBy(func() { r.end(o) }) }
+
+// endBy calls what ends the job. If that panics, its stub ends it.
+func (r *run) endBy(f func()) {
+	if fault.Do(r.s.config.Log, "ending a job", f, "job", r.id) {
 		fault.With(&r.mu, func() {
 			if r.slot != nil {
 				r.slot.HangUp()
@@ -183,7 +186,7 @@ func (r *run) endLater(sl *cell.Slot) bool {
 		r.grace = time.AfterFunc(patience, func() {
 			defer close(r.graceDone)
 			r.setOutcome(wire.Killed)
-			r.contain("ending a job", sl.Kill)
+			r.endBy(sl.Kill)
 		})
 	}
 	return true
@@ -335,7 +338,7 @@ func (r *run) killLater(sl *cell.Slot) (stop func()) {
 	}
 	timer := time.AfterFunc(patience, func() {
 		defer close(done)
-		r.contain("ending what a job left", sl.Kill)
+		r.endBy(sl.Kill)
 	})
 	return func() {
 		if !timer.Stop() {

@@ -150,9 +150,9 @@ func (v *victim) edit() error {
 	return v.run(func(s *job.Spec) { s.Args, s.Tool = []string{"edit"}, job.ToolEdit })
 }
 
-// ends runs a job that waits, and does something to it.
+// ends runs a job that waits, and ignores SIGTERM, and does something to it.
 func (v *victim) ends(how func(l *fronttest.Live) error) error {
-	l, err := v.Start(v.Spec("sh", "-c", "echo ready; exec cat"))
+	l, err := v.Start(v.Spec("sh", "-c", "trap '' TERM; echo ready; exec cat"))
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (v *victim) ends(how func(l *fronttest.Live) error) error {
 func (v *victim) killed() error { return v.ends(func(l *fronttest.Live) error { return l.Kill() }) }
 
 func (v *victim) signaled() error {
-	return v.ends(func(l *fronttest.Live) error { return l.Signal(15, false) })
+	return v.ends(func(l *fronttest.Live) error { return l.Signal(9, false) })
 }
 
 func (v *victim) open() error {
