@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -62,6 +63,35 @@ func TestFileOwners(t *testing.T) {
 		if err := unix.Lstat(filepath.Join(shared, name), &st); err != nil || st.Uid != owner || st.Gid != 1002 {
 			t.Errorf("%s outside: owner %d:%d, %v, want the group of its directory", name, st.Uid, st.Gid, err)
 		}
+	}
+}
+
+// TestNamespacesLeft: a jail in which no further user namespace can be made, because others keep those of its ended jobs, refuses no job,
+// and jobs of other jails keep the number of the owner.
+func TestNamespacesLeft(t *testing.T) {
+	f := newFront(t, func(c *Config) { c.Slots = -1 })
+	l, err := f.Start(f.Spec("sh", "-c", "echo runs; exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Until("runs\n")
+	stubs := processes(t, f.s, "corral-stub")
+	if len(stubs) == 0 {
+		t.Fatal("no process 1 of a job")
+	}
+	namespace := fmt.Sprintf("--user=/proc/%d/ns/user", stubs[0]) // the jail's
+	const fill = "echo 0 >/proc/sys/user/max_user_namespaces"
+	if out, err := exec.Command("nsenter", namespace, "sh", "-c", fill).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const ownMap = "grep -c ' 1$' /proc/self/uid_map" // lines for a single user: in the jail's namespace, root's alone
+	for range 2 {
+		if got := strings.TrimSpace(f.Sh(ownMap)); got != "1" {
+			t.Errorf("in the full jail: %q lines", got)
+		}
+	}
+	if got := strings.TrimSpace(frontOf(t, f.s, f.C, newRepo(t)).Sh(ownMap)); got != "2" {
+		t.Errorf("in another jail: %q lines, want those of a namespace of the job's own", got)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/cgroup"
 	"corral/internal/fault"
 	"corral/isolate/host"
@@ -34,6 +36,7 @@ type Slot struct {
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	left         leftMemory
 	opens        bool // the stub makes the door of a session that had none
+	jailIDs      bool // its user has the number that it has in the jail
 	kind         inside.DoorKind
 	door         []*os.File // the sockets of its own door, see UseDoor; nil: none
 	doneOnce     sync.Once  // ends its part in the jail's work
@@ -268,17 +271,21 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 }
 
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need; opens is set for the one that makes the door of
-// a session that had none. Some hosts permit user namespaces to nobody but
-// root (kernel.unprivileged_userns_clone): there the number of a job's user is that in the jail.
+// a session that had none. Some hosts permit user namespaces to nobody but root (kernel.unprivileged_userns_clone): there, the number of
+// a job's user is that in the jail. It is so for a single slot when the jail has too many namespaces, because others keep those of
+// jobs that have ended: that must not reach other jails, nor refuse a job.
 func (j *Jail) plainSlot(opens bool) (*Slot, error) {
 	limits := j.s.groupLimits(j.s.Defaults)
 	sl, err := j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens}, j.key.profile)
 	var refused *job.Refusal
-	if !errors.As(err, &refused) || refused.Step != inside.OwnIDs || j.s.jailIDs.Swap(true) {
+	if !errors.As(err, &refused) || refused.Step != inside.OwnIDs {
 		return sl, err
 	}
-	j.s.Log.Warn("a job's user has another number than the repository's owner: this host permits no user namespaces in a jail", "error", err)
-	return j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens}, j.key.profile)
+	errno := unix.Errno(refused.Errno)
+	if (errno == unix.EPERM || errno == unix.EACCES) && !j.s.jailIDs.Swap(true) {
+		j.s.Log.Warn("a job's user has another number than the repository's owner: this host permits no user namespaces in a jail", "error", err)
+	}
+	return j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens, jailIDs: true}, j.key.profile)
 }
 
 // groupLimits returns the limits of the cgroup of a job with limits l.

@@ -25,7 +25,7 @@ func (sl *Slot) preparation(profile string) inside.Prepare {
 	p := inside.Prepare{
 		UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.doorKind(profile),
 	}
-	if j.ownIDs() && !sl.plain {
+	if j.ownIDs() && !sl.plain && !sl.jailIDs {
 		p.OwnUID, p.OwnGID = j.repo.Inside()
 		if inside.Skips(j.s.Skip, inside.NoUserNamespaces) {
 			p.Below = host.JobUIDs
