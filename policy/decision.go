@@ -48,7 +48,7 @@ func (c *chain) spec() job.Spec {
 
 // version begins each encoding. It must change if the encoding of existing requests changes, but not if fields are
 // added that only new kinds of requests have.
-const version = "corral decision 1"
+const version = "corral decision 2"
 
 // An identity is the input of a decision's hash, in the order in which it is encoded. It leaves out the values of
 // variables, except those that the client sets, and whatever differs between two equal requests (their ids and

@@ -221,7 +221,7 @@ func TestGolden(t *testing.T) {
 		args: []string{"a"}, env: []string{"HOME", "PATH"}, dir: ".", limits: job.Defaults(),
 	}
 	i.limits.Tmp, i.limits.TmpInodes = 512<<20, 65536
-	const want = "7e5849e5719b127c94699dcc130bfb8b351d84273f9cfef7b21d39b13259b878"
+	const want = "acf537e58ea393f281f8ade64d6291053acb9c5d798786c3d9fd633e06e9b122"
 	if got := hexSum(i.encode()); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"corral/internal/fault"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 )
@@ -61,7 +62,7 @@ func (d *sharedDoor) close() []*os.File {
 type lateDoors struct {
 	open atomic.Bool // jobs that begin from now on have a door
 
-	mu    sync.Mutex
+	mu    fault.Mutex
 	ended bool // guarded by mu: no door is made any more
 }
 

@@ -122,7 +122,7 @@ func (s *settings) readUser(home, repo string) {
 var errInclude = errors.New("the configuration includes other files")
 
 // readFiles reads a configuration in its usual files that includes no other file, in a fraction of the time that git takes, which is
-// more than a job needs to start. It reports whether it could.
+// more than a job needs to start. It returns false for git to read it.
 func (s *settings) readFiles(home, config string) bool {
 	if os.Getenv("GIT_CONFIG_GLOBAL") != "" || os.Getenv("GIT_CONFIG_NOSYSTEM") != "" {
 		return false
@@ -133,7 +133,10 @@ func (s *settings) readFiles(home, config string) bool {
 			continue
 		}
 		text, ok := readRegular(path, maxGitOutput)
-		if !ok || gcfg.ReadWithCallback(strings.NewReader(text), func(section, sub, key, value string, blank bool) error {
+		if !ok {
+			return true // git would wait for what a job can put there, a FIFO: no settings
+		}
+		if gcfg.ReadWithCallback(strings.NewReader(text), func(section, sub, key, value string, blank bool) error {
 			section, key = strings.ToLower(section), strings.ToLower(key)
 			switch {
 			case section == "include" || section == "includeif":

@@ -3,14 +3,15 @@ package host
 import (
 	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/fault"
 )
 
 // Mounts is the mount table of this process. The zero value is ready to use.
 type Mounts struct {
-	mu sync.Mutex
+	mu fault.Mutex
 	// table is /proc/self/mountinfo; the kernel reports each change to one poll(2). An os.File would be polled by Go's runtime.
 	table  int      // guarded by mu: a descriptor; 0: not opened yet
 	points []string // guarded by mu: the mount points when it was read last
