@@ -69,7 +69,7 @@ func TestAudit(t *testing.T) {
 		{"success", func(s *job.Spec) { s.Claim, s.Workspace, s.Dir = claim, job.ReadOnly, "." }, "success 0 0 - -"},
 		{"failure", func(s *job.Spec) { s.Args = []string{"sh", "-c", "exit 3"} }, "failure 3 0 - -"},
 		{"signal", func(s *job.Spec) { s.Args = []string{"sh", "-c", "kill -TERM $$"} }, "failure 0 15 - -"},
-		{"timeout", func(s *job.Spec) { s.Args, s.Limits.Wall = []string{"sleep", "60"}, 50*time.Millisecond }, "timeout 0 9 - -"},
+		{"timeout", func(s *job.Spec) { s.Args, s.Limits.Wall = []string{"sleep", "60"}, 50*time.Millisecond }, "timeout 0 15 - -"},
 		{"memory", func(s *job.Spec) {
 			s.Args, s.Limits.Memory = []string{"perl", "-e", `$x = "x" x 500_000_000`}, memory
 		}, "failure 0 9 memory -"},
