@@ -29,7 +29,7 @@ const (
 // ofMachine are the directories below /etc whose files say what the machine does by itself. No program of a job reads them.
 var ofMachine = []string{
 	"apparmor.d", "apt", "cron.*", "default", "dbus-1", "grub.d", "init", "init.d", "initramfs-tools", "kernel", "logcheck",
-	"logrotate.d", "modprobe.d", "modules-load.d", "network", "pam.d", "ppp", "rc*.d", "rsyslog.d", "security", "sudoers.d",
+	"logrotate.d", "modprobe.d", "modules-load.d", "network", "pam.d", "ppp", "rc*.d", "rsyslog.d", "security", "ssh", "sudoers.d",
 	"sysctl.d", "systemd", "tmpfiles.d", "udev", "ufw",
 }
 
