@@ -168,11 +168,14 @@ func TestForeignTag(t *testing.T) {
 	if d, err := o.End(); err != nil || d.ExitCode != 5 {
 		t.Errorf("%+v, %v", d.Result, err)
 	}
+	if out := l.Out.String(); strings.Contains(out, "TERM") {
+		t.Errorf("%q", out)
+	}
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := l.End(); err != nil || strings.Contains(d.Out, "TERM") {
-		t.Errorf("%q, %v", d.Out, err)
+	if d, err := l.End(); err != nil || d.Status != job.Cancelled {
+		t.Errorf("%+v, %v", d.Result, err)
 	}
 }
 

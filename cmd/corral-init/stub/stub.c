@@ -199,6 +199,7 @@ static void reap(struct job *j, long first)
 			finish(j, status);
 		j->first_ended = 1;
 		j->first_status = status;
+		report(REPORT_EXITED, 0, 0, status, -1); /* the time of the others begins now, if it did not before */
 	}
 }
 
