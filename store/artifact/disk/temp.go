@@ -24,12 +24,12 @@ const (
 	gonePrefix = ".del-"
 )
 
-// makeTemp creates a Temp. Before it is locked, another process's sweep may take it for a leftover and remove it;
-// it is then created again.
+// makeTemp creates a Temp. Before it is locked, a sweep may take it for a leftover and remove it; it is then created again, under
+// another name: the sweep removes by name, and perhaps later.
 func (d *Dir) makeTemp(handle string) (*Temp, error) {
 	var err error
-	for range 5 {
-		t := &Temp{name: tempPrefix + handle, dir: -1, files: [len(manifest.Files)]int{-1, -1, -1}}
+	for n := range 5 {
+		t := &Temp{name: fmt.Sprintf("%s%s.%d", tempPrefix, handle, n), dir: -1, files: [len(manifest.Files)]int{-1, -1, -1}}
 		if err = unix.Mkdirat(d.fd, t.name, at.DirMode); err != nil {
 			return nil, at.Err("mkdir", t.name, err)
 		}
