@@ -217,5 +217,5 @@ func (s *stream) whole() []byte {
 	if !s.cut {
 		return s.kept
 	}
-	return s.kept[:len(text.Complete(string(s.kept)))]
+	return text.Complete(s.kept)
 }

@@ -148,9 +148,9 @@ func (s *streams) deliver(st *stream, b []byte, to *os.File) {
 	case s.keep:
 		st.kept = append(st.kept, b...)
 		if st.dropped > 0 { // a JSON text has whole characters
-			n := len(text.Complete(string(st.kept)))
-			st.dropped += int64(len(st.kept) - n)
-			st.kept = st.kept[:n]
+			whole := text.Complete(st.kept)
+			st.dropped += int64(len(st.kept) - len(whole))
+			st.kept = whole
 		}
 	default:
 		_, st.err = to.Write(b) // if the reader is gone, SIGPIPE ends this process

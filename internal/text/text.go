@@ -138,10 +138,10 @@ func Tail(s string, limit int) string {
 }
 
 // Complete returns s without the beginning of a character at its end, for a text that is cut there or still being written.
-func Complete(s string) string {
+func Complete[S ~string | ~[]byte](s S) S {
 	for back := 1; back < utf8.UTFMax && back <= len(s); back++ {
 		if at := len(s) - back; utf8.RuneStart(s[at]) {
-			if !utf8.FullRuneInString(s[at:]) {
+			if !utf8.FullRuneInString(string(s[at:])) {
 				return s[:at]
 			}
 			break
@@ -151,7 +151,7 @@ func Complete(s string) string {
 }
 
 // Rest returns s without the end of a character in front, for a text that is cut there.
-func Rest(s string) string {
+func Rest[S ~string | ~[]byte](s S) S {
 	for n := range min(len(s), utf8.UTFMax) {
 		if utf8.RuneStart(s[n]) {
 			return s[n:]

@@ -104,9 +104,9 @@ func (w *window) part() part {
 		w.begin = w.at - int64(len(text))
 		w.missing = w.begin
 	}
-	kept := safe.Complete(string(text))
-	if w.begin+int64(len(text)) == w.at {
-		kept = string(text) // nothing follows
+	kept := text
+	if w.begin+int64(len(text)) < w.at { // something follows
+		kept = safe.Complete(text)
 	}
 	if w.begin > 0 {
 		before := len(kept)
@@ -116,5 +116,5 @@ func (w *window) part() part {
 	if len(text) == 0 {
 		w.begin = min(max(w.from, w.begin), w.at)
 	}
-	return part{text: kept, from: w.begin, next: w.begin + int64(len(kept)), total: w.at, missing: w.missing}
+	return part{text: string(kept), from: w.begin, next: w.begin + int64(len(kept)), total: w.at, missing: w.missing}
 }
