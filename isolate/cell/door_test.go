@@ -131,10 +131,10 @@ func TestDoorOnlyIfAllowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := sl.preparation(j.key.profile).Door; got != tt.want || (len(sl.door) > 0) != (tt.want == inside.OpenDoor) {
+		if got := sl.preparation().Door; got != tt.want || (len(sl.door) > 0) != (tt.want == inside.OpenDoor) {
 			t.Errorf("%+v: a slot of kind %d has %d sockets", tt, got, len(sl.door))
 		}
-		if got := sl.preparation("scanner").Door; got != inside.NoDoor {
+		if got := sl.doorKind("scanner"); got != inside.NoDoor {
 			t.Errorf("%+v: the scanner's slot is of kind %d", tt, got)
 		}
 		sl.destroy()

@@ -35,11 +35,11 @@ type Slot struct {
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	left         leftMemory
-	opens        bool // the stub makes the door of a session that had none
-	jailIDs      bool // its user has the number that it has in the jail
-	kind         inside.DoorKind
-	door         []*os.File // the sockets of its own door, see UseDoor; nil: none
-	doneOnce     sync.Once  // ends its part in the jail's work
+	opens        bool            // the stub makes the door of a session that had none
+	jailIDs      bool            // its user has the number that it has in the jail
+	kind         inside.DoorKind // what its network has, decided once: Jail.Allow may be called meanwhile
+	door         []*os.File      // the sockets of its own door, see UseDoor; nil: none
+	doneOnce     sync.Once       // ends its part in the jail's work
 }
 
 // Jail returns the slot's jail.
@@ -97,7 +97,7 @@ func (j *Jail) prepareSlot(sl *Slot, profile string) (*Slot, error) {
 		j.report("cgroup", err)
 	})
 	sl.kind = sl.doorKind(profile)
-	p := sl.preparation(profile)
+	p := sl.preparation()
 	err = sl.startStub(&p, profile)
 	if sl.pidfd == nil {
 		return nil, err

@@ -20,10 +20,10 @@ func (j *Jail) ownIDs() bool {
 }
 
 // preparation returns the message that prepares the slot's stub before the job is known.
-func (sl *Slot) preparation(profile string) inside.Prepare {
+func (sl *Slot) preparation() inside.Prepare {
 	j := sl.jail
 	p := inside.Prepare{
-		UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.doorKind(profile),
+		UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late, Door: sl.kind,
 	}
 	if j.ownIDs() && !sl.plain && !sl.jailIDs {
 		p.OwnUID, p.OwnGID = j.repo.Inside()

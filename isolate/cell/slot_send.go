@@ -154,7 +154,7 @@ func (sl *Slot) environment(r *Job) ([]string, error) {
 	env, size := r.Env, 0
 	if r.Request.Tool == string(job.ToolNone) {
 		env = slices.Concat(env, sl.jail.trusted.Env())
-		if r.Request.Flags&wire.FlagUsual != 0 && !sl.jail.key.door {
+		if r.Request.Flags&wire.FlagUsual != 0 && sl.kind == inside.NoDoor {
 			env = slices.Concat(env, offline)
 		}
 	}
