@@ -54,8 +54,9 @@ type Jail struct {
 	authority []byte       // certificate that jobs with a door trust, in PEM; empty: none
 	trusted   *trust.Files // for it; nil: none
 
-	pool    *pool
-	leavers leavers
+	pool       *pool
+	leavers    leavers
+	toldMounts atomic.Value // the mounts below the repository that were logged last, a string
 }
 
 // Repo returns the repository of the jail, which belongs to it.

@@ -64,8 +64,10 @@ func (j *Jail) keepMountPoints(kept *inside.Kept) (*inside.Kept, error) {
 			all.Count, all.List = all.Count+1, all.List+entry
 		}
 	}
-	j.s.Log.Info("file systems are mounted below the repository: jobs do not see them, and their places are read-only",
-		"jail", j.name, "repo", j.repo.Path, "paths", points)
+	if told := strings.Join(points, "\n"); j.toldMounts.Swap(told) != told {
+		j.s.Log.Info("file systems are mounted below the repository: jobs do not see them, and their places are read-only",
+			"jail", j.name, "repo", j.repo.Path, "paths", points)
+	}
 	return &all, nil
 }
 
