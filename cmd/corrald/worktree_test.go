@@ -61,13 +61,7 @@ func TestWorktrees(t *testing.T) {
 				top := makeDirectory(t, filepath.Join(sandboxtest.OpenDir(t), "alice"), alice, 0o755)
 				git(t, alice, top, made+tt.forged)
 				args := append([]string{"run", "--repo", top + "/wt"}, commits()...)
-				var got string
-				if own {
-					got = bySudo(t, alice, args)
-				} else {
-					_, out, errs := d.runs(alice, args...)
-					got = out + errs
-				}
+				got := runBy(t, d, own, args)
 				if !strings.Contains(got, tt.want) {
 					t.Errorf("own supervisor %v: %q, want %q", own, got, tt.want)
 				}
@@ -79,6 +73,16 @@ func TestWorktrees(t *testing.T) {
 			}
 		})
 	}
+}
+
+// runBy runs corral for alice and returns what it prints: on her own supervisor, which sudo starts, or on d.
+func runBy(t *testing.T, d *server, own bool, args []string) string {
+	t.Helper()
+	if own {
+		return bySudo(t, alice, args)
+	}
+	_, out, errs := d.runs(alice, args...)
+	return out + errs
 }
 
 // bySudo runs corral as root with the environment that sudo sets for a user.
@@ -133,13 +137,7 @@ func TestSubmodule(t *testing.T) {
 				top := makeDirectory(t, filepath.Join(sandboxtest.OpenDir(t), "alice"), alice, 0o755)
 				git(t, alice, top, made)
 				args := append([]string{"run", "--repo", top + "/main/sub"}, commits()...)
-				var got string
-				if own {
-					got = bySudo(t, alice, args)
-				} else {
-					_, out, errs := d.runs(alice, args...)
-					got = out + errs
-				}
+				got := runBy(t, d, own, args)
 				if got != "two\none\n" {
 					t.Errorf("own supervisor %v: %q", own, got)
 				}

@@ -209,11 +209,16 @@ func (f *follower) lookUp(at spot) (int, error) {
 		return -1, f.denied(dir, err)
 	}
 	defer unix.Close(parent)
-	if f.e.on() && f.e.dir(parent) == 0 {
-		f.gaps = true
-	}
+	f.watch(parent, f.e.dir)
 	fd, err := openFile(parent, name, unix.O_PATH)
 	return fd, f.denied(at, err)
+}
+
+// watch watches an open file by one of the functions of f.e.
+func (f *follower) watch(fd int, by func(fd int) int32) {
+	if f.e.on() && by(fd) == 0 {
+		f.gaps = true
+	}
 }
 
 // denied returns the error err of opening a file. If permission was missing, it ends at the directory that cannot be
@@ -237,17 +242,13 @@ func (f *follower) arrive(at spot) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if f.e.on() && f.e.dir(fd) == 0 {
-		f.gaps = true
-	}
+	f.watch(fd, f.e.dir)
 	return f.end(at, fd)
 }
 
 // arriveFile ends at any other file, which it watches.
 func (f *follower) arriveFile(at spot, fd int) error {
-	if f.e.on() && f.e.file(fd) == 0 {
-		f.gaps = true
-	}
+	f.watch(fd, f.e.file)
 	return f.end(at, fd)
 }
 

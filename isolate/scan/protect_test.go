@@ -147,12 +147,9 @@ func TestKeepRemembers(t *testing.T) {
 	}
 }
 
-// TestKeepClosed: a directory on the way of a link that cannot be searched is protected as a whole.
-func TestKeepClosed(t *testing.T) {
-	dir := t.TempDir()
-	shell(t, dir, "mkdir -p a/b/c; echo > a/b/c/f; ln -s a/b/c/f .envrc; ln -s a/b/../b/c/d/../f .npmrc; chmod 600 a/b")
-	s := scanner(t, dir, Bounds{})
-	var got []Kept
+// keptAsNobody returns what s, a scanner of dir, keeps from an unprivileged user.
+func keptAsNobody(t *testing.T, dir string, s *Scanner) (got []Kept) {
+	t.Helper()
 	sandboxtest.AsNobody(t, dir, func() {
 		_, err := s.Baseline()
 		if err == nil {
@@ -162,6 +159,15 @@ func TestKeepClosed(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return got
+}
+
+// TestKeepClosed: a directory on the way of a link that cannot be searched is protected as a whole.
+func TestKeepClosed(t *testing.T) {
+	dir := t.TempDir()
+	shell(t, dir, "mkdir -p a/b/c; echo > a/b/c/f; ln -s a/b/c/f .envrc; ln -s a/b/../b/c/d/../f .npmrc; chmod 600 a/b")
+	s := scanner(t, dir, Bounds{})
+	got := keptAsNobody(t, dir, s)
 	want := []Kept{{ReadOnly, ".envrc"}, {ReadOnly, ".npmrc"}, {Pinned, "a"}, {ReadOnly, "a/b"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -223,16 +229,7 @@ func TestKeepUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := scanner(t, dir, Bounds{})
-	var got []Kept
-	sandboxtest.AsNobody(t, dir, func() {
-		_, err := s.Baseline()
-		if err == nil {
-			got, err = s.Keep(false)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	got := keptAsNobody(t, dir, s)
 	want := []Kept{{ReadOnly, "closed"}, {ReadOnly, strings.TrimSuffix(deep, "/")}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%.60q, want %.60q", got, want)
