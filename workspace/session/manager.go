@@ -213,7 +213,7 @@ func (k *Manager) add(id key, share bool) (*entry, error) {
 	var oldest *entry
 	full := mine >= k.o.PerPrincipal
 	if full || k.count >= k.o.InAll {
-		oldest = k.spare(nil, id.principal, mine+1, full)
+		oldest = k.spare(nil, id.principal, full)
 	}
 	switch {
 	case oldest != nil:

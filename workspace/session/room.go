@@ -36,13 +36,7 @@ func (k *Manager) makeRoom(s *entry) *entry {
 	if k.closed {
 		return nil
 	}
-	mine := 0
-	for _, other := range k.all {
-		if other.principal == s.principal {
-			mine++
-		}
-	}
-	found := k.spare(s, s.principal, mine, false)
+	found := k.spare(s, s.principal, false)
 	if found != nil {
 		k.giveUp(found, job.SessionForRoom)
 	}
@@ -65,13 +59,16 @@ func (k *Manager) giveUp(s *entry, why job.SessionEnd) {
 	s.closing = true
 }
 
-// spare returns an idle session other than s that gives way to one of a principal, or nil. It is the least recently used one of the
-// principal with most sessions: that one, which has mine with the one that opens, or another that has more, unless only its own may be
-// taken. mu must be held.
-func (k *Manager) spare(s *entry, principal string, mine int, own bool) (found *entry) {
+// spare returns an idle session that gives way to s, or nil; s is nil if it is not in the table yet. It is the least recently used one
+// of the principal with most sessions: that of s, or another that has more, unless only its own may be taken. mu must be held.
+func (k *Manager) spare(s *entry, principal string, own bool) (found *entry) {
 	has := map[string]int{}
 	for _, other := range k.all {
 		has[other.principal]++
+	}
+	mine := has[principal]
+	if s == nil {
+		mine++
 	}
 	for _, other := range k.all {
 		idle := other != s && other.users == 0 && isClosed(other.opened) && other.err == nil
