@@ -22,9 +22,11 @@ import (
 type reviewer struct {
 	config   config.Config
 	sessions *session.Manager
-	runner   job.Runner
-	opened   job.Sessions
-	alone    bool // all sessions of this user's are those of one client
+	conn     interface {
+		job.Runner
+		job.Sessions
+	}
+	alone bool // all sessions of this user's are those of one client
 }
 
 // layer returns the layer of the caller's session; nil and a Review if there is none.
@@ -40,7 +42,7 @@ func (v *reviewer) layer(ctx context.Context, c tool.Caller, repo, what string) 
 	if id == "" {
 		return nil, &agent.Review{}, nil
 	}
-	session, err := job.FindSession(ctx, v.opened, id, false)
+	session, err := job.FindSession(ctx, v.conn, id, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,14 +62,14 @@ func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths
 		return r, err
 	}
 	if diff != nil {
-		sum, err := changes.Patch(ctx, v.runner, *l, diff, paths)
+		sum, err := changes.Patch(ctx, v.conn, *l, diff, paths)
 		if err != nil {
 			return nil, err
 		}
 		return &agent.Review{Missing: patches.Missing(sum)}, nil
 	}
 	list := &entries{}
-	sum, err := changes.Show(ctx, v.runner, *l, maxEntries, paths, list.add)
+	sum, err := changes.Show(ctx, v.conn, *l, maxEntries, paths, list.add)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ func (l *entries) add(e *stream.Entry) error {
 
 // addNewer adds what is newer in the repository.
 func (v *reviewer) addNewer(ctx context.Context, l *changes.Layer, r *agent.Review, within time.Duration) error {
-	sum, err := changes.Newer(ctx, v.runner, *l, maxNewer, within, newerOf(r))
+	sum, err := changes.Newer(ctx, v.conn, *l, maxNewer, within, newerOf(r))
 	if err == nil {
 		r.NewerMore = int(sum.Newer) - len(r.Newer)
 	}
@@ -136,7 +138,7 @@ func (v *reviewer) newer(ctx context.Context, c tool.Caller, repo string) *agent
 func (v *reviewer) kept(ctx context.Context, c tool.Caller, repo string) (ids []string) {
 	r, _ := v.config.Repo(repo)
 	own := v.sessions.Overlay(c.Principal, c.Session, r.Path)
-	list, err := v.opened.ListSessions(ctx)
+	list, err := v.conn.ListSessions(ctx)
 	if err != nil {
 		return nil // the call itself reports what is wrong
 	}
@@ -164,10 +166,10 @@ func (v *reviewer) refresh(ctx context.Context, c tool.Caller, repo string, path
 	}
 	var sum *stream.Sum
 	if len(paths) == 0 {
-		sum, err = changes.Refresh(ctx, v.runner, *l, nil, newerOf(r), conflict)
+		sum, err = changes.Refresh(ctx, v.conn, *l, nil, newerOf(r), conflict)
 	} else {
 		list := &entries{}
-		sum, err = changes.Revert(ctx, v.runner, *l, paths, list.add, conflict)
+		sum, err = changes.Revert(ctx, v.conn, *l, paths, list.add, conflict)
 		r.Changes = &list.Changes
 	}
 	if err == nil && sum.Failed != "" {

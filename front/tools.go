@@ -84,7 +84,7 @@ func (t *toolset) portsIn(c config.Config) run.Ports {
 
 // govern sets what the tools of package agent take from a configuration.
 func (t *toolset) govern(x *agent.Settings, c config.Config) {
-	look := &reviewer{c, t.sessions, t.options.Supervisor, t.options.Supervisor, t.options.Single}
+	look := &reviewer{c, t.sessions, t.options.Supervisor, t.options.Single}
 	x.Review, x.Scripts, x.MaxTimeout = look.review, t.ctx, c.Runtime.MaxDuration
 	x.Refresh, x.Newer = look.refresh, look.newer
 	x.Ports = t.portsIn(c)

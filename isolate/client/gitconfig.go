@@ -232,7 +232,7 @@ func (s *settings) note(name, value, home string) {
 	switch {
 	case len(value) > maxGitValue || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' }):
 	case name == gitOff:
-		s.off = slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
+		s.off = isFalse(value)
 	case name == "core.excludesfile":
 		s.ignore = expand(value, home)
 	case name == "core.attributesfile":
@@ -242,6 +242,11 @@ func (s *settings) note(name, value, home string) {
 	case slices.Contains(gitKeys, name):
 		s.set(name, value)
 	}
+}
+
+// isFalse reports whether git takes a value for false, see "Values" in git-config(1).
+func isFalse(value string) bool {
+	return slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
 }
 
 // expand returns a path of a configuration with the home directory in place of ~.
@@ -381,7 +386,7 @@ func (s *settings) noteFilter(key, value string) {
 	case "clean", "smudge", "process":
 		s.filters[name].commands[variable] = value
 	case "required":
-		s.filters[name].required = !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
+		s.filters[name].required = !isFalse(value)
 	}
 }
 

@@ -82,7 +82,7 @@ func belowNew(changes []job.Change, dir string) map[string]int {
 		}
 	}
 	for _, c := range changes {
-		for at := path.Dir(c.Path); at != "."; at = path.Dir(at) {
+		for _, at := range parents(c.Path) {
 			if _, ok := below[at]; ok {
 				below[at]++
 			}

@@ -29,14 +29,19 @@ type newerPaths struct {
 
 const (
 	maxNewer  = 1000 // paths of the repository that are listed
+	maxWarned = 20   // of them as warnings
 	newerTime = 30 * time.Second
 )
 
 func (p *newerPaths) add(n stream.Newer) error {
 	if len(p.list) < maxNewer {
-		p.list = append(p.list, newerJSON{n.Path, pathBase64(n.Path), n.Dir, n.Touched})
+		p.list = append(p.list, newerOf(n))
 	}
 	return nil
+}
+
+func newerOf(n stream.Newer) newerJSON {
+	return newerJSON{n.Path, pathBase64(n.Path), n.Dir, n.Touched}
 }
 
 func (p *newerPaths) more() int64 { return max(p.all-int64(len(p.list)), 0) }
@@ -68,10 +73,10 @@ func (p *newerPaths) warn(session string) {
 	if p.all == 0 {
 		return
 	}
-	for _, n := range p.list[:min(len(p.list), 20)] {
+	for _, n := range p.list[:min(len(p.list), maxWarned)] {
 		cli.Warn("newer in the repository: %s", n.line())
 	}
-	if more := p.all - 20; more > 0 {
+	if more := p.all - maxWarned; more > 0 {
 		cli.Warn("%d more are newer in the repository", more)
 	}
 	fmt.Fprintln(os.Stderr, "hint: jobs of the session may see these as they were: corral changes refresh "+session)
@@ -89,7 +94,7 @@ func (v *view) refresh(ctx context.Context) (int, error) {
 			if v.options.json {
 				return taken.add(n)
 			}
-			_, err := fmt.Fprintf(r.out, "newer %s\n", newerJSON{Path: n.Path, Dir: n.Dir, Touched: n.Touched}.line())
+			_, err := fmt.Fprintf(r.out, "newer %s\n", newerOf(n).line())
 			return err
 		}, r.conflict)
 	}

@@ -185,13 +185,16 @@ type pruner struct{ walk *walk }
 
 // dir removes what is equal below a directory of both trees, and reports whether all of it is equal.
 func (v *pruner) dir(p *pair) bool {
+	if p.depth > v.walk.bounds.Depth {
+		return false
+	}
 	names := v.walk.names(p.upper)
 	if p.hidden {
 		names = append(names, v.walk.names(p.lower)...)
 	}
-	same := p.depth <= v.walk.bounds.Depth
+	same := true
 	for _, name := range names {
-		if v.walk.over() || !same && p.depth > v.walk.bounds.Depth {
+		if v.walk.over() {
 			return false
 		}
 		same = !isTemp(name) && v.entry(p, name) && same

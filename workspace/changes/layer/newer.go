@@ -2,6 +2,7 @@ package layer
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,7 @@ func (v *newerWalk) dir(upper, lower *dir, path string, depth int) (found bool, 
 		if st == nil || isTemp(name) {
 			continue
 		}
-		newer, err := v.entry(upper, lower, name, (&pair{path: path}).join(name), depth, st)
+		newer, err := v.entry(upper, lower, name, filepath.Join(path, name), depth, st)
 		if err != nil {
 			return found, err
 		}

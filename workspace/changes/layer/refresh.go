@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -107,7 +108,7 @@ func (r *reverter) path(path string) error {
 		if !more {
 			return r.remove(at, name, 0)
 		}
-		above = (&pair{path: above}).join(name)
+		above = filepath.Join(above, name)
 		next, err := r.enter(at, name, above)
 		if err != nil {
 			return err
