@@ -164,6 +164,40 @@ func TestTimeIsOver(t *testing.T) {
 	}
 }
 
+// TestClientGoneEnds: a job that does not end keeps its processes but for a moment when its client is gone, whatever time it was given
+// and also if that has begun.
+func TestClientGoneEnds(t *testing.T) {
+	f := sharedFront(t)
+	for _, before := range []struct {
+		name string
+		do   func(l *fronttest.Live) error
+	}{
+		{"nothing", func(*fronttest.Live) error { return nil }},
+		{"request", (*fronttest.Live).Kill},
+	} {
+		t.Run(before.name, func(t *testing.T) {
+			gone := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.Repo)
+			spec := gone.Spec("perl", "-e", stays)
+			spec.Limits.KillAfter = 10 * time.Minute
+			l, err := gone.Start(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Until("ready")
+			if err := errors.Join(before.do(l), gone.C.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.End(); !errors.Is(err, job.ErrUnavailable) {
+				t.Error(err)
+			}
+			eventually(t, func() string { return strings.Join(f.list(f.C), ", ") })
+			if left := members(t, f.s); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+	}
+}
+
 // TestStubKeepsTime: the stub kills a job whose time is over if the supervisor does not.
 func TestStubKeepsTime(t *testing.T) {
 	f := newFront(t, skip([]string{inside.Deadline}))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -46,19 +47,19 @@ type run struct {
 	graceDone  chan struct{}    // closed when what grace calls no longer uses the slot
 
 	mu         sync.Mutex
-	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
-	requested  bool         // guarded by mu: requestEnd set it
-	over       bool         // guarded by mu: done is closed
-	asked      bool         // guarded by mu: a client asked for the end
-	hurried    bool         // guarded by mu: it has no time to end by itself
-	told       bool         // guarded by mu: all its processes got a signal by which programs end
-	grace      *time.Timer  // guarded by mu: kills a job that was told to end; nil before that
-	slot       *cell.Slot   // guarded by mu: where the job runs; nil before and afterwards
-	cpu        int64        // guarded by mu: as usage read it last
-	peak       int64        // guarded by mu: likewise
-	memory     int64        // guarded by mu: likewise
-	usageAt    time.Time    // guarded by mu: when that was
-	forwarding bool         // guarded by mu: forwardSignals runs
+	outcome    wire.Outcome  // guarded by mu: why the job ends; 0 until that is decided
+	requested  bool          // guarded by mu: requestEnd set it
+	over       bool          // guarded by mu: done is closed
+	asked      bool          // guarded by mu: a client asked for the end
+	patience   time.Duration // guarded by mu: the time that it has to end by itself, if that is less than Limits.KillAfter
+	told       bool          // guarded by mu: all its processes got a signal by which programs end
+	grace      *time.Timer   // guarded by mu: kills a job that was told to end; nil before that
+	slot       *cell.Slot    // guarded by mu: where the job runs; nil before and afterwards
+	cpu        int64         // guarded by mu: as usage read it last
+	peak       int64         // guarded by mu: likewise
+	memory     int64         // guarded by mu: likewise
+	usageAt    time.Time     // guarded by mu: when that was
+	forwarding bool          // guarded by mu: forwardSignals runs
 }
 
 // newJobID returns an id that no other job has. It tells nothing about others: numbers in a row would tell a user how many jobs all users
@@ -68,7 +69,7 @@ func newJobID() string { return "job-" + strings.ToLower(rand.Text()[:10]) }
 // newRun returns a run with a new id for a job of peer. It can be signaled from now on.
 func (s *Supervisor) newRun(peer host.Peer) *run {
 	return &run{
-		s: s, id: newJobID(), peer: peer,
+		s: s, id: newJobID(), peer: peer, patience: math.MaxInt64,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}), graceDone: make(chan struct{}),
 	}
 }
@@ -142,7 +143,7 @@ func (r *run) beginEnd(o wire.Outcome) (sl *cell.Slot, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !leavesTime(o) {
-		r.hurry()
+		r.hurry(0)
 	}
 	if r.outcome != 0 {
 		return nil, false
@@ -155,18 +156,21 @@ func (r *run) beginEnd(o wire.Outcome) (sl *cell.Slot, first bool) {
 func (r *run) ask(o wire.Outcome) {
 	fault.With(&r.mu, func() {
 		if r.asked {
-			r.hurry()
+			r.hurry(0)
 		}
 		r.asked = true
 	})
 	go r.requestEnd(o) // without cgroup.kill ending takes time, and the client has other requests
 }
 
-// hurry leaves the job no time to end by itself. The caller holds r.mu.
-func (r *run) hurry() {
-	r.hurried = true
+// hurry leaves the job no more than patience to end by itself. The caller holds r.mu.
+func (r *run) hurry(patience time.Duration) {
+	if patience >= r.patience {
+		return
+	}
+	r.patience = patience
 	if r.grace != nil && r.grace.Stop() {
-		r.grace.Reset(0)
+		r.grace.Reset(patience)
 	}
 }
 
@@ -178,12 +182,8 @@ func (r *run) endLater(sl *cell.Slot) bool {
 	if r.over {
 		return false
 	}
-	patience := r.limits.KillAfter
-	if r.hurried {
-		patience = 0
-	}
 	if r.grace == nil {
-		r.grace = time.AfterFunc(patience, func() {
+		r.grace = time.AfterFunc(min(r.limits.KillAfter, r.patience), func() {
 			defer close(r.graceDone)
 			r.setOutcome(wire.Killed)
 			r.endBy(sl.Kill)
@@ -329,6 +329,9 @@ func (r *run) command() *os.File {
 	return f
 }
 
+// clientless is how long a job has at most to end by itself when its client has gone: enough to remove a lock, and nobody waits for more.
+const clientless = 500 * time.Millisecond
+
 // killLater kills what an ended job has left, unless stop is called before: after lastPatience, in which the stub kills it, or after
 // Limits.KillAfter if all processes got a signal by which they end. stop waits for that if it is in progress.
 func (r *run) killLater(sl *cell.Slot) (stop func()) {
@@ -354,7 +357,10 @@ func (s *Supervisor) endOn(ctx context.Context, r *run) (stop func()) {
 		timer := time.AfterFunc(r.limits.Wall, func() { r.requestEnd(wire.Deadline) })
 		stopDeadline = func() { timer.Stop() }
 	}
-	stopContext := context.AfterFunc(ctx, func() { r.requestEnd(s.endReason()) })
+	stopContext := context.AfterFunc(ctx, func() {
+		fault.With(&r.mu, func() { r.hurry(clientless) })
+		r.requestEnd(s.endReason())
+	})
 	return func() {
 		stopDeadline()
 		stopContext()
