@@ -46,7 +46,7 @@ $(GOALS): root-tree ;
 root-tree:
 	@scripts/root-tree --make '$(MAKE)' $(GOALS)
 else
-.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz mutants \
+.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck newer bench bench-parts fuzz mutants \
 	fmt install installable uninstall package release test-package clean help static setup-build setup-vm FORCE
 
 build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) manual ## the programs with their manual, into bin/
@@ -114,7 +114,7 @@ soak: test-setup setup-vm build ## everything in full, for hours, as root; conti
 test-vm: setup-vm build ## the root tests in a guest with pure cgroup v2 (scripts/test-vm has options)
 	scripts/test-vm
 
-check: check-fmt words vet lint shellcheck ## format, words, vet and lint
+check: check-fmt words vet lint shellcheck newer ## format, words, vet and lint
 
 check-fmt:
 	@scripts/lint fmt --diff || { echo 'not formatted: run make fmt' >&2; exit 1; }
@@ -131,6 +131,12 @@ lint: setup-build
 shellcheck:
 	@scripts/setup lint
 	shellcheck $(SHELL_SCRIPTS)
+
+# Where no module proxy answers, it says nothing.
+newer: ## says which package that isolates has a newer patch release
+	@for m in github.com/opencontainers/runc github.com/containerd/cgroups/v3 github.com/seccomp/libseccomp-golang; do \
+		new=$$(timeout 20 go list -m $$m@patch 2>/dev/null) || continue; [ "$$new" = "$$(go list -m $$m)" ] || echo "newer patch release: $$new (go get $$m@patch)"; \
+	done
 
 bench: build ## corral beside bare processes and its peers, into docs/explanation/performance.md; as root
 	scripts/setup bench
