@@ -17,6 +17,7 @@ var outsideGo = map[string]string{
 	"scripts":              "has the programs of development: set-up, demo, lint, fuzzing, virtual machine; and the service unit",
 	"scripts/clients":      "tests the servers with the official clients of their protocols",
 	"scripts/first":        "tests the commands that a new user runs first, on machines with new accounts",
+	"scripts/suites":       "runs test suites of other projects outside and in jails, and compares them",
 }
 
 // A section is a part of ARCHITECTURE.md that is generated from the source, between two markers.
