@@ -16,7 +16,7 @@ import (
 
 // Bounds of the copy of /etc. The supervisor holds it in memory, and so does the tmpfs of every jail.
 const (
-	maxFile  = 1 << 20  // bytes of one file
+	maxFile  = 4 << 20  // bytes of one file; LibreOffice's settings have 2.2 MB
 	maxTotal = 32 << 20 // bytes of all files
 	maxCount = 4096     // files, links and directories
 	maxDepth = 16       // directories below /etc

@@ -70,6 +70,7 @@ var etc = []etcRow{
 	{"gdb", subtree, "gdb's start-up", false},
 	{"fonts", subtree, "fontconfig: plots, PDF, headless browsers", false},
 	{"ImageMagick-*", subtree, "policy and delegates of convert(1)", false},
+	{"libreoffice/registry", subtree, "soffice does not start without it; /usr/lib/libreoffice links to it", false},
 	{"texmf", subtree, "TeX's settings; /usr/share/texmf links to it", false},
 	{"xml", subtree, "catalogs: xsltproc finds DTDs offline", false},
 	{"sgml", subtree, "catalogs", false},
@@ -108,6 +109,9 @@ const (
 	// doorNsswitch and doorResolv are for jobs that may reach hosts: corral-egress is their name server.
 	doorNsswitch = etcSources + "hosts: files dns\n"
 	doorResolv   = "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n"
+	// etcChromium is read by the start script of Debian's Chromium, which ends with "No usable sandbox!" without it: its own
+	// sandbox is made of namespaces, which jobs may not have. Playwright passes the option, too.
+	etcChromium = "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --no-sandbox\"\n"
 	// etcFstab avoids warnings of mount(8) and findmnt(8).
 	etcFstab = "# a jail mounts nothing\n"
 )
@@ -148,6 +152,9 @@ func (b *builder) generate(o Options) {
 		{"fstab", etcFstab},
 	} {
 		b.add(Entry{Path: "/etc/" + f.name, Mode: 0o644, Data: []byte(f.text)})
+	}
+	if b.host("/etc/chromium.d") != 0 {
+		b.add(Entry{Path: "/etc/chromium.d/corral", Mode: 0o644, Data: []byte(etcChromium)})
 	}
 	b.dir(DoorDir)
 	b.add(Entry{Path: DoorDir + "/resolv.conf", Mode: 0o644, Data: []byte(doorResolv)})

@@ -42,6 +42,13 @@ func TestGenerated(t *testing.T) {
 	if got := describe(tree, "/etc/passwd"); !strings.Contains(got, "job:x:1:1::/home/job:/bin/bash\n") {
 		t.Errorf("with bash: %s", got)
 	}
+	if got := describe(tree, "/etc/chromium.d"); got != "absent" {
+		t.Errorf("without Chromium: %s", got)
+	}
+	tree = must(t, Options{Host: fakeHost(t, "etc/chromium.d/")})
+	if got := describe(tree, "/etc/chromium.d/corral"); !strings.Contains(got, "$CHROMIUM_FLAGS --no-sandbox") {
+		t.Errorf("with Chromium: %s", got)
+	}
 	tree = must(t, Options{Host: host, Connected: true})
 	if got := describe(tree, "/etc/resolv.conf") + describe(tree, "/etc/nsswitch.conf"); !strings.Contains(got, "nameserver 127.0.0.1\n") || !strings.Contains(got, "hosts: files dns\n") {
 		t.Errorf("connected: %s", got)
@@ -127,7 +134,7 @@ func TestRefusedFiles(t *testing.T) {
 		{"listed directory", d + "x/y = s", func(p string) error { return unix.Chmod(filepath.Dir(p), 0o744) }, d + "x", "not searchable by everybody"},
 		{"anybody's directory", d + "x/y = s", func(p string) error { return unix.Chmod(filepath.Dir(p), 0o1777) }, d + "x", "writable by everybody"},
 		{"private directory", d + "private/y = s", nil, d + "private", "a directory for keys"},
-		{"huge", d + "x = s", func(p string) error { return os.Truncate(p, maxFile+1) }, d + "x", "larger than 1048576 bytes"},
+		{"huge", d + "x = s", func(p string) error { return os.Truncate(p, maxFile+1) }, d + "x", "larger than 4194304 bytes"},
 		{"key", d + "x = cert\n-----BEGIN RSA PRIVATE KEY-----\nMII", nil, d + "x", "contains a private key"},
 		{"newline", d + "x\nroot:x:0 = s", nil, d + "x\nroot:x:0", "its name has control characters"},
 		{"link to newline", d + "x -> a\nb", nil, d + "x", "a link with an empty target or control characters in it"},
@@ -263,7 +270,7 @@ func TestCopyLimits(t *testing.T) {
 		for _, e := range tree.Entries {
 			total += len(e.Data)
 		}
-		if total > maxTotal+4096 || !strings.Contains(skipped(tree, "/etc/fonts/f33"), "together") {
+		if total > maxTotal+4096 || !strings.Contains(skipped(tree, fmt.Sprintf("/etc/fonts/f%02d", maxTotal/maxFile+1)), "together") {
 			t.Errorf("%d bytes, skipped %+v", total, tree.Skipped)
 		}
 	})

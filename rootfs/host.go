@@ -78,6 +78,12 @@ var emptyDirs = []struct{ path, reason string }{
 	{rootDir, "mount point of a session's own root"},
 }
 
+// scratchDirs are directories in which everybody may write on a host that has them. In a jail they are links to the private /tmp.
+var scratchDirs = []struct{ path, reason string }{
+	{"/run/lock", "locks of scripts and terminals"},
+	{"/var/lib/php/sessions", "sessions of Debian's PHP"},
+}
+
 // lastingDirs are empty directories in a session's own root, for programs to write to: hier(7).
 var lastingDirs = []string{"/media", "/mnt", "/opt", "/srv", "/var/cache", "/var/lib", "/var/log", "/var/spool"}
 
@@ -171,11 +177,40 @@ func (b *builder) build(o Options) (Tree, error) {
 			b.dir(p)
 		}
 	}
+	b.scratch(o)
 	b.generate(o)
 	if err := b.copyEtc(o); err != nil {
 		return Tree{}, err
 	}
 	return b.tree, nil
+}
+
+// scratch adds scratchDirs as on the host, except where something is mounted.
+func (b *builder) scratch(o Options) {
+	mounted := append(slices.Clone(o.Toolchains), o.Repo, o.Common)
+	for _, d := range scratchDirs {
+		within := func(p string) bool { return below(p, d.path) }
+		if b.host(d.path)&0o002 != 0 && !slices.ContainsFunc(mounted, within) {
+			b.link(d.path, "/tmp")
+		}
+	}
+	if b.seen["/run/lock"] {
+		b.link("/var/lock", "../run/lock")
+	}
+}
+
+// host returns the mode of a directory of the host, 0 if there is none.
+func (b *builder) host(p string) uint32 {
+	fd, err := b.open(p, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Mode
 }
 
 // system adds one of systemDirs, as a link or a bind as on the host.

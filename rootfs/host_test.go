@@ -73,6 +73,41 @@ func TestSkeleton(t *testing.T) {
 	}
 }
 
+// TestScratch: what everybody may write on the host is a link to the private /tmp, unless something is mounted there.
+func TestScratch(t *testing.T) {
+	host := fakeHost(t, "run/lock/", "var/lib/php/sessions/")
+	for _, tc := range []struct {
+		mode      os.FileMode
+		toolchain string
+		want      string
+	}{
+		{0o755, "", "absent"},
+		{0o777, "", "-> /tmp"},
+		{0o777, "/var/lib/php/sessions/tool", "absent"},
+	} {
+		sessions := filepath.Join(host, "var/lib/php/sessions")
+		for _, dir := range []string{sessions, filepath.Join(host, "run/lock")} {
+			if err := os.Chmod(dir, tc.mode|os.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := Options{Host: host}
+		if tc.toolchain != "" {
+			if err := os.Mkdir(filepath.Join(host, tc.toolchain), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			o.Toolchains = []string{tc.toolchain}
+		}
+		tree := must(t, o)
+		if got := describe(tree, "/var/lib/php/sessions"); got != tc.want {
+			t.Errorf("%v: %s, want %s", tc, got, tc.want)
+		}
+		if got, want := describe(tree, "/var/lock") == "-> ../run/lock", tc.mode == 0o777; got != want {
+			t.Errorf("%v: /var/lock is a link: %v", tc, got)
+		}
+	}
+}
+
 func TestHostIsUnusable(t *testing.T) {
 	empty := t.TempDir()
 	noEtc := t.TempDir()
