@@ -310,7 +310,7 @@ func TestMakeInstall(t *testing.T) {
 	for _, want := range []string{
 		"/usr/bin/corral", "/usr/lib/corral/corrald", "/usr/lib/corral/corral-front", "/usr/lib/corral/corral-stub",
 		"/usr/lib/systemd/system/corrald.service", "/usr/lib/systemd/system/corrald.socket",
-		"/usr/lib/systemd/system/corral-serve.service", "/usr/lib/systemd/system/corral-audit-forward.service",
+		"/usr/lib/systemd/system/corral-serve.service",
 		"/usr/lib/sysusers.d/corral.conf", "/usr/lib/tmpfiles.d/corral.conf",
 		"/usr/share/corral/monitoring/corral-dashboard.json", "/usr/share/corral/monitoring/corral-alerts.yaml",
 		"/usr/share/corral/monitoring/corral-prometheus.yaml",

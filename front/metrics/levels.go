@@ -14,19 +14,13 @@ var (
 	runningLimit  = level("corral_jobs_running_limit", "Maximum number of jobs of tools that run at once.")
 	jobsWaiting   = level("corral_jobs_waiting", "Jobs of tools that wait for another one to end.")
 	waitingLimit  = level("corral_jobs_waiting_limit", "Maximum number of jobs of tools that wait.")
-	exportedSeq   = level("corral_audit_export_seq", "Number of the last audit record that the receiver of corral audit forward has.")
-	exportRuns    = level("corral_audit_export_running", "Whether corral audit forward runs: 1 or 0.")
-	exportDelay   = level("corral_audit_export_delay_seconds", "Age of the oldest audit record that corral audit forward failed to send; 0 if none.")
-	exportDropped = level("corral_audit_export_dropped_total", "Audit records that corral audit forward could not send, since its start.")
-	exportFailed  = level("corral_audit_export_failures_total", "Attempts of corral audit forward to send audit records that failed, since its start.")
 	supervisorSet = level("corral_supervisor_up", "Whether the supervisor can be reached: 1 or 0.")
 )
 
 // Describe implements prometheus.Collector.
 func (l *levels) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		storedBytes, storedLimit, jobsRunning, runningLimit, jobsWaiting, waitingLimit,
-		exportedSeq, exportRuns, exportDelay, exportDropped, exportFailed, supervisorSet,
+		storedBytes, storedLimit, jobsRunning, runningLimit, jobsWaiting, waitingLimit, supervisorSet,
 	} {
 		to <- d
 	}
@@ -35,9 +29,6 @@ func (l *levels) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (l *levels) Collect(to chan<- prometheus.Metric) {
 	set := func(d *prometheus.Desc, n float64) { to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n) }
-	count := func(d *prometheus.Desc, n float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, n)
-	}
 	if l.Stored != nil {
 		if n, ok := l.Stored(); ok {
 			set(storedBytes, float64(n))
@@ -52,19 +43,6 @@ func (l *levels) Collect(to chan<- prometheus.Metric) {
 		set(runningLimit, float64(now.MaxRunning))
 		set(jobsWaiting, float64(now.Waiting))
 		set(waitingLimit, float64(now.MaxWaiting))
-	}
-	if l.Exported != nil {
-		if e, ok := l.Exported(); ok {
-			set(exportedSeq, float64(e.Seq))
-			running := 0.0
-			if e.Running {
-				running = 1
-			}
-			set(exportRuns, running)
-			set(exportDelay, max(e.Delay.Seconds(), 0))
-			count(exportDropped, float64(e.Dropped))
-			count(exportFailed, float64(e.Failures))
-		}
 	}
 	if l.Ready != nil {
 		up := 0.0

@@ -35,18 +35,8 @@ type Options struct {
 	StoredLimit int64
 	// Load returns the use of the queue of jobs; nil leaves it out. It must not block.
 	Load func() job.Load
-	// Exported returns how far corral audit forward is on this machine, and false if it never ran; nil leaves it out. It must not block.
-	Exported func() (Export, bool)
 	// Ready reports whether the supervisor can be reached; nil leaves it out. A scrape waits for it.
 	Ready func() bool
-}
-
-// Export is how far corral audit forward is.
-type Export struct {
-	Seq               uint64 // of the last record that the receiver has
-	Dropped, Failures uint64
-	Delay             time.Duration // age of the oldest record that was tried and is not sent; 0: none
-	Running           bool
 }
 
 // Metrics are those of one server. They implement calls.Tracer.

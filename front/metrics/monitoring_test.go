@@ -21,7 +21,6 @@ func exported(t *testing.T) map[string]bool {
 	m := New(Options{
 		Stored: func() (int64, bool) { return 1, true }, StoredLimit: 1,
 		Load: func() job.Load { return job.Load{} }, Ready: func() bool { return true },
-		Exported: func() (Export, bool) { return Export{Running: true}, true },
 	})
 	c := calls.Begin(m, calls.Start{At: time.Now()})
 	c.Ran(ran(job.Failure, job.LimitMemory))

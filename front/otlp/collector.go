@@ -1,13 +1,12 @@
 // Package otlp sends batches to an OpenTelemetry collector: OTLP 1.x over HTTP, binary protobuf (opentelemetry.io/docs/specs/otlp).
 //
 // A batch is sent to the configured address alone, within a timeout, and of the answer at most 64 KiB are read, which are never logged.
-// Package telemetry makes spans of calls, and front/forward log records of the audit log.
+// Package telemetry makes spans of calls.
 package otlp
 
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -42,11 +41,11 @@ func (o *Options) Spans() (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCollector(u, head, o.Version, nil)
+	return newCollector(u, head, o.Version)
 }
 
-// newCollector returns a collector at a URL. A nil config is the default of TLS.
-func newCollector(u *url.URL, head http.Header, version string, config *tls.Config) (*Collector, error) {
+// newCollector returns a collector at a URL.
+func newCollector(u *url.URL, head http.Header, version string) (*Collector, error) {
 	if len(head) > 0 && u.Scheme != "https" && !loopback(u.Hostname()) {
 		return nil, fmt.Errorf("headers must not be sent to %s unencrypted\nhint: use https", u.Host)
 	}
@@ -56,7 +55,7 @@ func newCollector(u *url.URL, head http.Header, version string, config *tls.Conf
 		Timeout: attemptTime,
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
-			TLSClientConfig: config, TLSHandshakeTimeout: attemptTime, MaxResponseHeaderBytes: maxAnswer,
+			TLSHandshakeTimeout: attemptTime, MaxResponseHeaderBytes: maxAnswer,
 		},
 		// Spans and headers must not reach any host but the configured one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

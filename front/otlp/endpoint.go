@@ -11,11 +11,8 @@ import (
 	"syscall"
 )
 
-// Paths that are added to a collector's URL (OTLP Exporter Configuration).
-const (
-	tracesPath = "/v1/traces"
-	logsPath   = "/v1/logs"
-)
+// tracesPath is added to a collector's URL (OTLP Exporter Configuration).
+const tracesPath = "/v1/traces"
 
 // Options configure a collector of spans.
 type Options struct {
@@ -109,7 +106,7 @@ func isToken(s string) bool {
 	return s != "" && strings.Trim(s, letters) == ""
 }
 
-// ReadSecret reads a file of headers or a key, of 16 KiB at most, that belongs to this user or root and is not world-readable.
+// ReadSecret reads a file of headers, of 16 KiB at most, that belongs to this user or root and is not world-readable.
 func ReadSecret(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would block until it has a writer
 	if err != nil {

@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"corral/mcp/agent"
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
 	"corral/front"
-	"corral/front/forward/status"
 	"corral/front/metrics"
 	"corral/internal/config"
 	"corral/internal/gate"
@@ -75,7 +73,7 @@ func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpser
 	if !s.alone {
 		s.metrics = metrics.New(metrics.Options{
 			Version: version.Version, Tools: published(tools, agents), Next: tracer, Stored: b.Stored,
-			StoredLimit: b.Config.Artifacts.MaxBytes, Load: b.Load, Exported: exported, Ready: gate.NewReadiness(b.Supervisor.Ready).Is,
+			StoredLimit: b.Config.Artifacts.MaxBytes, Load: b.Load, Ready: gate.NewReadiness(b.Supervisor.Ready).Is,
 		})
 		tracer = s.metrics
 	}
@@ -158,14 +156,4 @@ func (s *serving) chosen(tools, agents []tool.Tool) (listed, unlisted []tool.Too
 		}
 	}
 	return listed, unlisted, nil
-}
-
-// exported returns how far corral audit forward is on this machine, as its status file says.
-func exported() (metrics.Export, bool) {
-	s, ok := status.Read(status.File)
-	e := metrics.Export{Seq: s.Seq, Dropped: s.Dropped, Failures: s.Failures, Running: s.Running}
-	if s.Pending != 0 {
-		e.Delay = time.Since(time.Unix(s.Pending, 0))
-	}
-	return e, ok
 }

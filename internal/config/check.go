@@ -3,7 +3,6 @@ package config
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"corral/internal/config/strict"
 	"corral/internal/directory"
@@ -29,32 +28,12 @@ func (l *loader) checkSections(root strict.Node) {
 	if set := root.At("exec_server", "full_access"); set.Present() {
 		l.later = append(l.later, func() { l.checkProfile(set, l.ExecServer.FullAccess) })
 	}
-	if set := root.At("audit_export"); set.IsMapping() {
-		l.later = append(l.later, func() { l.checkExport(set) })
-	}
 	if set := root.At("telemetry", "traces"); set.Present() {
 		l.later = append(l.later, func() {
 			if l.Telemetry.Traces == TracesFile && l.Telemetry.File == "" {
 				set.Failf("`traces`: file needs a `file` to write to")
 			}
 		})
-	}
-}
-
-// checkExport checks that the keys of audit_export fit each other: none of them is ignored.
-func (l *loader) checkExport(set strict.Node) {
-	e := l.AuditExport
-	scheme, _, _ := strings.Cut(e.To, ":")
-	secure := scheme == "tls" || scheme == "https"
-	switch {
-	case e.To == "" && e != AuditExport{}:
-		set.Failf("`audit_export`: missing `to`, the address of the receiver")
-	case (e.CA != "" || e.Certificate != "" || e.Key != "") && !secure:
-		set.Failf("`audit_export`: `ca`, `certificate` and `key` need a receiver at tls:// or https://")
-	case (e.Certificate == "") != (e.Key == ""):
-		set.Failf("`audit_export`: `certificate` and `key` need each other")
-	case e.HeadersFile != "" && scheme != "http" && scheme != "https":
-		set.Failf("`audit_export`: `headers_file` is for an OTLP collector, at http:// or https://")
 	}
 }
 

@@ -70,7 +70,6 @@ max_jails: 6
 warm_slots: 0
 max_warm_slots: 7
 audit: {fsync: each, max_size: 1MiB, keep: 3, keep_for: 48h, user_daily: 1GiB, record: code}
-audit_export: {to: "tls://logs.example.org:6514", ca: /etc/ca.pem, certificate: /etc/c.pem, key: /etc/c.key}
 layers: {disk: 1GiB, inodes: 1000, reserve: 64MiB, max_disk: 2GiB, max_inodes: 2000, idle: 1m, max_idle: 1h, keep: 24h}
 runtime:
   enabled: false
@@ -171,9 +170,8 @@ func TestFull(t *testing.T) {
 		NetworkConnections: NetworkConnections{Job: 300, User: 3000},
 		JailIdle:           90 * time.Second,
 		MaxJobs:            10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
-		Audit:       Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30, Record: job.RecordCode},
-		AuditExport: AuditExport{To: "tls://logs.example.org:6514", CA: "/etc/ca.pem", Certificate: "/etc/c.pem", Key: "/etc/c.key"},
-		Layers:      Layers{Disk: 1 << 30, Inodes: 1000, Reserve: 64 << 20, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
+		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30, Record: job.RecordCode},
+		Layers: Layers{Disk: 1 << 30, Inodes: 1000, Reserve: 64 << 20, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{
 			"tight": {"strict", &readonly, job.Limits{PIDs: 10}, job.Limits{PIDs: 20}}, "empty": {},
 		},

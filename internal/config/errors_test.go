@@ -13,7 +13,7 @@ import (
 )
 
 const topKeys = "version, uids, repos, toolchains, etc_files, own_directories, defaults, ceilings, profiles, network, secrets, network_cache, network_connections, jail_idle, max_jobs, " +
-	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, audit_export, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
+	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
 	"telemetry"
 
 // hosts returns the entries of a list of n long names.
@@ -184,12 +184,6 @@ func TestErrors(t *testing.T) {
 		{"traces, standard output", v + "telemetry: {traces: stdout}\n", "f:2:21: `traces`: standard output belongs to the protocol of a server: write stderr"},
 		{"traces, no file", v + "telemetry: {traces: file}\n", "f:2:21: `traces`: file needs a `file` to write to"},
 		{"traces, a relative file", v + "telemetry: {file: spans}\n", "f:2:19: `file`: must be an absolute path, got \"spans\""},
-		{"receiver", v + "audit_export: {to: \"udp://a:514\"}\n", "f:2:20: `to`: must be unix:///PATH, unix-stream:///PATH, tcp://HOST:PORT, tls://HOST:PORT or the URL of an OTLP collector"},
-		{"receiver with a password", v + "audit_export: {to: \"https://a:secret@b\"}\n", "f:2:20: `to`: must be unix:///PATH, unix-stream:///PATH, tcp://HOST:PORT, tls://HOST:PORT or the URL of an OTLP collector"},
-		{"receiver without an address", v + "audit_export: {ca: /a}\n", "f:2:15: `audit_export`: missing `to`, the address of the receiver"},
-		{"receiver without TLS", v + "audit_export: {to: \"tcp://a:1\", ca: /a}\n", "f:2:15: `audit_export`: `ca`, `certificate` and `key` need a receiver at tls:// or https://"},
-		{"certificate without a key", v + "audit_export: {to: \"tls://a:1\", certificate: /a}\n", "f:2:15: `audit_export`: `certificate` and `key` need each other"},
-		{"headers for syslog", v + "audit_export: {to: \"tls://a:1\", headers_file: /a}\n", "f:2:15: `audit_export`: `headers_file` is for an OTLP collector, at http:// or https://"},
 		{"collector", v + "telemetry: {endpoint: \"localhost:4318\"}\n", "f:2:23: `endpoint`: must be a URL such as http://localhost:4318 (headers are in headers_file)"},
 		{"collector with a password", v + "telemetry: {endpoint: \"http://a:secret@b\"}\n", "f:2:23: `endpoint`: must be a URL such as http://localhost:4318 (headers are in headers_file)"},
 		{"service", v + "telemetry: {service: 7}\n", "f:2:22: `service`: must be a name of at most 255 bytes, got 7"},

@@ -57,7 +57,6 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"origin":         strict.Text("an origin such as https://build.example.org (no wildcards)", origin),
 			"image":          strict.Text("the name of a root file system such as debian-12", imageName),
 			"collector":      collectorForm,
-			"receiver":       receiverForm,
 			"service":        strict.Text("a name of at most 255 bytes", serviceName),
 			"traces":         tracesForm(),
 			"config.Listen":  wordForm("stdio, unix:///PATH or ws://HOST:PORT", ParseListen),
@@ -228,32 +227,6 @@ var collectorForm = strict.Form{
 			return nil, strict.Mistake("must be a URL such as http://localhost:4318 (headers are in headers_file)")
 		}
 		return s, nil
-	},
-	Write: func(v any) string { return strict.Quote(v.(string)) },
-}
-
-// receiverForm is the form of the address of a receiver of the audit log. Another text is not repeated in an error: it may have a password.
-var receiverForm = strict.Form{
-	What: "an address such as tls://logs.example.org:6514",
-	Parse: func(s, _ string) (any, error) {
-		u, err := url.Parse(s)
-		if err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == "" {
-			switch u.Scheme {
-			case "unix", "unix-stream":
-				if u.Host == "" && filepath.IsAbs(u.Path) && filepath.Clean(u.Path) == u.Path {
-					return s, nil
-				}
-			case "tcp", "tls":
-				if (u.Path == "" || u.Path == "/") && address(u.Host) {
-					return s, nil
-				}
-			case "http", "https":
-				if u.Host != "" {
-					return s, nil
-				}
-			}
-		}
-		return nil, strict.Mistake("must be unix:///PATH, unix-stream:///PATH, tcp://HOST:PORT, tls://HOST:PORT or the URL of an OTLP collector")
 	},
 	Write: func(v any) string { return strict.Quote(v.(string)) },
 }

@@ -46,7 +46,6 @@ var formSchemas = map[string]string{
 	"host":           `{"type": "string", "pattern": "^[^/?#@*, ]{1,255}$"}`,
 	"origin":         `{"type": "string", "pattern": "^[a-z][a-z0-9+.-]*://[^/?#@*, ]+$"}`,
 	"image":          `{"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"}`,
-	"receiver":       `{"type": "string", "pattern": "^(unix|unix-stream)://(/[^?#]*)$|^(tcp|tls)://[^/?#@]+/?$|^https?://[^/?#@]+(/[^?#]*)?$"}`,
 	"collector":      `{"type": "string", "pattern": "^https?://[^/?#@]+(/[^?#]*)?$"}`,
 	"service":        `{"type": "string", "minLength": 1, "maxLength": 255}`,
 	"config.Listen":  `{"type": "string", "pattern": "^(stdio(://)?|unix:///.+|ws://.+:[0-9]{1,5}/?)$"}`,

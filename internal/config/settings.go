@@ -57,8 +57,6 @@ type Config struct {
 	MaxWarmSlots int `yaml:"max_warm_slots" form:"natural" min:"0" max:"65536" default:"512" scope:"supervisor"`
 	// The supervisor's audit log.
 	Audit Audit `yaml:"audit" scope:"supervisor"`
-	// Where `corral audit forward` sends records of the audit log, see [forward the audit log](../how-to/observe-calls.md#forward-the-audit-log).
-	AuditExport AuditExport `yaml:"audit_export" scope:"supervisor"`
 	// Sessions and the layers to which their jobs write. Each layer is a file system of its own, in the state directory.
 	Layers Layers `yaml:"layers" scope:"supervisor"`
 
@@ -199,22 +197,6 @@ type Audit struct {
 	// What records have of the program that a job runs. `hash`: hashes of its arguments and code; `argv`: its arguments, too; `code`: its
 	// code, too. Secrets are hidden as in output.
 	Record job.Recording `yaml:"record" default:"hash"`
-}
-
-// AuditExport is about the receiver of records of the audit log.
-type AuditExport struct {
-	// `unix:///PATH` (datagrams), `unix-stream:///PATH`, `tcp://HOST:PORT` or `tls://HOST:PORT` of a syslog receiver, or the `http://` or
-	// `https://` URL of an OTLP collector, to which `/v1/logs` is added.
-	To string `yaml:"to" form:"receiver" without:"none" example:"https://logs.example.org:4318"`
-	// File of authorities in PEM. One must have issued the certificate of the receiver.
-	CA string `yaml:"ca" form:"path" without:"those of the system" example:"/etc/corral/logs-ca.pem"`
-	// File of the certificate, in PEM, with which corral identifies itself to the receiver.
-	Certificate string `yaml:"certificate" form:"path" without:"none" example:"/etc/corral/logs.pem"`
-	// File of its key, in PEM. It must be root's, and not readable by everybody.
-	Key string `yaml:"key" form:"path" without:"none" example:"/etc/corral/logs.key"`
-	// File of headers for an OTLP collector, one `NAME: VALUE` per line. It must be root's, and not readable by everybody. To another host,
-	// headers are sent by `https` only.
-	HeadersFile string `yaml:"headers_file" form:"path" without:"none" example:"/etc/corral/otlp-headers"`
 }
 
 // Layers is about sessions and the layers to which they write.

@@ -87,8 +87,8 @@ var owners = []owner{
 	},
 	{
 		"go.opentelemetry.io",
-		[]string{"front/telemetry", "front/otlp"},
-		"spans and log records are made in one place; internal/calls defines what spans may say of a call",
+		[]string{"front/telemetry"},
+		"spans are made in one place; internal/calls defines what spans may say of a call",
 	},
 	{
 		"github.com/prometheus",
@@ -127,8 +127,8 @@ var owners = []owner{
 	},
 	{
 		"google.golang.org/protobuf",
-		[]string{"front/telemetry", "front/otlp"},
-		"only the protocol of a collector of spans and logs needs it",
+		[]string{"front/telemetry"},
+		"only the protocol of a collector of spans needs it",
 	},
 	{
 		"go.starlark.net",
@@ -599,25 +599,9 @@ var bounds = []bound{
 	{
 		from: "front/telemetry",
 		only: []string{
-			"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/otlp", "internal/calls", "internal/text", "job",
+			"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "internal/text", "job",
 		},
 		reason: "it sends data to other machines, so it must not reach more than it may send",
-	},
-	{
-		from: "front/otlp", only: []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/..."},
-		reason: "it sends data to other machines, so it must not reach more than it is given",
-	},
-	{
-		from: "front/forward",
-		only: []string{
-			"std", sys, "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "front/forward/status", "front/otlp", "internal/fault",
-			"internal/flock",
-			"internal/text", "job", "store/audit/files", "store/audit/reader", "store/audit/record",
-		},
-		reason: "it sends the audit log to other machines, so it must not reach more than that",
-	},
-	{
-		from: "front/forward/status", only: []string{"std", sys}, reason: "who shows how far a forwarder is needs nothing of it",
 	},
 	{
 		from:   "front/metrics",

@@ -33,8 +33,6 @@ Usage:
   corral audit verify [--expect SEQ:HASH]...   report records that were changed, removed, inserted or moved: exit code 1 if
                                                there are any. --expect also compares a record with a hash from earlier
   corral audit export [FILTER]                 print all records
-  corral audit forward [--config FILE]         send records to audit_export.to of the configuration, those that are there and
-                                               new ones, until it is ended; a next one continues where it ended
 
 FILTER is any of these; a record must match all of them:
 
@@ -49,23 +47,18 @@ FILTER is any of these; a record must match all of them:
 
   --json        print records as they are in the log, one per line
   --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
-  --config FILE configuration of the supervisor (default /etc/corral/config.yaml)
 `
 
 type options struct {
 	count        int
 	follow, json bool
 	state        string
-	config       string
 	filter       search.Filter
 	expect       []reader.Anchor
 }
 
 // Command is the cli.Command.
 func Command(args []string) (int, error) {
-	if len(args) > 0 && args[0] == workerVerb {
-		return worker(args[1:])
-	}
 	o := options{}
 	var verb string
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -79,9 +72,6 @@ func Command(args []string) (int, error) {
 	do := map[string]func(*reader.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]
-	if verb == "forward" && len(words) == 0 {
-		return o.forward()
-	}
 	want := 0
 	if verb == "show" {
 		want = 1
@@ -127,7 +117,7 @@ func open(dir string) (*reader.Reader, error) {
 func (o *options) flags(verb string) *flag.FlagSet {
 	f := flag.NewFlagSet("audit", flag.ContinueOnError)
 	f.StringVar(&o.state, "state", state.Supervisor, "")
-	if verb != "verify" && verb != "forward" {
+	if verb != "verify" {
 		f.BoolVar(&o.json, "json", false, "")
 	}
 	switch verb {
@@ -141,8 +131,6 @@ func (o *options) flags(verb string) *flag.FlagSet {
 			o.expect = append(o.expect, a)
 			return err
 		})
-	case "forward":
-		f.StringVar(&o.config, "config", "", "")
 	case "export":
 		filterFlags(&o.filter, f)
 	}
