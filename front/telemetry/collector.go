@@ -6,8 +6,6 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
-
-	"corral/front/otlp"
 )
 
 const (
@@ -18,21 +16,12 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// A collector sends spans to an OTLP collector. It implements otlptrace.Client.
-type collector struct{ to *otlp.Collector }
-
-// collector returns the collector that the options configure.
-func (o *Options) collector() (*collector, error) {
-	to, err := (&otlp.Options{Endpoint: o.Endpoint, HeadersFile: o.HeadersFile, Getenv: o.Getenv, Version: o.Version}).Spans()
-	return &collector{to}, err
-}
-
 // Start implements otlptrace.Client.
 func (c *collector) Start(context.Context) error { return nil }
 
 // Stop implements otlptrace.Client.
 func (c *collector) Stop(context.Context) error {
-	c.to.Close()
+	c.client.CloseIdleConnections()
 	return nil
 }
 
@@ -45,8 +34,8 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	}
 	pause := firstPause
 	for n := 1; ; n++ {
-		err := c.to.Post(ctx, body)
-		after, again := otlp.Retryable(err)
+		err := c.post(ctx, body)
+		after, again := retryable(err)
 		if !again || n == attempts || !wait(ctx, max(pause, min(after, maxPause))) {
 			return err
 		}

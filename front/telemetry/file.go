@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"corral/front/otlp"
 )
 
 // maxFile is the maximum size of a file of spans in bytes.
@@ -79,7 +77,7 @@ func (w *file) open() error {
 // checkWritable returns an error unless the file is regular, belongs to this user or root, is writable only by its
 // owner, and has one link.
 func checkWritable(path string, info os.FileInfo) error {
-	if err := otlp.CheckOwner(path, info); err != nil {
+	if err := checkOwner(path, info); err != nil {
 		return err
 	}
 	switch st, ok := info.Sys().(*syscall.Stat_t); {

@@ -1,4 +1,4 @@
-package otlp
+package telemetry
 
 import (
 	"errors"
@@ -24,11 +24,11 @@ func TestProxyPasswordNotInErrors(t *testing.T) {
 		}
 		return
 	}
-	c, err := (&Options{Endpoint: "http://otel.example.org", Getenv: func(string) string { return "" }}).Spans()
+	c, err := (&Options{Endpoint: "http://otel.example.org", Getenv: func(string) string { return "" }}).collector()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Post(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if err := c.post(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("%v: not sent through the proxy", err)
 	}
 	if err := withoutUserInfo(errors.New(`proxyconnect: "http://user:secret@x"`)); strings.Contains(err, "secret") {
@@ -132,7 +132,7 @@ func TestHeadersOwner(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, []byte("A: b"), 0o600), os.Chown(path, 1234, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadSecret(path); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+	if _, err := readSecret(path); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Error(err)
 	}
 }

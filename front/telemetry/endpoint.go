@@ -1,4 +1,4 @@
-package otlp
+package telemetry
 
 import (
 	"fmt"
@@ -13,18 +13,6 @@ import (
 
 // tracesPath is added to a collector's URL (OTLP Exporter Configuration).
 const tracesPath = "/v1/traces"
-
-// Options configure a collector of spans.
-type Options struct {
-	// Endpoint is the URL of a collector; /v1/traces is appended. If "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is used
-	// unchanged, or else OTEL_EXPORTER_OTLP_ENDPOINT, or else http://localhost:4318.
-	Endpoint string
-	// HeadersFile has headers for the collector, see ReadSecret: one "NAME: VALUE" per line. If "", OTEL_EXPORTER_OTLP_TRACES_HEADERS or
-	// OTEL_EXPORTER_OTLP_HEADERS is used, if set.
-	HeadersFile string
-	Getenv      func(name string) string
-	Version     string // of corral
-}
 
 // url returns the URL to which spans are posted.
 func (o *Options) url() (*url.URL, error) {
@@ -68,7 +56,7 @@ const maxHeaders = 16 << 10 // bytes of all headers
 // headers returns the configured headers for the collector; never nil.
 func (o *Options) headers() (http.Header, error) {
 	if o.HeadersFile != "" {
-		text, err := ReadSecret(o.HeadersFile)
+		text, err := readSecret(o.HeadersFile)
 		if err != nil {
 			return nil, fmt.Errorf("telemetry.headers_file: %w", err)
 		}
@@ -106,8 +94,8 @@ func isToken(s string) bool {
 	return s != "" && strings.Trim(s, letters) == ""
 }
 
-// ReadSecret reads a file of headers, of 16 KiB at most, that belongs to this user or root and is not world-readable.
-func ReadSecret(path string) (string, error) {
+// readSecret reads a file of headers, of 16 KiB at most, that belongs to this user or root and is not world-readable.
+func readSecret(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would block until it has a writer
 	if err != nil {
 		return "", err
@@ -117,8 +105,8 @@ func ReadSecret(path string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case CheckOwner(path, info) != nil:
-		return "", CheckOwner(path, info)
+	case checkOwner(path, info) != nil:
+		return "", checkOwner(path, info)
 	case info.Mode().Perm()&0o007 != 0:
 		return "", fmt.Errorf("%s is world-readable (mode %04o)\nhint: chmod o-rwx %s", path, info.Mode().Perm(), path)
 	}
@@ -129,8 +117,8 @@ func ReadSecret(path string) (string, error) {
 	return string(text), err
 }
 
-// CheckOwner returns an error unless the file is regular and belongs to this user or root.
-func CheckOwner(path string, info os.FileInfo) error {
+// checkOwner returns an error unless the file is regular and belongs to this user or root.
+func checkOwner(path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", path)
 	}

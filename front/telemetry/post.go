@@ -1,8 +1,4 @@
-// Package otlp sends batches to an OpenTelemetry collector: OTLP 1.x over HTTP, binary protobuf (opentelemetry.io/docs/specs/otlp).
-//
-// A batch is sent to the configured address alone, within a timeout, and of the answer at most 64 KiB are read, which are never logged.
-// Package telemetry makes spans of calls.
-package otlp
+package telemetry
 
 import (
 	"bytes"
@@ -24,15 +20,18 @@ const (
 	maxAnswer   = 64 << 10 // bytes read of an answer
 )
 
-// A Collector is one address to which batches are posted.
-type Collector struct {
+// A collector is one address of an OpenTelemetry collector to which batches are posted: OTLP 1.x over HTTP, binary protobuf
+// (opentelemetry.io/docs/specs/otlp). It implements otlptrace.Client.
+//
+// A batch is sent to that address alone, within a timeout, and of the answer at most 64 KiB are read, which are never logged.
+type collector struct {
 	url    string
 	head   http.Header
 	client *http.Client
 }
 
-// Spans returns the collector of spans that the options configure. It connects nowhere yet.
-func (o *Options) Spans() (*Collector, error) {
+// collector returns the collector of spans that the options configure. It connects nowhere yet.
+func (o *Options) collector() (*collector, error) {
 	u, err := o.url()
 	if err != nil {
 		return nil, err
@@ -45,13 +44,13 @@ func (o *Options) Spans() (*Collector, error) {
 }
 
 // newCollector returns a collector at a URL.
-func newCollector(u *url.URL, head http.Header, version string) (*Collector, error) {
+func newCollector(u *url.URL, head http.Header, version string) (*collector, error) {
 	if len(head) > 0 && u.Scheme != "https" && !loopback(u.Hostname()) {
 		return nil, fmt.Errorf("headers must not be sent to %s unencrypted\nhint: use https", u.Host)
 	}
 	head.Set("Content-Type", "application/x-protobuf")
 	head.Set("User-Agent", "corral/"+version)
-	return &Collector{url: u.String(), head: head, client: &http.Client{
+	return &collector{url: u.String(), head: head, client: &http.Client{
 		Timeout: attemptTime,
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
@@ -62,9 +61,6 @@ func newCollector(u *url.URL, head http.Header, version string) (*Collector, err
 	}}, nil
 }
 
-// Close closes idle connections.
-func (c *Collector) Close() { c.client.CloseIdleConnections() }
-
 // A retryableError is an error after which the same request may be sent again.
 type retryableError struct {
 	error
@@ -74,9 +70,9 @@ type retryableError struct {
 // Unwrap returns the underlying error.
 func (e *retryableError) Unwrap() error { return e.error }
 
-// Retryable returns whether the batch of an error of Post may be sent again, and the pause that the collector asks for, which may be
+// retryable returns whether the batch of an error of post may be sent again, and the pause that the collector asks for, which may be
 // an hour.
-func Retryable(err error) (after time.Duration, ok bool) {
+func retryable(err error) (after time.Duration, ok bool) {
 	var again *retryableError
 	if !errors.As(err, &again) {
 		return 0, false
@@ -84,9 +80,8 @@ func Retryable(err error) (after time.Duration, ok bool) {
 	return again.after, true
 }
 
-// Post sends a message once. A RejectedError or a StatusError says what the collector thinks of it; any other error is about reaching
-// the collector.
-func (c *Collector) Post(ctx context.Context, body []byte) error {
+// post sends a message once. See retryable for its errors.
+func (c *collector) post(ctx context.Context, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -103,11 +98,11 @@ func (c *Collector) Post(ctx context.Context, body []byte) error {
 	defer func() { _ = answer.Body.Close() }()
 	reply, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	// Everything in the answer but its status code is arbitrary text from the collector and stays out of the error.
-	failed := &StatusError{shownURL(c.url), answer.StatusCode}
+	failed := fmt.Errorf("POST %s: status %d", shownURL(c.url), answer.StatusCode)
 	switch code := answer.StatusCode; {
 	case code >= 200 && code < 300:
 		if n := rejected(reply); err == nil && n > 0 && answer.Header.Get("Content-Type") == c.head.Get("Content-Type") {
-			return &RejectedError{n}
+			return fmt.Errorf("the collector rejected %d of a batch", n)
 		}
 		return nil
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable,
@@ -116,23 +111,6 @@ func (c *Collector) Post(ctx context.Context, body []byte) error {
 		return &retryableError{failed, time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	}
 	return failed
-}
-
-// A StatusError is an answer with a status that is not one of success.
-type StatusError struct {
-	url  string
-	Code int
-}
-
-// Error returns the status, and nothing else of the answer.
-func (e *StatusError) Error() string { return fmt.Sprintf("POST %s: status %d", e.url, e.Code) }
-
-// A RejectedError says that the collector took a batch without some of what it had. These must not be sent again.
-type RejectedError struct{ Count int64 }
-
-// Error implements error.
-func (e *RejectedError) Error() string {
-	return fmt.Sprintf("the collector rejected %d of a batch", e.Count)
 }
 
 // withoutUserInfo returns the text of an error from sending, unless it may contain a user name or password. Only an
