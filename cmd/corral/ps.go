@@ -20,15 +20,9 @@ import (
 	"corral/isolate/wire"
 )
 
-// watchInterval is the time between two lists of corral ps --watch.
-const watchInterval = time.Second
-
-// clear moves the cursor to the upper left corner and erases the screen (ECMA-48, CUP and ED).
-const clear = "\x1b[H\x1b[2J"
-
 func psCommand(args []string) error {
 	f := flag.NewFlagSet("ps", flag.ContinueOnError)
-	json, watch := f.Bool("json", false, ""), f.Bool("watch", false, "")
+	json := f.Bool("json", false, "")
 	_, c, err := operate(f, usage.Ps, "", args)
 	if c == nil {
 		return err
@@ -38,25 +32,10 @@ func psCommand(args []string) error {
 		return err
 	}
 	names := userNames{}
-	show := func() error { return names.show(c) }
 	if *json {
-		show = func() error { return names.showJSON(c) }
+		return names.showJSON(c)
 	}
-	if !*watch {
-		return show()
-	}
-	_, notTerminal := unix.IoctlGetTermios(int(os.Stdout.Fd()), unix.TCGETS)
-	for {
-		if notTerminal == nil && !*json {
-			if err := printText(clear); err != nil {
-				return err
-			}
-		}
-		if err := show(); err != nil {
-			return err
-		}
-		time.Sleep(watchInterval)
-	}
+	return names.show(c)
 }
 
 // dropRoot gives up root for good, also what embed.Lower has kept of it.

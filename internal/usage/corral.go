@@ -42,11 +42,11 @@ sudo corral run starts a supervisor for its one job. Members of group corral use
 // Ps is the help text of corral ps.
 const Ps = `corral ps lists running jobs and open sessions: yours, or all of them for root.
 
-Usage: corral ps [--json] [--watch] [--supervisor SOCKET]
+Usage: corral ps [--json] [--supervisor SOCKET]
 
   --json     print one JSON object for each job, on a line of its own, and no sessions
-  --watch    print the list again every second, until SIGINT
 
+corral top keeps such a list up to date on a terminal.
 CPU is the time used so far and MEMORY the maximum so far. WHAT is what a front-end says about the job: its tool and runtime.
 COMMAND is what the job's first process says that it runs, as ps shows it, without secrets of known forms; a job can change it.
 A terminal shows what fits into a line, --json up to 2048 bytes.
