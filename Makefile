@@ -141,8 +141,6 @@ newer: ## says which package that isolates has a newer patch release
 bench: build ## corral beside bare processes and its peers, into docs/explanation/performance.md; as root
 	scripts/setup bench
 	bench/all --bin bin
-	bench/run -index
-	bench/run -stream
 
 bench-parts: build ## the Go benchmarks, summed up by benchstat; as root (scripts/bench-parts has options)
 	scripts/bench-parts

@@ -12,40 +12,20 @@ import (
 
 // runJob runs a job that must succeed and write nothing.
 func runJob(c *client.Client, spec job.Spec) error {
-	r, err := runTo(context.Background(), c, spec, nil)
+	var stdio job.Stdio
+	for _, to := range []**os.File{&stdio.Stdout, &stdio.Stderr} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		defer read.Close()
+		*to = write // Run closes it
+	}
+	r, err := c.Run(context.Background(), spec, stdio)
 	if err == nil && r.Status != job.Success {
 		err = fmt.Errorf("%+v", r)
 	}
 	return err
-}
-
-// runTo runs a job. If f is not nil, it reads the job's standard output in a goroutine, which has ended when runTo returns.
-func runTo(ctx context.Context, c *client.Client, spec job.Spec, f func(*os.File)) (job.Result, error) {
-	var stdio job.Stdio
-	var ours []*os.File
-	for _, to := range []**os.File{&stdio.Stdout, &stdio.Stderr} {
-		read, write, err := os.Pipe()
-		if err != nil {
-			return job.Result{}, err
-		}
-		*to = write
-		ours = append(ours, read)
-	}
-	done := make(chan struct{})
-	if f != nil {
-		go func() {
-			defer close(done)
-			f(ours[0])
-		}()
-	}
-	r, err := c.Run(ctx, spec, stdio)
-	if f != nil {
-		<-done
-	}
-	for _, file := range ours {
-		file.Close()
-	}
-	return r, err
 }
 
 // full lists what corral sets up for every job.

@@ -89,14 +89,11 @@ func TestNumber(t *testing.T) {
 // TestSVG: a drawing is well-formed XML without NaN, whatever its values and labels are.
 func TestSVG(t *testing.T) {
 	for name, p := range map[string]*Plot{
-		"nothing":      {Title: "empty"},
-		"bars":         {Title: `<&"> ]]>`, Log: true, Bars: []Bar{{Label: "a<b", Value: 0.3, High: 900}, {Label: "b", Value: 30, Ours: true}}},
-		"zero bars":    {Log: true, Bars: []Bar{{Value: 0}, {Value: -1}}},
-		"equal bars":   {Bars: []Bar{{Value: 5}, {Value: 5}}},
-		"no number":    {Bars: []Bar{{Value: math.NaN()}, {Value: math.Inf(1)}, {Value: 1}}},
-		"curves":       {Title: "c", Curves: []Curve{{Label: "&", X: []float64{1, 2, 3}, Y: []float64{1, 100, 3}}, {X: []float64{1}, Y: nil, Dashed: true}}},
-		"flat curves":  {Log: true, Curves: []Curve{{X: []float64{5, 5}, Y: []float64{2, 2}}}},
-		"empty curves": {Curves: []Curve{{}}},
+		"nothing":    {Title: "empty"},
+		"bars":       {Title: `<&"> ]]>`, Log: true, Bars: []Bar{{Label: "a<b", Value: 0.3, High: 900}, {Label: "b", Value: 30, Ours: true}}},
+		"zero bars":  {Log: true, Bars: []Bar{{Value: 0}, {Value: -1}}},
+		"equal bars": {Bars: []Bar{{Value: 5}, {Value: 5}}},
+		"no number":  {Bars: []Bar{{Value: math.NaN()}, {Value: math.Inf(1)}, {Value: 1}}},
 	} {
 		text := string(p.svg())
 		d := xml.NewDecoder(strings.NewReader(text))
@@ -176,18 +173,5 @@ func TestKeep(t *testing.T) {
 	}
 	if got, err := o.kept("none"); err != nil || got != nil {
 		t.Errorf("%v, %+v", err, got)
-	}
-}
-
-func TestResultOf(t *testing.T) {
-	for _, c := range []struct{ text, want, err string }{
-		{`{"result":{"a":1}}`, `{"a":1}`, ""},
-		{"event: message\ndata: {\"result\":2}\n\n", "2", ""},
-		{`{"error":{"code":-1}}`, "", `{"code":-1}`},
-	} {
-		got, err := resultOf([]byte(c.text))
-		if string(got) != c.want || (err == nil) != (c.err == "") || err != nil && err.Error() != c.err {
-			t.Errorf("%q: %s, %v", c.text, got, err)
-		}
 	}
 }

@@ -19,7 +19,6 @@ const clientWord = "client"
 // runClient obeys lines of standard input, and answers each with a line: nanoseconds, or what a line asks for.
 func runClient(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
-	var kept []net.Conn
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		if len(words) < 2 {
@@ -40,9 +39,6 @@ func runClient(in io.Reader, out io.Writer) error {
 			answer, err = timed(func() error { return readAll(at) })
 		case "write":
 			answer, err = timed(func() error { return writeAll(at, words) })
-		case "hold":
-			kept, err = hold(kept, at, words)
-			answer = strconv.Itoa(len(kept))
 		default:
 			err = errors.New("unknown word")
 		}
@@ -124,22 +120,6 @@ func writeAll(at string, words []string) error {
 	}
 	_, err = io.ReadFull(c, make([]byte, 1))
 	return err
-}
-
-// hold opens as many connections as the third word says, each up to the server's first byte, and keeps them.
-func hold(kept []net.Conn, at string, words []string) ([]net.Conn, error) {
-	n, err := strconv.Atoi(words[len(words)-1])
-	for range n {
-		c, err := net.Dial("tcp", at)
-		if err != nil {
-			return kept, err
-		}
-		kept = append(kept, c)
-		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-			return kept, fmt.Errorf("connection %d: %w", len(kept), err)
-		}
-	}
-	return kept, err
 }
 
 // A driver drives a client: a process, or a job.

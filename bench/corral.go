@@ -12,7 +12,6 @@ func corralMakers() []peerMaker {
 		{"corral, API in a session", standingRows},
 		{"corral run", one(commandRow)},
 		{"corral, MCP by stdio", stdioRows},
-		{"corral, MCP by HTTP", httpRows},
 		{"corral, command/exec", execRows},
 		{"corral, sandbox_exec", sandboxRows},
 	}
@@ -47,7 +46,29 @@ func runRows(o *options) ([]*Row, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return append(rows, api, commandRow(o), &Row{
-		Name: "corral version", Sets: "nothing: the command alone", Run: command(filepath.Join(o.bin, "corral"), "version"),
-	}), done, nil
+	rows = append(rows, api, commandRow(o), versionRow(o))
+	if o.base == "" {
+		return rows, done, nil
+	}
+	other := *o
+	other.bin = o.base
+	finish, err := other.prepare()
+	if err != nil {
+		done()
+		finish()
+		return nil, nil, err
+	}
+	for _, r := range []*Row{commandRow(&other), versionRow(&other)} {
+		r.Name += ", -base"
+		rows = append(rows, r)
+	}
+	return rows, func() {
+		done()
+		finish()
+	}, nil
+}
+
+// versionRow measures the start of the command, without a job.
+func versionRow(o *options) *Row {
+	return &Row{Name: "corral version", Sets: "nothing: the command alone", Run: command(filepath.Join(o.bin, "corral"), "version")}
 }

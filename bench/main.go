@@ -7,22 +7,12 @@
 //
 // Modes; if several are given, the first one runs:
 //
-//	(none)       /bin/true: bare, in bubblewrap, and in corral by its API and its command
+//	(none)       /bin/true: bare, in bubblewrap, and in corral by its API and its command; with -base, also by those of another build
 //	-peers       /bin/true in every peer of bench/setup-peers, and in corral at each of its levels
-//	-levels      corral's API: back to back, after idle times, in bursts, and first jobs of repositories
+//	-levels      how a job starts, by corral's API: back to back, after idle times, in bursts, and first jobs of repositories
 //	-parallel    jobs per second, 1, 2, 8 and 64 at once, and the CPU time of a job
-//	-memory      memory of an idle slot and of a running job
-//	-output      throughput of output into an artifact, next to gzip
-//	-deadline    delay of the answer after a deadline, and how long killing 1,000 processes takes
-//	-scale       many jobs in a row, many at once, many repositories
-//	-mcp         a script: bash alone, and an agent that calls runtime_execute
 //	-session     a call in an open session: sandbox_exec and command/exec, next to podman exec and Codex's command/exec
 //	-network     network access by rules: a slot with a door, the first byte, throughput and idle connections, next to none
-//	-versions    jobs of these programs next to those of -base: time and CPU time
-//	-starlark    a program in Starlark: its interpreter alone, and an agent that calls starlark_run
-//	-stream      throughput of output through command/exec, next to a pipe
-//	-index       how many planted lines the index finds, and what adding large texts costs; needs no root
-//	-index-large the same, and searches in ten million lines, which takes minutes
 //	-write       renders the page from the stored results, and measures nothing
 //
 // Run it as root, by `make bench`; -n sets the rounds, -idle waits before each run, -limit ends a mode early.
@@ -70,24 +60,11 @@ func modes() []mode {
 		{flag: "peers", usage: "every peer, and corral at each level", run: peersMode},
 		{flag: "levels", usage: "corral's API at several paces, and without slots", bare: true, run: levelsMode},
 		{flag: "parallel", usage: "jobs a second", run: parallelMode},
-		{flag: "memory", usage: "memory of slots and jobs", run: memoryMode},
-		{flag: "output", usage: "output to an artifact beside gzip", run: outputMode},
-		{flag: "deadline", usage: "timeouts, and the kill of many processes", run: deadlineMode},
-		{flag: "scale", usage: "many jobs, many at once, many repositories", bare: true, run: scaleMode},
-		{flag: "mcp", usage: "an agent's call beside the bare script", run: tableMode("mcp", "A script through runtime_execute", mcpRows)},
 		{
 			flag: "session", usage: "a call in a standing session beside podman exec and Codex",
 			run: tableMode("session", "A call in what stands already", sessionRows),
 		},
 		{flag: "network", usage: "jobs with doors beside jobs without, and connections beside direct ones", bare: true, run: networkMode},
-		{flag: "versions", usage: "jobs of these programs beside those of -base", bare: true, run: versionsMode},
-		{
-			flag: "starlark", usage: "a program in Starlark beside its bare interpreter",
-			run: tableMode("starlark", "A program in Starlark", starlarkRows),
-		},
-		{flag: "stream", usage: "a stream of output beside a pipe", run: stream},
-		{flag: "index", usage: "what the index finds, and what that takes", bare: true, run: indexRows(false)},
-		{flag: "index-large", usage: "the same, and searches in ten million lines", bare: true, run: indexRows(true)},
 		{flag: "write", usage: "render the page from the results that are kept", bare: true, run: writePage},
 	}
 }

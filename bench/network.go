@@ -47,7 +47,6 @@ const networkSettings = `network:
     - {host: server.example.org, ports: [7001, 7002, 7003], protocol: tcp}
     - {host: server.example.org}
   private: [192.0.2.1/32]
-network_connections: {job: 2500, user: 10500}
 `
 
 // inNetwork is the environment variable of the process in the namespaces of the mode.
@@ -183,21 +182,11 @@ func tlsServer() (func(net.Conn), error) {
 	return func(c net.Conn) { serveFirst(tls.Server(c, config)) }, nil
 }
 
-// networkPart starts a supervisor whose jobs reach the server, and calls f with a connection to it.
-func (o *options) networkPart(f func(o *options, c *client.Client) error) error {
+// networkPart calls f with a supervisor whose jobs reach the server, and a connection to it.
+func (o *options) networkPart(ctx context.Context, f func(context.Context, *options, *client.Client) error) error {
 	own := *o
 	own.settings = networkSettings
-	finish, err := own.prepare()
-	defer finish()
-	if err != nil {
-		return err
-	}
-	c, err := client.Dial(own.socket)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return f(&own, c)
+	return own.part(ctx, 1, f)
 }
 
 // jobCost measures a job that has its slot made with a door, or without, and one whose slot is ready.
@@ -215,7 +204,7 @@ func jobCost(ctx context.Context, o *options, r *Result) error {
 		}
 		own := *o
 		own.slotless = part.slotless
-		err := own.networkPart(func(o *options, c *client.Client) error {
+		err := own.networkPart(ctx, func(ctx context.Context, o *options, c *client.Client) error {
 			row := func(name, network string) *Row {
 				spec := job.Spec{Repo: o.repo, Args: []string{program}, Network: network}
 				return &Row{Name: name, Run: func() error { return runJob(c, spec) }}
@@ -256,9 +245,9 @@ func millis(times []time.Duration) (list []float64) {
 	return list
 }
 
-// doorCost measures connections and bytes through a door, and what connections without traffic take.
+// doorCost measures connections and bytes through a door.
 func doorCost(ctx context.Context, o *options, r *Result) error {
-	return o.networkPart(func(o *options, c *client.Client) error {
+	return o.networkPart(ctx, func(ctx context.Context, o *options, c *client.Client) error {
 		direct, err := processClient()
 		if err != nil {
 			return err
@@ -283,23 +272,13 @@ func doorCost(ctx context.Context, o *options, r *Result) error {
 			if !o.chosen(m.what) {
 				continue
 			}
-			before, _ := egressTime(o.supervisor)
 			a, b, err := inTurn(ctx, o, direct, inside, m.line, m.port, m.rounds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.what, err)
 			}
 			r.compare(m.what, a, b)
-			after, err := egressTime(o.supervisor)
-			if err != nil {
-				return err
-			}
-			// With the first round, which is in no other figure.
-			r.note("%s: corral-egress takes %.3f of processor time.", m.what, ms(after-before)/float64(len(b.times)+1))
 		}
-		if !o.chosen("idle connections") {
-			return nil
-		}
-		return idleCost(o, c, r)
+		return nil
 	})
 }
 
@@ -389,131 +368,4 @@ func jobClient(o *options, c *client.Client) (*driver, error) {
 		}
 		return err
 	}}, nil
-}
-
-// Idle connections, through the door of each of some jobs. A job may have 4,096 open files.
-const (
-	idleJobs  = 4
-	idleConns = 2500
-)
-
-// idleCost measures what connections without traffic take of corral-egress.
-func idleCost(o *options, c *client.Client, r *Result) error {
-	var jobs []*driver
-	defer func() {
-		for _, d := range jobs {
-			_ = d.end()
-		}
-	}()
-	var before, after egressUse
-	total := 0
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("getrlimit: %w", err)
-	}
-	// Each has two descriptors in corral-egress, which has some more, and keeps a thirty-second for jobs with few.
-	conns := min(idleConns, (int(limit.Max)*31/64-400)/idleJobs)
-	for n := range idleJobs {
-		d, err := jobClient(o, c)
-		if err != nil {
-			return err
-		}
-		jobs = append(jobs, d)
-		at, err := d.ask("lookup %s", serverName)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			if before, err = egressMemory(o.supervisor); err != nil {
-				return err
-			}
-		}
-		if _, err := d.ask("hold %s %d", net.JoinHostPort(at, strconv.Itoa(firstPort)), conns); err != nil {
-			return err
-		}
-		total += conns
-	}
-	after, err := egressMemory(o.supervisor)
-	if err != nil {
-		return err
-	}
-	row := func(what string, before, after int) {
-		const mib = 1024
-		r.add(fmt.Sprintf("%d idle connections of %d jobs: %s, MiB", total, idleJobs, what), fmt.Sprintf("%.1f", float64(before)/mib),
-			fmt.Sprintf("%.1f", float64(after)/mib), fmt.Sprintf("%+.1f", float64(after-before)/mib), "–", "–")
-	}
-	row("corral-egress", before.anonymous, after.anonymous)
-	row("its cgroup", before.charged, after.charged)
-	row("of that the kernel's", before.kernel, after.kernel)
-	r.note("Idle connections: before the first one and with all of them. corral-egress is its anonymous memory; its cgroup is charged for sockets, too.")
-	return nil
-}
-
-// An egressUse is what corral-egress uses, in KiB.
-type egressUse struct{ anonymous, charged, kernel int }
-
-// egressMemory returns the memory of the supervisor's corral-egress.
-func egressMemory(supervisor int) (use egressUse, err error) {
-	pid, err := egressOf(supervisor)
-	if err != nil {
-		return use, err
-	}
-	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
-	_, rest, ok := strings.Cut(string(status), "RssAnon:")
-	if err != nil || !ok {
-		return use, errors.Join(errors.New("no RssAnon in /proc/"+pid+"/status"), err)
-	}
-	if use.anonymous, err = strconv.Atoi(strings.Fields(rest)[0]); err != nil {
-		return use, err
-	}
-	groups, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
-	for line := range strings.Lines(string(groups)) {
-		words := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		switch {
-		case len(words) == 3 && words[1] == "memory":
-			dir := filepath.Join("/sys/fs/cgroup/memory", words[2])
-			use.charged = int(readNumber(filepath.Join(dir, "memory.usage_in_bytes"))) >> 10
-			use.kernel = int(readNumber(filepath.Join(dir, "memory.kmem.usage_in_bytes"))) >> 10
-			return use, nil
-		case len(words) == 3 && words[1] == "":
-			dir := filepath.Join("/sys/fs/cgroup", words[2])
-			use.charged = int(readNumber(filepath.Join(dir, "memory.current"))) >> 10
-			use.kernel = int(rowOf(filepath.Join(dir, "memory.stat"), "kernel")) >> 10
-		}
-	}
-	return use, err
-}
-
-// egressTime returns the processor time of the supervisor's corral-egress.
-func egressTime(supervisor int) (total time.Duration, err error) {
-	pid, err := egressOf(supervisor)
-	if err != nil {
-		return 0, err
-	}
-	threads, err := filepath.Glob(filepath.Join("/proc", pid, "task/*/schedstat"))
-	for _, file := range threads {
-		stat, _ := os.ReadFile(file)
-		if words := strings.Fields(string(stat)); len(words) > 0 { // nanoseconds on a processor
-			n, _ := strconv.ParseInt(words[0], 10, 64)
-			total += time.Duration(n)
-		}
-	}
-	return total, err
-}
-
-// egressOf returns the process corral-egress of a supervisor.
-func egressOf(supervisor int) (pid string, err error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
-	if err != nil {
-		return "", err
-	}
-	for _, file := range tasks {
-		children, _ := os.ReadFile(file)
-		for _, pid := range strings.Fields(string(children)) {
-			if name, _ := os.ReadFile("/proc/" + pid + "/comm"); strings.TrimSpace(string(name)) == "corral-egress" {
-				return pid, nil
-			}
-		}
-	}
-	return "", errors.New("no process corral-egress of the supervisor")
 }

@@ -17,10 +17,7 @@ const (
 
 // pageKeys are the results on the page, in its order.
 func pageKeys() []string {
-	return []string{
-		"levels", "peers", "peers-idle", "session", "network", "parallel", "memory", "output", "deadline",
-		"scale-row", "scale-once", "scale-repos", "mcp", "starlark",
-	}
+	return []string{"run", "levels", "peers", "peers-idle", "session", "network", "parallel"}
 }
 
 // writePage renders the stored results into the page, and the drawings beside it.

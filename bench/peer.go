@@ -27,11 +27,6 @@ func one(f func(*options) *Row) table {
 	return func(o *options) ([]*Row, func(), error) { return []*Row{f(o)}, func() {}, nil }
 }
 
-// absent makes the rows of a peer that is not available, with the reason.
-func absent(why string) table {
-	return func(*options) ([]*Row, func(), error) { return nil, nil, errors.New(why) }
-}
-
 // debian returns the path of a program that bench/setup-peers has unpacked, or of the machine's own, and the environment
 // with which it finds its libraries.
 func (o *options) debian(path string) (program string, env []string, err error) {
@@ -65,18 +60,6 @@ func version(dir string) string {
 	text, _ := os.ReadFile(filepath.Join(dir, "package.json"))
 	_ = json.Unmarshal(text, &p)
 	return p.Version
-}
-
-// closers collects functions that close calls in reverse order.
-type closers struct{ all []func() }
-
-func (c *closers) add(f func()) { c.all = append(c.all, f) }
-
-func (c *closers) close() {
-	for i := len(c.all) - 1; i >= 0; i-- {
-		c.all[i]()
-	}
-	c.all = nil
 }
 
 // removeGroups removes a peer's cgroups, which have no process left, in all hierarchies, and returns those that remain.

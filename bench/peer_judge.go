@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -87,59 +85,4 @@ func judge(c *http.Client, url string, body []byte) error {
 		return fmt.Errorf("go-judge: %.200s", text)
 	}
 	return nil
-}
-
-// goSandboxRows measures containers of go-sandbox, through a program of bench/peers that reads a line per run: "warm" reuses
-// one container, "cold" makes a new one for each run.
-func goSandboxRows(o *options, kind string) ([]*Row, func(), error) {
-	path := filepath.Join(o.peers, "go/gosandbox")
-	if _, err := os.Stat(path); err != nil {
-		return nil, nil, errAbsent
-	}
-	dir := filepath.Join(o.dir, "go-sandbox-"+kind)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, nil, err
-	}
-	filter, err := o.filter()
-	if err != nil {
-		return nil, nil, err
-	}
-	cmd := exec.Command(path, dir, kind, filter, program)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	cmd.Stderr = os.Stderr
-	to, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	from, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
-	}
-	answers := bufio.NewReader(from)
-	r := &Row{
-		Name: "go-sandbox, standing container", Sets: "namespaces of the container, seccomp; v0.13.6", Serial: true,
-		Lacks: "one container for all runs; no cgroup, no Landlock, no audit",
-		Run: func() error {
-			if _, err := to.Write([]byte{'\n'}); err != nil {
-				return err
-			}
-			switch said, err := answers.ReadString('\n'); {
-			case err != nil:
-				return err
-			case said != "ok\n":
-				return errors.New(strings.TrimSpace(said))
-			}
-			return nil
-		},
-	}
-	if kind == "cold" {
-		r.Name, r.Sets, r.Lacks = "go-sandbox, new container", "all namespaces, seccomp; v0.13.6", "no cgroup, no Landlock, no audit"
-	}
-	return []*Row{r}, func() {
-		to.Close()
-		_ = cmd.Wait()
-	}, nil
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -137,55 +136,4 @@ func ociSpec(dir, root, repo, group string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644)
-}
-
-// firejailRows measures firejail, whose files are mounted over the system's for one thread.
-func firejailRows(o *options) ([]*Row, func(), error) {
-	root := filepath.Join(o.peers, "debian")
-	if _, err := os.Stat(filepath.Join(root, "usr/bin/firejail")); err != nil {
-		return nil, nil, errAbsent
-	}
-	p := newPlace()
-	home := filepath.Join(o.dir, "firejail")
-	if err := errors.Join(os.Mkdir(home, 0o700), p.do(func() error { return overlaid(root) })); err != nil {
-		p.close()
-		return nil, nil, err
-	}
-	env := []string{"PATH=/usr/bin:/bin", "HOME=/root"}
-	version := (&spawn{args: []string{"/usr/bin/firejail", "--version"}, env: env, place: p}).said()
-	run := (&spawn{
-		args: []string{
-			"/usr/bin/firejail", "--quiet", "--noprofile", "--private=" + home, "--private-dev", "--private-tmp", "--net=none",
-			"--caps.drop=all", "--nonewprivs", "--seccomp", "--ipc-namespace", "--", program,
-		},
-		env: env, place: p,
-	}).run()
-	r := &Row{
-		Name: "firejail", Sets: "mount, PID, network, IPC and UTS namespaces, a list of refused system calls; " + strings.TrimSpace(version),
-		Lacks: "the job is the host's root, without capabilities; no cgroup, no user namespace, no Landlock, no audit", Run: run,
-	}
-	return []*Row{r}, p.close, nil
-}
-
-// overlaid gives this thread a mount namespace with files mounted over the system's, and with an empty /run.
-func overlaid(root string) error {
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mount namespace: %w", err)
-	}
-	over := func(name string) string { return "lowerdir=" + filepath.Join(root, name) + ":/" + name }
-	for _, m := range []struct {
-		source, target, kind string
-		flags                uintptr
-		data                 string
-	}{
-		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""},
-		{"overlay", "/usr", "overlay", unix.MS_RDONLY, over("usr")},
-		{"overlay", "/etc", "overlay", unix.MS_RDONLY, over("etc")},
-		{"tmpfs", "/run", "tmpfs", 0, ""},
-	} {
-		if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
-			return fmt.Errorf("mount of %s: %w", m.target, err)
-		}
-	}
-	return nil
 }

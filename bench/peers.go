@@ -1,6 +1,9 @@
 package main
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // peerMakers returns the peers in the order of the table: first those that set up each job from nothing.
 func peerMakers() []peerMaker {
@@ -9,25 +12,23 @@ func peerMakers() []peerMaker {
 		{"bubblewrap + seccomp", one(func(o *options) *Row { return bubblewrap(o, true) })},
 		{"runc", func(o *options) ([]*Row, func(), error) { return ociRows(o, "runc", "usr/sbin/runc") }},
 		{"crun", func(o *options) ([]*Row, func(), error) { return ociRows(o, "crun", "usr/bin/crun") }},
-		{"firejail", firejailRows},
-		{"minijail", absent("Debian has no package of its program, minijail0")},
-		{"isolate", absent("Debian 12 has no package of it")},
-		{"nsjail", absent("Debian 12 has no package of it")},
 		{"sandbox-runtime", one(sandboxRuntime)},
-		{"go-sandbox, new container", func(o *options) ([]*Row, func(), error) { return goSandboxRows(o, "cold") }},
-		{"go-sandbox, standing container", func(o *options) ([]*Row, func(), error) { return goSandboxRows(o, "warm") }},
 		{"go-judge by HTTP", judgeRows},
 		{"podman exec", podmanRows},
 		{"Codex command/exec", codexRows},
-		{"context-mode", contextModeRows},
 	}
 }
 
-// peerRows returns the rows of bare, every peer, and corral. The row of a peer that is not available says so.
+// peerRows returns the rows of bare, every peer, and corral.
 func peerRows(o *options) ([]*Row, func(), error) {
-	var all closers
+	return rowsOf(o, append(peerMakers(), corralMakers()...))
+}
+
+// rowsOf returns the rows of bare and of makers. The row of one that is not available says so.
+func rowsOf(o *options, makers []peerMaker) ([]*Row, func(), error) {
+	var all []func()
 	rows := []*Row{bare()}
-	for _, m := range append(peerMakers(), corralMakers()...) {
+	for _, m := range makers {
 		if !o.asked(m.name) {
 			continue
 		}
@@ -38,10 +39,14 @@ func peerRows(o *options) ([]*Row, func(), error) {
 			rows = append(rows, r)
 			continue
 		}
-		all.add(done)
+		all = append(all, done)
 		rows = append(rows, more...)
 	}
-	return rows, all.close, nil
+	return rows, func() {
+		for _, done := range slices.Backward(all) {
+			done()
+		}
+	}, nil
 }
 
 func peersMode(ctx context.Context, o *options) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -30,9 +31,6 @@ type options struct {
 	only    string
 	bytes   int64
 	slice   time.Duration
-	jobs    int
-	atOnce  int
-	repos   int
 	colds   int
 
 	begun time.Time
@@ -43,7 +41,6 @@ type options struct {
 	cold                     []string // repositories in which no job has run
 	slotless                 bool     // the supervisor prepares no slots ahead
 	settings                 string   // lines of the supervisor's configuration
-	supervisor               int      // process
 }
 
 func (o *options) flags(f *flag.FlagSet) {
@@ -51,22 +48,19 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.idle, "idle", 0, "wait before each run")
 	f.DurationVar(&o.limit, "limit", 0, "no round begins after it; 0 is no bound")
 	f.StringVar(&o.bin, "bin", "bin", "directory of the programs")
-	f.StringVar(&o.base, "base", "", "of -versions, directory of the programs of another version")
+	f.StringVar(&o.base, "base", "", "directory of the programs of another build, measured in turn with these where no mode is given")
 	f.StringVar(&o.peers, "peers-dir", ".cache/peers", "directory of bench/setup-peers")
 	f.StringVar(&o.results, "results", ".cache/bench", "directory of what is kept")
 	f.StringVar(&o.page, "page", "docs/explanation/performance.md", "what -write renders into")
-	f.StringVar(&o.only, "only", "", "only rows with this in their name, beside bare; or one of the parts of -scale: row, once, repos; or rows of -network with this in their name")
-	f.Int64Var(&o.bytes, "bytes", 1<<30, "of -stream and -output")
+	f.StringVar(&o.only, "only", "", "only rows with this in their name, beside bare")
+	f.Int64Var(&o.bytes, "bytes", 1<<30, "of -network, in each direction")
 	f.DurationVar(&o.slice, "slice", time.Second, "of -parallel, for each row, number at once and round; -n has no more than 5 of them")
-	f.IntVar(&o.jobs, "jobs", 10_000, "of -scale, in a row")
-	f.IntVar(&o.atOnce, "at-once", 1000, "of -scale, sleeping jobs")
-	f.IntVar(&o.repos, "repos", 200, "of -scale")
 	f.IntVar(&o.colds, "colds", 20, "of -levels, repositories that are new")
 }
 
 // complete makes the paths of directories absolute.
 func (o *options) complete() error {
-	if o.rounds < 1 || o.bytes < 1 || o.jobs < 1 || o.atOnce < 1 || o.repos < 1 || o.colds < 1 {
+	if o.rounds < 1 || o.bytes < 1 || o.colds < 1 {
 		return errors.New("numbers are at least 1")
 	}
 	for _, dir := range []*string{&o.bin, &o.base, &o.peers, &o.results, &o.page} {
@@ -116,12 +110,29 @@ func (o *options) prepare() (finish func(), err error) {
 	}, os.Chmod(o.socket, 0o666)
 }
 
-// instance is the name of the supervisor on the machine.
-func (o *options) instance() string { return filepath.Base(o.dir) }
+// part calls run with a supervisor of its own, and a connection to it; o.cold gets the given number of repositories beside o.repo.
+func (o *options) part(ctx context.Context, repos int, run func(context.Context, *options, *client.Client) error) error {
+	own := *o
+	own.colds = repos
+	if own.limit > 0 {
+		own.until = time.Now().Add(own.limit)
+	}
+	finish, err := own.prepare()
+	defer finish()
+	if err != nil {
+		return err
+	}
+	c, err := client.Dial(own.socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return run(ctx, &own, c)
+}
 
 // supervise starts a supervisor and waits until it serves.
 func (o *options) supervise(repos []string) (func(), error) {
-	args := []string{"--instance", o.instance(), "--socket", o.socket, "--state", filepath.Join(o.dir, "lib")}
+	args := []string{"--instance", filepath.Base(o.dir), "--socket", o.socket, "--state", filepath.Join(o.dir, "lib")}
 	for _, repo := range repos {
 		args = append(args, "--repo", repo)
 	}
@@ -146,7 +157,6 @@ func (o *options) supervise(repos []string) (func(), error) {
 		log.Close()
 		return nil, err
 	}
-	o.supervisor = cmd.Process.Pid
 	stop := func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

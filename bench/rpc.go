@@ -20,20 +20,13 @@ type server struct {
 }
 
 // front starts a front-end of corral.
-func (o *options) front(name string, more ...string) (*server, error) {
-	cmd := o.frontCommand(append([]string{name}, more...)...)
+func (o *options) front(name string) (*server, error) {
+	cmd := exec.Command(filepath.Join(o.bin, "corral"), name, "--supervisor", o.socket, "--repo", o.repo, "--log-level", "warn")
 	cmd.Stderr = os.Stderr
-	return newServer(cmd)
-}
-
-// frontCommand returns the command of a front-end.
-func (o *options) frontCommand(args ...string) *exec.Cmd {
-	args = append(args, "--supervisor", o.socket, "--repo", o.repo, "--log-level", "warn")
-	cmd := exec.Command(filepath.Join(o.bin, "corral"), args...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "XDG_STATE_HOME=" + o.state, "XDG_CONFIG_HOME=" + o.state}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = o.repo
-	return cmd
+	return newServer(cmd)
 }
 
 func newServer(cmd *exec.Cmd) (*server, error) {

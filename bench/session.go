@@ -24,43 +24,14 @@ var policies = []struct {
 }
 
 // sessionRows measures a call in an open session of corral, and of the peers that this machine has.
-func sessionRows(o *options) (rows []*Row, finish func(), err error) {
-	var closes []func()
-	finish = func() {
-		for i := len(closes) - 1; i >= 0; i-- {
-			closes[i]()
-		}
-	}
-	defer func() {
-		if err != nil {
-			finish()
-		}
-	}()
-	rows = []*Row{bare()}
-	add := func(more []*Row, done func()) {
-		rows = append(rows, more...)
-		closes = append(closes, done)
-	}
-	for _, own := range []func(*options) ([]*Row, func(), error){standingRows, sandboxRows, execRows} {
-		more, done, err := own(o)
-		if err != nil {
-			return nil, nil, err
-		}
-		add(more, done)
-	}
-	for _, other := range []struct {
-		name string
-		rows func(*options) ([]*Row, func(), error)
-	}{{"podman exec", podmanRows}, {"Codex command/exec", codexRows}} {
-		more, done, err := other.rows(o)
-		if err != nil {
-			r := &Row{Name: other.name}
-			r.fail(err)
-			more, done = []*Row{r}, func() {}
-		}
-		add(more, done)
-	}
-	return rows, finish, nil
+func sessionRows(o *options) ([]*Row, func(), error) {
+	return rowsOf(o, []peerMaker{
+		{"corral, API in a session", standingRows},
+		{"corral, sandbox_exec", sandboxRows},
+		{"corral, command/exec", execRows},
+		{"podman exec", podmanRows},
+		{"Codex command/exec", codexRows},
+	})
 }
 
 // standingRows measures jobs through the API in one session, whose jobs share their files and a network namespace.

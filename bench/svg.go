@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// A Plot has bars or curves.
+// A Plot has a bar for each row.
 type Plot struct {
-	Title  string
-	Unit   string // of values
-	XLabel string // of curves
-	Log    bool   // the axis of values is logarithmic
-	Bars   []Bar
-	Curves []Curve
+	Title string
+	Unit  string // of values
+	Log   bool   // the axis of values is logarithmic
+	Bars  []Bar
 
 	file string
 }
@@ -26,52 +24,34 @@ type Bar struct {
 	Ours        bool
 }
 
-// A Curve has values over a number.
-type Curve struct {
-	Label  string
-	X, Y   []float64
-	Dashed bool
-}
-
 // Sizes of drawings, in pixels.
 const (
-	svgWidth  = 860
-	svgLeft   = 250 // of bars, for their labels
-	svgRight  = 70
-	svgTop    = 46
-	svgBar    = 22
-	svgHeight = 300 // of curves
+	svgWidth = 860
+	svgLeft  = 250 // for the labels of bars
+	svgRight = 70
+	svgTop   = 46
+	svgBar   = 22
 )
 
 // svgStyle has colors for light and dark pages (prefers-color-scheme).
 const svgStyle = `<style>
 text{font:12px sans-serif;fill:#24292f}.t{font-size:14px;font-weight:bold}.s{fill:#57606a}
 .g{stroke:#d0d7de;stroke-width:1}.b{fill:#8c959f}.o{fill:#0969da}.w{stroke:#24292f;stroke-width:1.5}
-.c{fill:none;stroke-width:2}.c0{stroke:#0969da}.c1{stroke:#8c959f}.c2{stroke:#bc4c00}.c3{stroke:#1a7f37}
-.k0{fill:#0969da}.k1{fill:#57606a}.k2{fill:#bc4c00}.k3{fill:#1a7f37}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.s{fill:#9198a1}.g{stroke:#3d444d}.b{fill:#656c76}.o{fill:#4493f8}
-.w{stroke:#e6edf3}.c0{stroke:#4493f8}.c1{stroke:#9198a1}.c2{stroke:#f0883e}.c3{stroke:#3fb950}
-.k0{fill:#4493f8}.k1{fill:#9198a1}.k2{fill:#f0883e}.k3{fill:#3fb950}}
+.w{stroke:#e6edf3}}
 </style>
 `
 
 // svg draws the plot.
 func (p *Plot) svg() []byte {
 	var b strings.Builder
-	height := svgTop + svgHeight + 50
-	if len(p.Curves) == 0 {
-		height = svgTop + svgBar*len(p.Bars) + 36
-	}
+	height := svgTop + svgBar*len(p.Bars) + 36
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
 		svgWidth, height, escape(p.Title))
 	b.WriteString(svgStyle)
 	label(&b, 10, 18, "t", "start", p.Title)
 	label(&b, 10, 35, "s", "start", p.Unit)
-	if len(p.Curves) > 0 {
-		p.curves(&b)
-	} else {
-		p.bars(&b)
-	}
+	p.bars(&b)
 	b.WriteString("</svg>\n")
 	return []byte(b.String())
 }
@@ -179,37 +159,6 @@ func (p *Plot) bars(b *strings.Builder) {
 			line(b, "w", svgLeft+to, y+svgBar/2, svgLeft+end, y+svgBar/2)
 		}
 		label(b, svgLeft+end+6, y+15, "s", "start", number(bar.Value))
-	}
-}
-
-func (p *Plot) curves(b *strings.Builder) {
-	var xs, ys []float64
-	for _, c := range p.Curves {
-		xs, ys = append(xs, c.X...), append(ys, c.Y...)
-	}
-	x, y := newAxis(xs, false), newAxis(ys, p.Log)
-	const left = 60.0
-	width, bottom := svgWidth-left-20.0, float64(svgTop+svgHeight)
-	for _, v := range y.ticks() {
-		at := bottom - y.at(v)*svgHeight
-		line(b, "g", left, at, left+width, at)
-		label(b, left-6, at+4, "s", "end", short(v))
-	}
-	for _, v := range x.ticks() {
-		label(b, left+x.at(v)*width, bottom+16, "s", "middle", short(v))
-	}
-	label(b, left+width, bottom+34, "s", "end", p.XLabel)
-	for i, c := range p.Curves {
-		dashes := ""
-		if c.Dashed {
-			dashes = " stroke-dasharray=\"5 4\""
-		}
-		fmt.Fprintf(b, "<polyline class=\"c c%d\"%s points=\"", i%4, dashes)
-		for j := range min(len(c.X), len(c.Y)) {
-			fmt.Fprintf(b, "%.1f,%.1f ", left+x.at(c.X[j])*width, bottom-y.at(c.Y[j])*svgHeight)
-		}
-		b.WriteString("\"/>\n")
-		label(b, left+10+float64(i)*200, bottom+34, fmt.Sprintf("k%d", i%4), "start", c.Label)
 	}
 }
 

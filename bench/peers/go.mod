@@ -4,7 +4,7 @@ go 1.26.5
 
 tool github.com/criyle/go-judge/cmd/go-judge
 
-require github.com/criyle/go-sandbox v0.13.6
+require github.com/criyle/go-sandbox v0.13.6 // indirect
 
 require (
 	github.com/BurntSushi/toml v1.6.0 // indirect
