@@ -85,13 +85,11 @@ PKG ?=
 RUN ?=
 RACE ?=
 CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
-# A test that fails beside others and passes alone fails the run only with STRICT=1.
-STRICT ?=
 # With the flags of the static programs and of the tests, the packages that it imports are compiled once for all of them.
 RUN_TESTS = $(GO) run -trimpath -tags '$(TAGS),netgo,osusergo' ./scripts/test
 
 test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some (RACE=1 with the race detector)
-	$(RUN_TESTS) all $(if $(strip $(CHOICE)),$(CHOICE) $(if $(RACE),-race),-guest -race) $(if $(STRICT),-strict)
+	$(RUN_TESTS) all $(if $(strip $(CHOICE)),$(CHOICE) $(if $(RACE),-race),-guest -race)
 
 test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
 	$(RUN_TESTS) unit $(CHOICE)

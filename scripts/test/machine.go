@@ -194,7 +194,6 @@ func enterMachine(args []string) (code int, err error) {
 		}
 	}
 	defer func() {
-		writeCPU(groups)
 		err = errors.Join(err, removeGroups(groups))
 	}()
 
@@ -420,7 +419,7 @@ func (m *machine) run(args []string) int {
 	home := filepath.Join(m.dir, "home")
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "HOME" || name == reportCPU || strings.HasPrefix(name, "XDG_")
+		return name == "HOME" || strings.HasPrefix(name, "XDG_")
 	})
 	process, err := os.StartProcess(args[0], args, &os.ProcAttr{
 		Env: append(env, "HOME="+home, "CORRAL_TEST_MACHINE=own"), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},

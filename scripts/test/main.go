@@ -35,7 +35,6 @@ type options struct {
 	jobs     int           // test processes side by side
 	cover    string        // file for the coverage of all packages, "" for none
 	detector bool          // with the race detector, where it has something to find
-	strict   bool          // a test that fails beside others fails the run, whether or not it passes alone
 	guest    bool          // run scripts/test-vm beside the last machine tests
 	timeout  time.Duration // of one test process
 	cache    string        // directory for test binaries and the times of tests
@@ -80,7 +79,6 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.cover, "cover", "", "write a coverage profile of all packages to this file; without the race detector")
 	flags.BoolVar(&o.guest, "guest", false, "run scripts/test-vm too, beside the machine tests")
 	flags.BoolVar(&o.detector, "race", false, "with the race detector, where it has something to find; a soak without -run always has it")
-	flags.BoolVar(&o.strict, "strict", false, "do not run failed tests once more, alone")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit for one test process")
 	flags.StringVar(&o.cache, "cache", ".cache/test", "directory for test binaries and for how long tests took")
 	if err := flags.Parse(args); err != nil {
@@ -135,7 +133,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{options: o, report: newReport(os.Stdout, o), times: loadTimes(o.cache), root: root && o.mode != "unit"}
+	report := newReport(os.Stdout, o)
+	if report.quarantine, err = readQuarantine(quarantineList); err != nil {
+		return err
+	}
+	r := &runner{options: o, report: report, times: loadTimes(o.cache), root: root && o.mode != "unit"}
 	if r.root {
 		remove, err := makeOwnDirs()
 		if err != nil {

@@ -33,7 +33,7 @@ func (r *runner) environment(phase string) []string {
 	})
 	env = append(env, "CORRAL_TEST_PHASE="+phase, "CORRAL_TEST_CACHE="+r.cache)
 	if r.root {
-		env = append(env, "CORRAL_REQUIRE=1", reportCPU+"=1")
+		env = append(env, "CORRAL_REQUIRE=1")
 	}
 	if r.mode == "soak" {
 		env = append(env, "CORRAL_TEST_SOAK=1")

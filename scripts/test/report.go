@@ -13,28 +13,26 @@ import (
 // A report prints a line for each package when its last test has ended, the output of a failed test immediately, and a
 // summary.
 type report struct {
-	begun time.Time
-	unit  bool // failed tests are run again as unit tests
+	begun      time.Time
+	unit       bool            // the commands that run failed tests are those of unit tests
+	quarantine map[string]bool // tests whose failure does not fail the run, by package and name
 
-	mu       sync.Mutex
-	out      io.Writer
-	packages map[string]*packageReport // guarded by mu
-	output   map[string][]string       // guarded by mu: of tests that run
-	causes   map[string]string         // guarded by mu: what failed subtests wrote, by the test that they are of
-	slow     []timed                   // guarded by mu
-	skipped  map[string][]string       // guarded by mu: reason → tests
-	passed   int                       // guarded by mu
-	failures []*failure                // guarded by mu
-	forgiven []*failure                // guarded by mu: they passed alone
+	mu          sync.Mutex
+	out         io.Writer
+	packages    map[string]*packageReport // guarded by mu
+	output      map[string][]string       // guarded by mu: of tests that run
+	causes      map[string]string         // guarded by mu: what failed subtests wrote, by the test that they are of
+	slow        []timed                   // guarded by mu
+	skipped     map[string][]string       // guarded by mu: reason → tests
+	passed      int                       // guarded by mu
+	failures    []*failure                // guarded by mu
+	quarantined []*failure                // guarded by mu: of tests that are known to fail
 }
 
 // A failure is a test, a package or something else that failed.
 type failure struct {
-	command  string   // runs it alone
-	lines    []string // the first of those that say why
-	pkg      string   // path of its package; "": the guest
-	test     string
-	accident bool // it may pass alone
+	command string   // runs it alone
+	lines   []string // the first of those that say why
 }
 
 // saysWhy matches a line that explains a failure: of the test, of package testing, or of a panic.
@@ -57,8 +55,7 @@ type packageReport struct {
 	open                    int // pieces of work that have not ended
 	passed, failed, skipped int
 	seconds                 float64
-	cpu                     float64 // seconds of processors that its test machines used
-	broken                  bool    // a process failed beside its tests
+	broken                  bool // a process failed beside its tests
 }
 
 type timed struct {
@@ -110,17 +107,12 @@ func (r *report) end(pkg string) {
 	if p.failed > 0 || p.broken {
 		verdict = "FAIL"
 	}
-	r.printf("%-4s  %-26s %4d passed %3d failed %3d skipped %7.1f s, CPU %6.1f s\n",
-		verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds, p.cpu)
+	r.printf("%-4s  %-26s %4d passed %3d failed %3d skipped %7.1f s\n", verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds)
 }
 
 // keep keeps a line of output until its test has ended, except for what is not the test's. The caller holds mu.
 func (r *report) keep(key string, e event) {
-	seconds, isCPU := parseCPU(e.Output)
-	switch {
-	case isCPU:
-		r.of(e.Package).cpu += seconds
-	case e.Test == "" || !strings.HasPrefix(e.Output, "=== "):
+	if e.Test == "" || !strings.HasPrefix(e.Output, "=== ") {
 		r.output[key] = append(r.output[key], e.Output)
 	}
 }
@@ -143,9 +135,9 @@ func (r *report) note(label string, e event, reason string) {
 	delete(r.output, key)
 	if e.Test == "" {
 		p.seconds += e.Elapsed
-		if e.Action == "fail" && !r.explained(e.Package) {
+		if text := strings.Join(written, ""); e.Action == "fail" && !r.explained(e.Package, text) {
 			p.broken = true
-			r.failures = append(r.failures, &failure{command: r.command(label, e), lines: why(strings.Join(written, ""))})
+			r.failures = append(r.failures, &failure{r.command(label, e), why(text)})
 			r.show(label, e, written)
 		}
 		return
@@ -158,10 +150,7 @@ func (r *report) note(label string, e event, reason string) {
 		r.causes[cause] += strings.Join(written, "")
 		if top {
 			p.failed++
-			r.failures = append(r.failures, &failure{
-				command: r.command(label, e), lines: why(r.causes[cause]),
-				pkg: e.Package, test: e.Test, accident: !notAgain.MatchString(r.causes[cause]),
-			})
+			r.fail(short(e.Package)+"."+e.Test, r.causes[cause], r.command(label, e))
 		}
 		r.show(label, e, written)
 	case "skip":
@@ -182,8 +171,23 @@ func (r *report) note(label string, e event, reason string) {
 	}
 }
 
-// explained reports whether a failed test explains the failure of its process. The caller holds mu.
-func (r *report) explained(pkg string) bool { return r.of(pkg).failed > 0 }
+// fail records the failure of a test that wrote a text. The caller holds mu.
+func (r *report) fail(test, written, command string) {
+	to := &r.failures
+	if r.quarantine[test] && !neverQuarantined.MatchString(written) {
+		to = &r.quarantined
+	}
+	*to = append(*to, &failure{command, why(written)})
+}
+
+// explained reports whether a failed test explains the failure of its process, which wrote a text. One in quarantine explains no more
+// than its own failure: the process has come to its end, which package testing says in a line. The caller holds mu.
+func (r *report) explained(pkg, written string) bool {
+	if len(r.quarantined) > 0 && (neverQuarantined.MatchString(written) || !strings.Contains(written, "FAIL\n")) {
+		return false
+	}
+	return r.of(pkg).failed > 0
+}
 
 // show prints the output of a failed test. The caller holds mu.
 func (r *report) show(label string, e event, written []string) {
@@ -219,7 +223,7 @@ func (r *report) broken(b batch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(b.pkg.path).broken = true
-	r.failures = append(r.failures, &failure{command: "sudo make test PKG=./" + b.pkg.short(), lines: []string{err.Error()}})
+	r.failures = append(r.failures, &failure{"sudo make test PKG=./" + b.pkg.short(), []string{err.Error()}})
 	r.printf("---- FAIL %s (%s): %v\n", b.pkg.short(), b.phase, err)
 }
 
@@ -230,7 +234,7 @@ func (r *report) other(name, command, written string, err error, took time.Durat
 	verdict := "ok"
 	if err != nil {
 		verdict = "FAIL"
-		r.failures = append(r.failures, &failure{command: "sudo " + command, lines: why(written), accident: !notAgain.MatchString(written)})
+		r.failures = append(r.failures, &failure{"sudo " + command, why(written)})
 		written += "\n" + err.Error()
 	}
 	for line := range strings.Lines(written) {
@@ -242,7 +246,7 @@ func (r *report) other(name, command, written string, err error, took time.Durat
 func (r *report) failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.failures) > 0
+	return len(r.failures)+len(r.quarantined) > 0
 }
 
 // finish prints the summary and reports whether all tests passed.
@@ -274,8 +278,26 @@ func (r *report) finish() bool {
 	for _, t := range r.slow[:min(10, len(r.slow))] {
 		r.printf("  %6.1f s  %s\n", t.seconds, t.test)
 	}
-	r.list("failed beside others and passed alone: these tests have to be mended", r.forgiven)
+	r.list("failed, and quarantined in "+quarantineList, r.quarantined)
 	r.list("failed, and how to run each alone", r.failures)
-	r.printf("\n%s\n", r.sum(skipped, time.Since(r.begun).Seconds()))
+	known := ""
+	if n := len(r.quarantined); n > 0 {
+		known = fmt.Sprintf(", %d failed in quarantine", n)
+	}
+	r.printf("\n%d passed, %d failed%s, %d skipped in %.0f s\n", r.passed, len(r.failures), known, skipped, time.Since(r.begun).Seconds())
 	return len(r.failures) == 0
+}
+
+// list prints failures. The caller holds mu.
+func (r *report) list(title string, failures []*failure) {
+	if len(failures) == 0 {
+		return
+	}
+	r.printf("\n%s:\n", title)
+	for _, f := range failures {
+		r.printf("  %s\n", f.command)
+		for _, line := range f.lines {
+			r.printf("      %s\n", strings.TrimSpace(line))
+		}
+	}
 }

@@ -22,8 +22,7 @@ type runner struct {
 	*options
 	report *report
 	times  *times
-	known  map[string]testPackage // by path
-	root   bool                   // test processes have machines of their own
+	root   bool // test processes have machines of their own
 
 	test2json     string
 	goEnvironment []string // locations of go's caches, which are in a home directory that test machines lack
@@ -55,9 +54,7 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	if err := r.findGo(ctx); err != nil {
 		return err
 	}
-	r.known = map[string]testPackage{}
 	for _, p := range list {
-		r.known[p.path] = p
 		r.report.begin(p.path, 1)
 	}
 	if r.mode == "unit" {
@@ -95,9 +92,6 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	q.wait()
 	if err != nil {
 		return err
-	}
-	if r.mode == "all" && r.cover == "" && !r.strict {
-		r.again(ctx)
 	}
 	if r.cover != "" {
 		err = r.profiles.write(r.cover, os.Stdout)
