@@ -11,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"corral/internal/flock"
 	"corral/store/artifact/manifest"
+	"corral/store/at"
 )
 
 // open opens a directory of artifacts; options that are not set have large values.
@@ -170,6 +174,55 @@ func TestSyncClosesDescriptors(t *testing.T) {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, filepath.Join(dir, Name, "runtime-")) {
 			t.Errorf("%s is open", to)
 		}
+	}
+}
+
+// TestSweepComesFirst: a sweep that locks a temporary directory before its maker does, and removes it by name when its maker has made
+// another one, does not remove that.
+func TestSweepComesFirst(t *testing.T) {
+	d := open(t, t.TempDir(), Options{})
+	for range 100_000 { // the sweep is first in one of some rounds
+		handle, _ := manifest.NewHandle("repo", time.Now())
+		first := tempPrefix + handle + ".0"
+		made, locked := make(chan struct{}), make(chan int, 1)
+		go func() { locked <- lockNew(d, first, made) }()
+		temp, err := d.Prepare(handle).Wait()
+		close(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		swept := <-locked
+		if swept >= 0 {
+			_ = removeDir(d.fd, first) // the maker has removed it
+			unix.Close(swept)
+			if err := unix.Faccessat(d.fd, temp.name+"/"+manifest.Files[0], unix.F_OK, 0); err != nil {
+				t.Errorf("%s: %v", temp.name, err)
+			}
+		}
+		d.Drop(temp)
+		if swept >= 0 {
+			return
+		}
+	}
+	t.Error("no sweep was first")
+}
+
+// lockNew locks a directory as a sweep does, as soon as it is there, and returns its descriptor: -1 if others were first until done.
+func lockNew(d *Dir, name string, done <-chan struct{}) int {
+	for {
+		select {
+		case <-done:
+			return -1
+		default:
+		}
+		fd, err := at.Open(d.fd, name, at.Dir)
+		if err != nil {
+			continue
+		}
+		if flock.Try(fd, unix.LOCK_EX) == nil {
+			return fd
+		}
+		unix.Close(fd)
 	}
 }
 
