@@ -35,6 +35,7 @@ type Slot struct {
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	left         leftMemory
+	ready        bool            // every step before the job is known was done
 	opens        bool            // the stub makes the door of a session that had none
 	jailIDs      bool            // its user has the number that it has in the jail
 	kind         inside.DoorKind // what its network has, decided once: Jail.Allow may be called meanwhile
@@ -82,7 +83,7 @@ func (j *Jail) prepareSlot(sl *Slot, profile string) (*Slot, error) {
 	}
 	u.Push(func() {
 		if !left {
-			j.users.giveBack(sl.user)
+			j.users.giveBack(sl.user, false)
 		}
 	})
 	if sl.idmap, err = j.users.idmap(sl.user); err != nil {
@@ -111,6 +112,7 @@ func (j *Jail) prepareSlot(sl *Slot, profile string) (*Slot, error) {
 		return nil, err
 	}
 	u.Cancel()
+	sl.ready = true
 	return sl, nil
 }
 
@@ -252,7 +254,7 @@ func (sl *Slot) removeGroup() {
 	}
 	sl.jail.removedGroup()
 	sl.jail.afterRemoval()
-	sl.jail.users.giveBack(sl.user)
+	sl.jail.users.giveBack(sl.user, sl.ready)
 }
 
 // TakeSlot returns a prepared slot: a waiting one, or a new one. Its job sees the host's /etc as it is now, except in a session

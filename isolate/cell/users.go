@@ -3,6 +3,7 @@ package cell
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"corral/internal/fault"
 	"corral/isolate/host"
@@ -49,14 +50,19 @@ func (u *jobUsers) take(own bool) (uint32, error) {
 	return n, nil
 }
 
-// giveBack returns the user with number n.
-func (u *jobUsers) giveBack(n uint32) {
+// giveBack returns the user with number n. One whose slot did not become ready is taken again after all others: the kernel may refuse it
+// something, such as a key, for as long as others hold it.
+func (u *jobUsers) giveBack(n uint32, ready bool) {
 	if u.shared && n == 0 {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.free = append(u.free, n)
+	if ready {
+		u.free = append(u.free, n)
+	} else {
+		u.free = slices.Insert(u.free, 0, n)
+	}
 	if m := u.maps[n]; m != nil && len(u.maps) > maxIDMaps {
 		m.Close()
 		delete(u.maps, n)

@@ -1,8 +1,14 @@
 package cell
 
 import (
+	"errors"
 	"os"
+	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/job"
 )
 
 // TestIDMapsBounded: a jail keeps only a few id maps of returned users.
@@ -20,7 +26,7 @@ func TestIDMapsBounded(t *testing.T) {
 	all := len(u.maps)
 	for n := range uint32(all) {
 		m := u.maps[n]
-		u.giveBack(n)
+		u.giveBack(n, true)
 		if _, err := m.Stat(); (err != nil) != (u.maps[n] == nil) {
 			t.Errorf("map %d: %v", n, err)
 		}
@@ -29,4 +35,59 @@ func TestIDMapsBounded(t *testing.T) {
 		t.Errorf("%d maps, %d free users", len(u.maps), len(u.free))
 	}
 	u.close()
+}
+
+// TestUnluckyUser: a user for whom no slot can be made, here because others hold all keys that it may have, is not the next one again.
+func TestUnluckyUser(t *testing.T) {
+	j := newTestJails(t, func(c *Config) { c.Slots = -1 }).enterNew(t)
+	j.users.mu.Lock()
+	next := j.users.free[len(j.users.free)-1]
+	j.users.mu.Unlock()
+	defer useUpKeys(t, (&Slot{jail: j, user: next}).hostUID())()
+	_, err := j.TakeSlot(false)
+	var refused *job.Refusal
+	if !errors.As(err, &refused) || refused.Step != "keyring" || refused.Errno != int(unix.EDQUOT) {
+		t.Fatalf("without keys: %v", err)
+	}
+	sl, err := j.TakeSlot(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sl.user == next {
+		t.Error("the user without keys has a slot")
+	}
+	sl.Release()
+	j.users.mu.Lock()
+	defer j.users.mu.Unlock()
+	if j.users.free[0] != next {
+		t.Errorf("user %d is taken next but %d", next, len(j.users.free))
+	}
+}
+
+// useUpKeys makes keys of a host user until it may have no more, and returns a function that gives them back.
+func useUpKeys(t *testing.T, uid uint32) (end func()) {
+	t.Helper()
+	made, done, over := make(chan error), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		runtime.LockOSThread() // the thread, its user and its keyring end with this goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0); errno != 0 {
+			made <- errno
+			return
+		}
+		var err error
+		for n := byte(0); err == nil; n++ {
+			_, err = unix.AddKey("user", string([]byte{'a' + n/16, 'a' + n%16}), []byte{n}, unix.KEY_SPEC_THREAD_KEYRING)
+		}
+		made <- err
+		<-done
+	}()
+	if err := <-made; !errors.Is(err, unix.EDQUOT) {
+		close(done)
+		t.Fatalf("add_key: %v", err)
+	}
+	return func() {
+		close(done)
+		<-over
+	}
 }
