@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"corral/isolate/admit"
@@ -124,12 +125,25 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 	return result, err
 }
 
-// inSlot runs the job in a slot of its jail.
+// inSlot runs the job in a slot of its jail, or, if that was killed before it began the job, in one that is made now.
 func (s *Supervisor) inSlot(ctx context.Context, j *cell.Jail, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	sl, err := j.TakeSlot(q.Tool != string(job.ToolNone))
 	if err != nil {
 		return wire.Result{}, err
 	}
+	result, err := s.useSlot(ctx, sl, r, q, terminal)
+	if !errors.Is(err, cell.ErrSlotKilled) {
+		return result, err
+	}
+	s.config.Log.Warn("a prepared slot was killed; its job gets another one", "job", r.id)
+	if sl, err = sl.Replace(); err != nil {
+		return wire.Result{}, err
+	}
+	return s.useSlot(ctx, sl, r, q, terminal)
+}
+
+// useSlot runs the job in sl, which it releases.
+func (s *Supervisor) useSlot(ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	defer sl.Release() // the teardown takes the kernel time, and the job does not wait for it
 	door := s.network.use(r.door, sl)
 	defer door.report()

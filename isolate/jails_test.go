@@ -119,6 +119,53 @@ func TestStubKilled(t *testing.T) {
 	}
 }
 
+// TestWaitingSlotKilled: when processes of waiting slots are killed, the next job gets another slot.
+func TestWaitingSlotKilled(t *testing.T) {
+	f := newFront(t)
+	f.Sh("true")
+	for name, process := range map[string]func(stub int) int{
+		"process 1": func(stub int) int { return stub },
+		"process 2": func(stub int) int { return child(t, stub) },
+	} {
+		f.full(1)
+		killed := f.jail().Waiting
+		for _, stub := range killed {
+			if err := unix.Kill(process(stub), unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.gone(killed)
+		if got := f.Sh("echo well"); got != "well" {
+			t.Errorf("%s killed: %q", name, got)
+		}
+	}
+}
+
+// child returns the child of a process that has one thread and one child.
+func child(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	child, wrong := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err := errors.Join(err, wrong); err != nil {
+		t.Fatal(err)
+	}
+	return child
+}
+
+// gone waits until processes have exited.
+func (f *front) gone(pids []int) {
+	f.T.Helper()
+	eventually(f.T, func() string {
+		for _, pid := range pids {
+			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // none if its parent knows already
+			if stat := strings.Fields(string(b)); len(stat) > 2 && stat[1] == "(corral-stub)" && stat[2] != "Z" {
+				return fmt.Sprintf("%d of %v has not exited: %s", pid, pids, stat[2])
+			}
+		}
+		return ""
+	})
+}
+
 // newest returns the first process of the job that was started last.
 func newest(t *testing.T, s *Supervisor) int {
 	t.Helper()

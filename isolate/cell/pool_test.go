@@ -3,6 +3,7 @@ package cell
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/isolatetest"
+	"corral/isolate/admit"
 	"corral/isolate/host"
+	"corral/isolate/wire"
 	"corral/seccomp"
 )
 
@@ -146,6 +149,43 @@ func TestDeadSlot(t *testing.T) {
 	}
 	sl.Release()
 	holds(t, p, minSlots)
+}
+
+// TestSlotKilledMeanwhile: a slot that is killed after a job has taken it says so, and can be replaced.
+func TestSlotKilledMeanwhile(t *testing.T) {
+	j := newTestJails(t, nil).enterNew(t)
+	_, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	q := &admit.Request{Run: wire.Run{Flags: wire.FlagNoRepo}, Payload: w, Stdout: w, Stderr: w}
+	for _, plain := range []bool{false, true} {
+		sl, err := j.TakeSlot(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := host.PidOf(sl.pidfd)
+		if err != nil || unix.Kill(pid, unix.SIGKILL) != nil {
+			t.Errorf("stub %d: %v", pid, err)
+		}
+		if err := sl.wait(host.SlotPatience); err != nil {
+			t.Error(err)
+		}
+		start := &Job{Request: q, Limits: j.s.Defaults}
+		if _, err := sl.Start(start); !errors.Is(err, ErrSlotKilled) {
+			t.Errorf("a job began in a slot without processes: %v", err)
+		}
+		other, err := sl.Replace()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sl.Release()
+		if _, err := other.Start(start); err != nil {
+			t.Errorf("in another slot: %v", err)
+		}
+		other.Release()
+	}
 }
 
 // TestUsedSlotsTornDownAfterRetire: when no more slots can be made, used ones are still torn down.

@@ -272,6 +272,15 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 	return j.plainSlot(false)
 }
 
+// Replace returns a new slot for the job whose slot failed with ErrSlotKilled.
+func (sl *Slot) Replace() (*Slot, error) {
+	sl.EndOnOOM(func() {}) // the job is not in it
+	if sl.plain {
+		return sl.jail.newSlot(sl.limits, sl.jail.key.profile, true)
+	}
+	return sl.jail.plainSlot(false)
+}
+
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need; opens is set for the one that makes the door of
 // a session that had none. Some hosts permit user namespaces to nobody but root (kernel.unprivileged_userns_clone): there, the number of
 // a job's user is that in the jail. It is so for a single slot when the jail has too many namespaces, because others keep those of

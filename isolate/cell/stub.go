@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -107,12 +108,19 @@ func (s *stub) started() error {
 	return nil
 }
 
-// send sends the stub its plan and, if there is one, the list of paths to protect.
+// ErrSlotKilled means that the slot's processes were killed while it waited: it has not begun the job.
+var ErrSlotKilled = errors.New("the processes prepared for the job were killed, by somebody on the host or for lack of memory")
+
+// send sends the stub its plan and, if there is one, the list of paths to protect. It begins the job when it has both.
 func (s *stub) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) error {
-	if err := s.conn.Send(plan.Append(), files...); err != nil || kept == nil {
-		return err
+	err := s.conn.Send(plan.Append(), files...)
+	if err == nil && kept != nil {
+		err = s.conn.Send(kept.Append())
 	}
-	return s.conn.Send(kept.Append())
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return fmt.Errorf("%w: %w", ErrSlotKilled, err)
+	}
+	return err
 }
 
 // StepFailed returns the error for the report that a step of confinement failed.

@@ -75,19 +75,38 @@ func TestWaitingProcessEnds(t *testing.T) {
 	}
 }
 
-// TestKilledWaitingProcessReported: a slot whose process 2 was killed fails when it gets a plan, and reports it.
+// TestKilledWaitingProcess: a slot whose process 2 is killed ends.
+func TestKilledWaitingProcess(t *testing.T) {
+	s := waiting(t)
+	if err := unix.Kill(s.second(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.reports(); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestKilledWaitingProcessReported: a slot whose process 2 is killed at the moment when it gets a plan reports that.
 func TestKilledWaitingProcessReported(t *testing.T) {
 	s := waiting(t)
 	pid := s.second()
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
+	signal := func(pid int, number unix.Signal, state string) {
+		t.Helper()
+		if err := unix.Kill(pid, number); err != nil {
+			t.Fatal(err)
+		}
+		sandboxtest.Eventually(t, patience, "process has state "+state, func() bool {
+			return strings.HasPrefix(status(fmt.Sprintf("/proc/%d", pid), "State"), state)
+		})
 	}
-	sandboxtest.Eventually(t, patience, "process 2 ends", func() bool {
-		return strings.HasPrefix(status(fmt.Sprintf("/proc/%d", pid), "State"), "Z")
-	})
+	signal(s.cmd.Process.Pid, unix.SIGSTOP, "T")
+	signal(pid, unix.SIGKILL, "Z")
 	_, w := pipe(t)
 	p := plan()
 	s.send(p.Append(), payload(t, "/bin/true"), w, w)
+	if err := s.cmd.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 	if got := s.reports(); !slices.Equal(got, []Report{{Failed, uint32(unix.EPIPE), 0, "fork"}}) {
 		t.Errorf("%+v", got)
 	}

@@ -109,8 +109,19 @@ static long fork_second(struct job *j)
 	return pid;
 }
 
+/* await_plan waits until there is something to receive. If process 2 was killed meanwhile, it exits, so that no job gets this slot. */
+static void await_plan(void)
+{
+	struct pollfd p[2] = { { FD_CONTROL, POLLIN, 0 }, { FD_ENDED, POLLIN, 0 } };
+	while (SYS5(__NR_ppoll, p, 2, 0, 0, 0) < 0)
+		;
+	if (!p[0].revents)
+		leave(1);
+}
+
 static void start(struct job *j)
 {
+	await_plan();
 	int failed, r = take_plan(j, 0);
 	if (r >= 0 && j->plan.flags & PLAN_KEPT)
 		r = take_kept(j);
