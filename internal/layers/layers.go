@@ -1,7 +1,6 @@
 // Package layers defines the import graph of this module: which package may import what, and why.
 //
-// Its tests read the source of the whole module. They fail on each import that no rule allows, and compare ARCHITECTURE.md with
-// the source.
+// Its tests read the source of the whole module. They fail on each import that no rule allows.
 //
 // The source is parsed in this process rather than by `go list`: the test cache tracks the files that a test opens, not
 // those that its children open, so a cached pass would hide a new import that breaks a rule.
@@ -34,7 +33,6 @@ type pkg struct {
 	imports map[string]string // import path → a file that imports it
 	inits   []string          // files with an init function
 	files   []*ast.File
-	doc     string // the package comment
 }
 
 // A graph holds the packages of the module by name, and the libraries that it requires.
@@ -120,9 +118,6 @@ func (g *graph) add(name string, src []byte) error {
 		g.pkgs[dir] = p
 	}
 	p.files = append(p.files, file)
-	if file.Doc != nil && p.doc == "" {
-		p.doc = file.Doc.Text()
-	}
 	for _, i := range file.Imports {
 		p.imports[strings.Trim(i.Path.Value, "\"`")] = name
 	}

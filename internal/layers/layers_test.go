@@ -43,26 +43,26 @@ func TestRules(t *testing.T) {
 		{"policy/starlark", map[string][]string{"policy/starlark/a.go": {"go.starlark.net/starlark", "corral/job"}, "job/a.go": nil}, ""},
 		{"policy/starlark elsewhere", map[string][]string{"policy/a.go": {"go.starlark.net/syntax"}}, "belongs to policy/starlark"},
 		{"policy/starlark and files of ours", map[string][]string{"policy/starlark/a.go": {"corral/internal/config"}}, "policy/starlark must not reach internal/config"},
-		{"policy and the supervisor", map[string][]string{"policy/a.go": {"corral/seccomp"}}, "policy must not reach seccomp"},
+		{"policy and the supervisor", map[string][]string{"policy/a.go": {"corral/seccomp"}}, "policy imports seccomp (policy/a.go): policy may import internal, job"},
 		{"policy and the configuration", map[string][]string{"policy/a.go": {"corral/internal/config"}}, "policy must not reach internal/config"},
 		{"yaml", map[string][]string{"policy/a.go": {"go.yaml.in/yaml/v3"}}, "belongs to internal/config/strict"},
-		{"x/sys everywhere", map[string][]string{"a/a.go": {sysunix}, "b/b.go": {sysunix}}, ""},
+		{"x/sys everywhere", map[string][]string{"front/a/a.go": {sysunix}, "store/b/b.go": {sysunix}}, ""},
 		{
 			"two importers",
-			map[string][]string{"a/a.go": {"example.org/lib/x"}, "b/b.go": {"example.org/lib/y"}},
-			"example.org/lib is imported by a and b",
+			map[string][]string{"front/a/a.go": {"example.org/lib/x"}, "store/b/b.go": {"example.org/lib/y"}},
+			"example.org/lib is imported by front/a and store/b",
 		},
 		{
 			"screens and what tests need",
 			map[string][]string{"internal/test/screentest/a.go": {"corral/internal/test/sandboxtest", "github.com/hinshun/vt10x"}, "internal/test/sandboxtest/a.go": nil},
 			"",
 		},
-		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/test/screentest"}, "internal/test/screentest/a.go": nil}, "rpc must not reach internal/test/screentest"},
+		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/test/screentest"}, "internal/test/screentest/a.go": nil}, "rpc imports internal/test/screentest"},
 		{"job with a library", map[string][]string{"job/a.go": {sysunix}}, "job must not reach " + sysunix},
 		{"job with a package of ours", map[string][]string{"job/a.go": {"corral/seccomp"}}, "job must not reach seccomp"},
 		{"job with the standard library", map[string][]string{"job/a.go": {"net/http"}}, ""},
-		{"cgroup and jails", map[string][]string{"cgroup/a.go": {"corral/isolate/wire"}}, "cgroup must not reach isolate/wire"},
-		{"rootfs and jobs", map[string][]string{"rootfs/a.go": {"corral/job"}}, "rootfs must not reach job"},
+		{"cgroup and jails", map[string][]string{"cgroup/a.go": {"corral/isolate/wire"}}, "cgroup imports isolate/wire"},
+		{"rootfs and jobs", map[string][]string{"rootfs/a.go": {"corral/job"}}, "rootfs imports job"},
 		{
 			"corral stays thin",
 			map[string][]string{"cmd/corral/a.go": {"corral/isolate/client"}, "isolate/client/a.go": {"corral/store/audit"}},
@@ -76,22 +76,26 @@ func TestRules(t *testing.T) {
 			},
 			"",
 		},
-		{"config and the supervisor", map[string][]string{"internal/config/a.go": {"corral/isolate"}}, "internal/config must not reach isolate"},
+		{"config and the supervisor", map[string][]string{"internal/config/a.go": {"corral/isolate"}}, "internal/config imports isolate"},
 		{"config as designed", map[string][]string{"internal/config/a.go": {"corral/internal/config/strict", "corral/job", "embed"}, "internal/config/strict/a.go": {"go.yaml.in/yaml/v3"}, "job/a.go": nil}, ""},
-		{"front/doctor and the supervisor", map[string][]string{"front/doctor/a.go": {"corral/cgroup"}}, "front/doctor must not reach cgroup"},
+		{"front/doctor and the supervisor", map[string][]string{"front/doctor/a.go": {"corral/cgroup"}}, "front/doctor imports cgroup"},
 		{"front/doctor as designed", map[string][]string{"front/doctor/a.go": {"corral/isolate/client", sysunix}, "isolate/client/a.go": {"corral/job"}, "job/a.go": nil}, ""},
 		{"init with a library", map[string][]string{"cmd/corral-init/a.go": {"corral/isolate/inside"}, "isolate/inside/a.go": {"example.org/lib"}}, "example.org/lib"},
 		{"init with C", map[string][]string{"cmd/corral-init/a.go": {"C"}}, "cmd/corral-init must not reach C"},
 		{
 			"front and the supervisor",
-			map[string][]string{"cmd/corral-front/a.go": {"corral/mid"}, "mid/a.go": {"corral/isolate"}},
-			"cmd/corral-front → mid → isolate",
+			map[string][]string{"cmd/corral-front/a.go": {"corral/front/mid"}, "front/mid/a.go": {"corral/isolate"}},
+			"cmd/corral-front → front/mid → isolate",
 		},
 		{"front and the client", map[string][]string{"cmd/corral-front/a.go": {"corral/isolate/client"}}, ""},
 		{"supervisor and TLS", map[string][]string{"cmd/corrald/a.go": {"corral/egress/leaf"}, "egress/leaf/a.go": {"crypto/tls"}}, "egress/leaf → crypto/tls"},
 		{"supervisor and HTTP", map[string][]string{"cmd/corrald/a.go": {"net/http"}}, "cmd/corrald must not reach net/http"},
-		{"built on wiring", map[string][]string{"job/a.go": nil, "fleet/a.go": {"corral/cmd/corral"}}, "fleet must not reach cmd/corral"},
-		{"test package", map[string][]string{"fleet/a.go": {"corral/internal/test/sandboxtest"}}, "fleet must not reach internal/test/sandboxtest"},
+		{"built on wiring", map[string][]string{"front/fleet/a.go": {"corral/cmd/corral"}}, "front/fleet imports cmd/corral"},
+		{"test package", map[string][]string{"front/fleet/a.go": {"corral/internal/test/sandboxtest"}}, "front/fleet imports internal/test/sandboxtest"},
+		{"test package beside its subject", map[string][]string{"internal/a/a.go": {"corral/internal/text/texttest"}}, "internal/a imports internal/text/texttest"},
+		{"part of a room", map[string][]string{"egress/a.go": {"corral/policy/network"}}, ""},
+		{"another part of it", map[string][]string{"egress/a.go": {"corral/policy/ask"}}, "egress imports policy/ask"},
+		{"no room", map[string][]string{"fleet/a.go": nil}, "fleet is in no room"},
 		{"init function", map[string][]string{"store/index/a.go": {"init()"}}, "store/index/a.go has an init function"},
 	}
 	for _, tt := range tests {
@@ -100,8 +104,8 @@ func TestRules(t *testing.T) {
 			switch {
 			case tt.want == "" && len(got) > 0:
 				t.Errorf("got %q, want nothing", got)
-			case tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)):
-				t.Errorf("got %q, want one line with %q", got, tt.want)
+			case tt.want != "" && !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, tt.want) }):
+				t.Errorf("got %q, want a line with %q", got, tt.want)
 			}
 		})
 	}
@@ -163,6 +167,11 @@ func TestReasons(t *testing.T) {
 	for _, o := range owners {
 		if o.reason == "" || len(o.pkgs) == 0 {
 			t.Errorf("%s: the row has no reason or no owner", o.tree)
+		}
+	}
+	for _, r := range rooms {
+		if r.reason == "" {
+			t.Errorf("%s: the row has no reason", r.name)
 		}
 	}
 	for _, b := range bounds {

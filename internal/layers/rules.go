@@ -162,16 +162,57 @@ var shared = map[string]string{
 	"golang.org/x/sys": "it is the interface of system calls, which the standard library has frozen",
 }
 
-// A bound says what the packages that match from may reach: with only, nothing else; with never, everything else. It has
-// one of the two. Entries are names of packages or import paths of libraries; "std" stands for the standard library, and
-// an entry that ends in /... for a tree, in from, only and never alike.
+// A room is a tree of packages of the module: a directory at its root. Its packages import each other and what may lists, each entry with
+// all below it. Support for tests, wherever it is, is the room "test".
+type room struct {
+	name   string
+	may    []string
+	reason string
+}
+
+var rooms = []room{
+	{"job", nil, "it defines the terms that all others share"},
+	{"cgroup", []string{"internal"}, "it enforces limits on any process: a mechanism that is testable alone"},
+	{"seccomp", nil, "it compiles a table of system calls: a mechanism that is testable alone"},
+	{"rootfs", []string{"internal"}, "it describes a tree of files: a mechanism that is testable alone"},
+	{"policy", []string{"internal", "job"}, "a decision is a function of rules and request"},
+	{"egress", []string{"internal", "policy/network"}, "it reaches hosts for jobs, and knows neither jobs nor the supervisor"},
+	{"store", []string{"egress/authority", "egress/control", "internal", "job"}, "it keeps what others give it, and runs nothing"},
+	{"workspace", []string{"internal", "isolate/scan", "job"}, "it handles what jobs changed, whoever ran them"},
+	{
+		"isolate",
+		[]string{"cgroup", "egress/control", "egress/store", "internal", "job", "rootfs", "seccomp", "store"},
+		"the supervisor knows no protocol, policy or front-end: a front-end has decided before it asks",
+	},
+	{"mcp", []string{"internal", "job", "policy", "store", "workspace/edit"}, "the front-end of a protocol runs jobs through job.Runner"},
+	{"rpc", []string{"internal", "job"}, "the front-end of a protocol runs jobs through job.Runner"},
+	{
+		"front",
+		[]string{"egress/store", "internal", "isolate/client", "isolate/wire", "job", "mcp", "policy", "rpc", "store", "workspace"},
+		"a front-end has no privileges: it requests from the supervisor what needs them",
+	},
+	{"internal", []string{"job", "policy/ask", "policy/network", "store/at"}, "it is what several rooms share, and depends on the least of them"},
+	{
+		"cmd",
+		[]string{"egress", "front", "internal", "isolate", "job", "policy", "workspace"},
+		"programs connect packages, and nothing depends on them",
+	},
+	{"scripts", []string{"front/commands", "internal", "test"}, "what develops the programs is not linked with them, nor they with it"},
+	{
+		"test",
+		[]string{"internal", "isolate", "job", "mcp", "store", "workspace"},
+		"support for tests is not linked into programs, and needs no front-end",
+	},
+}
+
+// A bound says what a package reaches by any chain of imports: with only, nothing else; with never, everything else. It has one of the
+// two. Entries are names of packages or import paths of libraries; "std" stands for the standard library, and an entry that ends in /...
+// for a tree. Rooms keep packages apart; a bound is about one program, or a package without which a program is not safe.
 type bound struct {
 	from   string
-	but    []string // packages that match from and are exempt
 	only   []string
 	never  []string
 	reason string
-	shown  bool // in ARCHITECTURE.md, as a rule that a reader should know first
 }
 
 const sys = "golang.org/x/sys/..."
@@ -185,188 +226,6 @@ var bounds = []bound{
 	{
 		from: "job", only: []string{"std"},
 		reason: "it defines the terms that all others share, and depends neither on a library nor on the kernel",
-		shown:  true,
-	},
-	{
-		from: "internal/fault", only: []string{"std"}, reason: "what decides whether the supervisor ends depends on nothing of it",
-	},
-	{
-		from: "internal/ratelimit", only: []string{"std"},
-		reason: "whatever bounds how often something happens imports it",
-	},
-	{
-		from: "store/artifact",
-		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "internal/peer", "internal/sockdiag",
-			"internal/redact", "internal/text", "job", "store/artifact/...", "store/at",
-		},
-		reason: "it stores output for any front-end: it starts no process and connects to nobody",
-	},
-	{
-		from: "store/artifact/live", only: []string{"std", sys, "internal/peer", "internal/sockdiag"},
-		reason: "it shows output to the user who owns it, whatever wrote it",
-	},
-	{
-		from: "store/artifact/disk",
-		only: []string{
-			"std", sys, "github.com/klauspost/compress/...", "internal/flock", "internal/lazyregexp", "store/artifact/manifest",
-			"store/artifact/spool", "store/at",
-		},
-		reason: "it keeps artifacts, whatever is in them and whoever may read them",
-	},
-	{
-		from: "store/artifact/spool", only: []string{"std", "github.com/klauspost/compress/..."},
-		reason: "it writes to what it is given, and knows neither stores nor jobs",
-	},
-	{
-		from:   "store/artifact/manifest",
-		only:   []string{"std", "github.com/klauspost/compress/...", "internal/lazyregexp", "store/artifact/spool"},
-		reason: "it is the form of an artifact, whoever reads or writes the files",
-	},
-	{
-		from: "store/artifact/lines", only: []string{"std"},
-		reason: "it is a function of a stream of bytes that anybody wrote, so it must be easy to audit",
-	},
-	{
-		from:   "store/index",
-		only:   []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/...", "internal/text"},
-		reason: "it searches output for any front-end: it starts no process and opens no connection",
-	},
-	{
-		from: "store/at", only: []string{"std", sys},
-		reason: "it opens files that other users may have put there, so it must be easy to audit",
-	},
-	{
-		from: "store/volume", only: []string{"std", sys},
-		reason: "it mounts file systems as root, for the supervisor and for `corral cache`, so it must be easy to audit",
-	},
-	{
-		from: "store/index/db", only: []string{"std", sys, "modernc.org/sqlite/...", "internal/flock", "store/at", "store/index/chunk"},
-		reason: "it opens files that other users may have put there, so it must be easy to audit",
-	},
-	{
-		from: "store/index/search", never: []string{"store/index/batch", "store/index/reclaim"},
-		reason: "a query changes nothing",
-	},
-	{
-		from: "store/index/chunk", only: []string{"std"},
-		reason: "it reads untrusted input of any size, so it must be easy to audit",
-	},
-	{
-		from: "store/index/word", only: []string{"std"},
-		reason: "texts must be split into words in the same way when they are stored and when they are shown",
-	},
-	{
-		from: "workspace/session", only: []string{"std", "job"},
-		reason: "it only keeps account of sessions; the supervisor makes them",
-	},
-	{
-		from: "workspace/changes", only: []string{"std", "github.com/aymanbagabas/go-udiff/...", "workspace/changes/stream", "job"},
-		reason: "it reads the report that a job makes of a session's layer, and never the layer",
-	},
-	{
-		from: "workspace/edit", only: []string{"std", sys, "internal/flock", "internal/text"},
-		reason: "it runs inside a jail, on files of jobs, in a program that must be small and easy to audit",
-	},
-	{
-		from: "workspace/changes/stream", only: []string{"std", "job"},
-		reason: "outside a jail it reads what was written inside, so it must be easy to audit",
-	},
-	{
-		from: "policy/runtimes", only: []string{"std", sys, "internal/lazyregexp", "job"},
-		reason: "it is a table and a search in directories: it starts no process and opens no connection",
-	},
-	{
-		from: "store/audit",
-		only: []string{
-			"std", sys, "internal/fault", "internal/flock", "internal/ratelimit", "internal/text", "job", "store/audit/files", "store/audit/record",
-		},
-		reason: "root writes this log and others verify it, so it must be easy to audit",
-	},
-	{
-		from: "store/audit/record", only: []string{"std", "internal/text", "job"},
-		reason: "it is the form of the audit log, which writers and readers share: it writes nothing",
-	},
-	{
-		from: "store/audit/files", only: []string{"std", sys, "internal/fault", "internal/flock", "internal/text", "job", "store/audit/record"},
-		reason: "it opens, locks and reads files of root's, so it must be easy to audit",
-	},
-	{
-		from:   "store/audit/reader",
-		only:   []string{"std", sys, "internal/fault", "internal/flock", "internal/text", "job", "store/audit/files", "store/audit/record"},
-		reason: "it only reads, and cannot reach what writes records",
-	},
-	{
-		from:   "store/audit/search",
-		only:   []string{"std", sys, "egress/control", "internal/text", "internal/users", "job", "store/audit/record"},
-		reason: "it selects and shows records, wherever they were read",
-	},
-	{
-		from: "cgroup", never: []string{"job", "isolate/..."},
-		reason: "it enforces limits on any process: a mechanism that is testable alone",
-		shown:  true,
-	},
-	{
-		from: "cgroup/group", only: []string{"std", sys},
-		reason: "it handles directories and processes, on any layout of hierarchies",
-	},
-	{
-		from: "seccomp", never: []string{"job", "isolate/..."},
-		reason: "it compiles a table of system calls: a mechanism that is testable alone",
-		shown:  true,
-	},
-	{
-		from: "rootfs", never: []string{"job", "isolate/..."},
-		reason: "it describes a tree of files: a mechanism that is testable alone",
-		shown:  true,
-	},
-	{
-		from: "isolate/trust", only: []string{"std", sys, "internal/fault", "rootfs", "software.sslmate.com/src/go-pkcs12"},
-		reason: "it is a function of a tree of files and a certificate: who gets the files is decided elsewhere",
-	},
-	{
-		from: "isolate/operate", only: []string{"std", "internal/fault"},
-		reason: "it decides when an operator's request is carried out, and knows nothing of jobs",
-	},
-	{
-		from: "isolate/serve", never: []string{"isolate", "store/audit"},
-		reason: "it reads what clients send: which of it runs is decided elsewhere",
-	},
-	{
-		from: "isolate/sessions", never: []string{"isolate", "isolate/serve", "store/audit"},
-		reason: "sessions are opened and ended for whoever connected: what is recorded about their jobs is decided elsewhere",
-	},
-	{
-		from: "isolate/cell", never: []string{"isolate", "isolate/sessions", "isolate/serve", "store/audit"},
-		reason: "jails are made for whoever was admitted: nothing is decided about clients there",
-	},
-	{
-		from: "isolate/admit", never: []string{"isolate", "isolate/cell", "isolate/sessions", "isolate/serve"},
-		reason: "whether a client may have jobs in a directory depends on no jail",
-	},
-	{
-		from: "isolate/door", never: []string{"isolate", "isolate/cell", "isolate/admit", "isolate/sessions", "isolate/serve", "store/audit"},
-		reason: "it runs the program that answers for hosts, and decides nothing about clients or jails",
-	},
-	{
-		from: "isolate/probe", never: []string{"isolate", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
-		reason: "it opens what clients name before anything is decided about it",
-	},
-	{
-		from: "isolate/meter", never: []string{"isolate", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
-		reason: "it knows processes and limits, and neither jails nor repositories",
-	},
-	{
-		from: "internal/peer", only: []string{"std", sys, "internal/sockdiag"},
-		reason: "who may connect depends on its answer, so it must be easy to audit",
-	},
-	{
-		from: "internal/users", only: []string{"std"},
-		reason: "it is linked with the program that is started for each job",
-	},
-	{
-		from: "isolate/host", never: []string{"isolate", "isolate/probe", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
-		reason: "what the supervisor has of the machine depends on no jail, repository or request",
 	},
 	{
 		from: "cmd/corral",
@@ -376,13 +235,11 @@ var bounds = []bound{
 			"internal/terminal", "internal/text/...", "internal/usage", "internal/users", "internal/version", "policy/ask", "policy/network",
 		},
 		reason: "it is started for each job, and a Go program starts the later the more it is linked with",
-		shown:  true,
 	},
 	{
 		from:   "cmd/corral-init",
 		only:   []string{"std", sys, "isolate/inside", "isolate/scan", "rootfs", "internal/version"},
 		reason: "it runs inside the jail, as its first process: small, static, easy to audit",
-		shown:  true,
 	},
 	{
 		from: "cmd/corral-layer",
@@ -404,345 +261,34 @@ var bounds = []bound{
 			"internal/lazyregexp", "internal/log", "internal/ratelimit", "internal/text", "policy/network",
 		},
 		reason: "it reads what jobs and servers send, on the network of the host, so it must be easy to audit",
-		shown:  true,
 	},
 	{
 		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "policy/starlark"},
 		reason: "it runs inside a jail, on an untrusted script: small, static, quick to start",
 	},
 	{
-		from: "front/...", but: []string{"front/doctor"}, never: append([]string{"isolate/inside", "isolate/scan"}, supervisor...),
-		reason: "a front-end has no privileges: it requests from corrald what needs them",
-	},
-	{
-		from: "front/privilege",
-		only: []string{
-			"std", sys, gitSettings,
-			"egress/control", "internal/directory", "internal/redact", "internal/text", "isolate/client", "isolate/client/embed",
-			"isolate/wire", "job",
-		},
-		reason: "it runs as root, so it must be easy to audit",
-	},
-	{
-		from: "front/cli", never: []string{"internal/config", "mcp/...", "rpc/...", "store/...", "workspace/...", "net/http"},
-		reason: "it serves all commands and knows none of them",
-	},
-	{
-		from: "front/state", never: []string{"internal/config", "mcp/...", "rpc/...", "store/...", "workspace/...", "net/http"},
-		reason: "it opens directories as root; the stores in them are opened as another user",
-	},
-	{
-		from: "front/supervisor", never: []string{"mcp/...", "rpc/...", "store/...", "net/http"},
-		reason: "it connects to the supervisor, whatever the connection is used for",
-	},
-	{
-		from: "front/login", only: []string{"std", sys, "internal/gate", "internal/peer", "internal/sockdiag"},
-		reason: "who may log in depends on tokens, clocks and the user who connects alone, and what is served is a handler",
-	},
-	{
-		from:   "front/page",
-		never:  []string{"front/supervisor", "front/cli/...", "internal/config", "mcp/...", "rpc/...", "workspace/..."},
-		reason: "it shows what it is given: it reaches the supervisor, stores and tokens through functions alone",
-	},
-	{
-		from: "front/preview",
-		only: []string{
-			"std", sys, "front/login", "internal/gate", "internal/peer", "internal/sockdiag", "internal/text", "job",
-		},
-		reason: "it passes on what browsers and servers in sessions send, and reaches nothing but ports of sessions",
-	},
-	{
-		from: "front/samples", only: []string{"std", sys, "isolate/wire", "job"},
-		reason: "it asks the supervisor through a function, and stores nothing",
-	},
-	{
-		from: "front/settings", never: []string{"mcp/...", "rpc/...", "store/...", "net/http"},
-		reason: "a configuration means the same for every protocol and command",
-	},
-	{
-		from: "front/toolchains", never: []string{"internal/config", "mcp/...", "rpc/...", "store/...", "workspace/...", "net/http"},
-		reason: "it runs as root, and looks at directories of users",
-	},
-	{
-		from: "front/store", never: []string{"front/supervisor", "rpc/...", "workspace/..."},
-		reason: "it opens stores on first use, and runs no jobs",
-	},
-	{
-		from: "front/patches", never: []string{"front/supervisor", "rpc/..."},
-		reason: "it runs jobs through job.Runner",
-	},
-	{
-		from: "front", never: []string{"front/cli/...", "front/server", "rpc/..."},
-		reason: "a back-end does not depend on the protocol or the command line in front of it",
-	},
-	{
-		from: "front/cli/...", but: []string{"front/cli"}, never: []string{"front", "front/server", "front/telemetry", "rpc/..."},
-		reason: "a command for operators serves no clients",
-	},
-	{
-		from: "front/cli/ci", never: []string{"front/settings", "mcp/...", "store/...", "workspace/..."},
-		reason: "it runs what a CI system describes, by the supervisor alone",
-	},
-	{
-		from: "front/cli/edit", never: []string{"front/settings", "mcp/...", "store/...", "workspace/...", "net/http"},
-		reason: "it writes as root what a helper process parsed",
-	},
-	{
-		from: "internal/usage", only: []string{}, reason: "it is linked into cmd/corral, and only has texts",
-	},
-	{
-		from: "internal/commandline", only: []string{"std", "internal/lazyregexp"}, reason: "it reads help texts and writes text",
-	},
-	{
 		from: "cmd/corral-front", never: supervisor,
 		reason: "a front-end has no privileges: it requests from corrald what needs them",
-		shown:  true,
 	},
 	{
-		from: "workspace/image",
-		only: []string{
-			"std", sys, "internal/lazyregexp", "workspace/image/unpack", "github.com/google/go-containerregistry/...",
-			"github.com/klauspost/compress/...",
-		},
-		reason: "it reads untrusted archives with the rights of the user who imports them: it starts no process, opens no " +
-			"connection, and writes only a stream",
+		from: "policy", never: []string{"internal/config", "net/http"},
+		reason: "a decision is a pure function of rules and request",
 	},
 	{
-		from: "workspace/image/unpack", only: []string{"std", sys},
-		reason: "it runs inside a jail, in a program that must be small and easy to audit",
+		from: "cmd/corrald", never: []string{"mcp/...", "rpc/...", "net/http", "crypto/tls"},
+		reason: "no privileged program parses a client's protocol, or ends its connections",
 	},
 	{
-		from: "internal/config/strict", only: []string{"std", "go.yaml.in/yaml/v3", "internal/nearest", "internal/text"},
-		reason: "it decodes any table of keys: what a key means is its caller's knowledge",
-	},
-	{
-		from: "internal/config",
-		only: []string{
-			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/flock",
-			"internal/nearest", "internal/text", "policy/ask", "policy/network",
-		},
-		reason: "it reads and validates files; the programs apply the values",
-	},
-	{
-		from: "front/doctor",
-		only: []string{
-			"std", sys, gitSettings,
-			"egress/control", "internal/directory", "internal/lazyregexp", "internal/redact", "internal/text/...",
-			"isolate/client", "isolate/wire", "job", "policy/runtimes",
-		},
-		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
-	},
-	{
-		from: "mcp/...", never: supervisor,
-		reason: "the front-end of a protocol runs jobs through job.Runner",
-		shown:  true,
-	},
-	{
-		from: "mcp/tool",
-		only: []string{
-			"std", "github.com/go-json-experiment/json/...", "internal/nearest", "internal/strictjson",
-			"internal/text",
-		},
-		reason: "it defines tools, whatever they do and whoever serves them",
-	},
-	{
-		from:   "mcp/server",
-		never:  append([]string{"mcp/run", "mcp/execute", "mcp/ctxtools", "mcp/agent", "policy/...", "store/..."}, supervisor...),
-		reason: "it speaks the protocol for any tool",
-	},
-	{
-		from: "mcp/run", never: append([]string{"mcp/server", "mcp/execute", "mcp/ctxtools", "mcp/agent", "store/index/..."}, supervisor...),
-		reason: "it describes jobs for any tool that runs one",
-	},
-	{
-		from: "mcp/execute", never: append([]string{"mcp/server", "mcp/ctxtools", "mcp/agent"}, supervisor...),
-		reason: "tools know neither the protocol nor the tools that build on them",
-	},
-	{
-		from: "mcp/ctxtools", never: append([]string{"mcp/server", "mcp/agent"}, supervisor...),
-		reason: "tools know nothing of the protocol",
-	},
-	{
-		from: "mcp/agent", never: append([]string{"mcp/server"}, supervisor...),
-		reason: "tools know nothing of the protocol",
-	},
-	{
-		from: "mcp/ctxtools/language", only: []string{"std", "internal/lazyregexp", "job"},
-		reason: "it edits texts, and runs nothing: of job it has the names of runtimes",
-	},
-	{
-		from: "mcp/ctxtools/backlog", never: []string{"mcp", "mcp/ctxtools", "mcp/execute", "mcp/run", "mcp/server", "mcp/tool"},
-		reason: "it counts work, whatever the work is",
-	},
-	{
-		from: "mcp/ctxtools/answer", never: []string{"mcp/ctxtools", "mcp/execute", "mcp/run", "mcp/server"},
-		reason: "it renders what was found, and searches nothing",
-	},
-	{
-		from: "rpc/...", never: supervisor,
-		reason: "the front-end of a protocol runs jobs through job.Runner",
-		shown:  true,
-	},
-	{
-		from: "rpc/transport",
-		only: []string{
-			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls",
-			"internal/flock", "internal/gate", "internal/jsonrpc", "internal/peer", "internal/sockdiag", "internal/strictjson",
-			"internal/text", "job", "rpc",
-		},
-		reason: "it carries messages and identifies their senders; package rpc interprets them",
-	},
-	{
-		from: "internal/calls", only: []string{"std", "internal/text", "job"},
-		reason: "it records words and ids of a call; another package exports them",
-	},
-	{
-		from: "front/telemetry",
-		only: []string{
-			"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "internal/text", "job",
-		},
-		reason: "it sends data to other machines, so it must not reach more than it may send",
-	},
-	{
-		from:   "front/metrics",
-		never:  append([]string{"internal/config", "mcp/server", "policy/...", "rpc/...", "store/...", "workspace/..."}, supervisor...),
-		reason: "it shows other machines what it counts, so it must not reach more than it may show",
-	},
-	{
-		from: "internal/jsonrpc", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/strictjson", "internal/text"},
-		reason: "it reads untrusted input for several protocols, and knows none of them",
-	},
-	{
-		from: "internal/strictjson", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/text"},
-		reason: "it reads untrusted input, so it must be easy to audit",
-	},
-	{
-		from: "internal/text/jsontext", only: []string{"std", "internal/text"},
-		reason: "programs that show no JSON are not linked with a package for it",
-	},
-	{
-		from: "internal/text", only: []string{"std"},
-		reason: "text of jobs and clients passes through it in all programs, those of root included, so it must be easy to audit",
-	},
-	{
-		from: "internal/redact", only: []string{"std"},
-		reason: "every byte that a job writes passes through it, so it must be easy to audit",
-	},
-	{
-		from: "internal/log", only: []string{"std", sys, "internal/text"},
-		reason: "programs of root log values that clients control, so it must be easy to audit",
-	},
-	{
-		from: "internal/flock", only: []string{"std", sys},
-		reason: "programs of root lock files with it that others can open, so it must be easy to audit",
-	},
-	{
-		from: "internal/lazyregexp", only: []string{"std"},
-		reason: "it is linked into programs of root and into those that face the Internet, and only delays a call",
+		from: "store/at", only: []string{"std", sys},
+		reason: "it opens files that other users may have put there, so it must be easy to audit",
 	},
 	{
 		from: "internal/directory", only: []string{"std", sys},
 		reason: "root opens paths with it that others may have prepared, so it must be easy to audit",
 	},
 	{
-		from: "internal/gate", only: []string{"std"},
-		reason: "it decides which requests reach a server, so it must be easy to audit",
-	},
-	{
-		from: "policy", never: append([]string{"internal/config", "isolate/...", "mcp/...", "net/http"}, supervisor...),
-		reason: "a decision is a pure function of rules and request",
-		shown:  true,
-	},
-	{
-		from: "policy/ask", only: []string{"std", "internal/nearest", "job", "policy/network"},
-		reason: "it reads words, and is linked into cmd/corral",
-	},
-	{
-		from: "policy/network", only: []string{"std"},
-		reason: "the program that faces the Internet obeys its rules, and has as little else in it as possible",
-	},
-	{
 		from: "policy/starlark", only: []string{"std", "go.starlark.net/...", "job"},
 		reason: "a script must not be able to use anything through its interpreter",
-	},
-	{
-		from: "egress/names", only: []string{"std", "golang.org/x/net/dns/dnsmessage"},
-		reason: "it reads what jobs send, and sends nothing to anybody else, so it must be easy to audit",
-	},
-	{
-		from: "egress/relay", only: []string{"std", "internal/text", "egress/splice", sys},
-		reason: "it reads what jobs and servers send, and decides nothing about addresses",
-	},
-	{
-		from: "egress/authority", only: []string{"std"},
-		reason: "the supervisor and an unprivileged program have it: it makes and reads authorities, and is neither",
-	},
-	{
-		from: "egress/leaf", only: []string{"std", "egress/authority"},
-		reason: "it issues certificates, and connects to nobody",
-	},
-	{
-		from: "internal/secret", only: []string{"std", sys, "internal/directory", "store/at"},
-		reason: "it opens as root what the operator names, so it must be easy to audit",
-	},
-	{
-		from: "store/authority", only: []string{"std", sys, "egress/authority", "egress/control", "internal/fault", "store/at"},
-		reason: "it has the keys that every jail with rules about requests depends on",
-	},
-	{
-		from: "egress/registry",
-		only: []string{
-			"std", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...", "internal/lazyregexp",
-			"policy/network",
-		},
-		reason: "it reads what registries send, and opens and requests nothing",
-	},
-	{
-		from: "egress/store", only: []string{"std", sys},
-		reason: "it keeps files for corral-egress, and `corral cache` lists them",
-	},
-	{
-		from: "egress/pull",
-		only: []string{
-			"std", sys, "egress/registry", "egress/store", "golang.org/x/crypto/blake2b", "golang.org/x/mod/...", "github.com/ulikunitz/xz/...",
-			"internal/lazyregexp", "policy/network",
-		},
-		reason: "it requests nothing but through what it is given",
-	},
-	{
-		from: "egress/dial", only: []string{"std", sys},
-		reason: "it decides which machines jobs can reach, so it must be easy to audit",
-	},
-	{
-		from: "egress/sockets", only: []string{"std", sys},
-		reason: "it makes sockets in namespaces of jobs, whatever they are used for",
-	},
-	{
-		from: "egress/control", only: []string{"std"},
-		reason: "the supervisor, its clients and an unprivileged program speak it: none must be linked with the other",
-	},
-	{
-		from: "cmd/corrald", never: []string{"mcp/...", "rpc/...", "net/http", "crypto/tls"},
-		reason: "no privileged program parses a client's protocol, or ends its connections",
-		shown:  true,
-	},
-	{
-		from: "...", never: []string{"cmd/..."},
-		reason: "programs only connect packages, and nothing depends on them",
-	},
-	{
-		from: "...",
-		but: []string{
-			"internal/calls/callstest", "internal/test/fronttest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest",
-			"internal/test/nettest", "internal/test/screentest", "internal/text/texttest", "isolate/test/supervise",
-			"scripts/follow", // is itself a test, of pages in a guest
-		},
-		never: []string{
-			"internal/calls/callstest", "internal/test/example", "internal/test/fronttest", "internal/test/isolatetest", "isolate/test/...",
-			"internal/test/sandboxtest/...", "internal/test/storetest", "internal/layers", "internal/test/nettest",
-			"internal/test/screentest", "internal/text/texttest", "policy/runtimes/runtimestest",
-		},
-		reason: "support for tests is not linked into programs",
 	},
 }
 
@@ -752,7 +298,7 @@ var initFuncs = map[string]string{}
 
 // check returns one line for each violation of a rule, in a stable order, with the chain of imports and the reason.
 func (g *graph) check() []string {
-	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkBounds(), g.checkInits(), g.checkRegexps())
+	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkRooms(), g.checkBounds(), g.checkInits(), g.checkRegexps())
 }
 
 func (g *graph) checkOwners() []string {
@@ -807,11 +353,46 @@ func (g *graph) checkSingle() []string {
 	return broken
 }
 
+// roomOf returns the name of a package's room.
+func roomOf(pkg string) string {
+	top, _, _ := strings.Cut(pkg, "/")
+	if under(pkg, "internal/test") || under(pkg, "isolate/test") || strings.HasSuffix(pkg, "test") && pkg != "scripts/test" {
+		return "test"
+	}
+	return top
+}
+
+func (g *graph) checkRooms() []string {
+	var broken []string
+	for _, name := range sorted(g.pkgs) {
+		n := slices.IndexFunc(rooms, func(r room) bool { return r.name == roomOf(name) })
+		if n < 0 {
+			broken = append(broken, name+" is in no room: add a row to rooms")
+			continue
+		}
+		r := rooms[n]
+		for _, i := range sorted(g.pkgs[name].imports) {
+			target, isLocal := local(i)
+			if !isLocal || roomOf(target) == r.name {
+				continue
+			}
+			allowed := func(entry string) bool {
+				return entry == roomOf(target) || roomOf(target) != "test" && under(target, entry)
+			}
+			if !slices.ContainsFunc(r.may, allowed) {
+				broken = append(broken, fmt.Sprintf("%s imports %s (%s): %s may import %s: %s",
+					name, target, g.pkgs[name].imports[i], r.name, strings.Join(r.may, ", "), r.reason))
+			}
+		}
+	}
+	return broken
+}
+
 func (g *graph) checkBounds() []string {
 	var broken []string
 	for _, b := range bounds {
 		for _, name := range sorted(g.pkgs) {
-			if !matches(name, b.from) || slices.Contains(b.but, name) {
+			if !matches(name, b.from) {
 				continue
 			}
 			for _, s := range g.reach(name) {
