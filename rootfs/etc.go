@@ -153,7 +153,7 @@ func (b *builder) generate(o Options) {
 	} {
 		b.add(Entry{Path: "/etc/" + f.name, Mode: 0o644, Data: []byte(f.text)})
 	}
-	if b.host("/etc/chromium.d") != 0 {
+	if b.hostDir("/etc/chromium.d") != 0 {
 		b.add(Entry{Path: "/etc/chromium.d/corral", Mode: 0o644, Data: []byte(etcChromium)})
 	}
 	b.dir(DoorDir)

@@ -190,7 +190,7 @@ func (b *builder) scratch(o Options) {
 	mounted := append(slices.Clone(o.Toolchains), o.Repo, o.Common)
 	for _, d := range scratchDirs {
 		within := func(p string) bool { return below(p, d.path) }
-		if b.host(d.path)&0o002 != 0 && !slices.ContainsFunc(mounted, within) {
+		if b.hostDir(d.path)&0o002 != 0 && !slices.ContainsFunc(mounted, within) {
 			b.link(d.path, "/tmp")
 		}
 	}
@@ -199,8 +199,8 @@ func (b *builder) scratch(o Options) {
 	}
 }
 
-// host returns the mode of a directory of the host, 0 if there is none.
-func (b *builder) host(p string) uint32 {
+// hostDir returns the mode of a directory of the host, 0 if there is none.
+func (b *builder) hostDir(p string) uint32 {
 	fd, err := b.open(p, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT)
 	if err != nil {
 		return 0
