@@ -169,6 +169,10 @@ type Result struct {
 	// examined.
 	SensitiveMore       int
 	SensitiveIncomplete bool
+	SensitiveMissed     string // the first path that could not be examined, "" if unknown; quote it before showing it
+	// Mounts are the places below the repository, relative to it, where other file systems are mounted on the host. Jobs do not see
+	// those, and cannot write there. Only the first job of a jail with these mounts has them. Quote them before showing them.
+	Mounts []string
 	// RoomShort reports that the session's layer could not grow to its size while the job ran: the host's disk had little room.
 	RoomShort bool
 	// ReadOnly reports that the job asked to write to the repository (workspace direct) and could not: it is

@@ -80,6 +80,38 @@ func SensitiveInPackages(n int, example, where string) string {
 	return fmt.Sprintf("%d sensitive paths changed below installed packages, such as %s%s", n, example, where)
 }
 
+// IncompleteNote says that the check for sensitive paths was incomplete, and where; "" if it was complete.
+func (r *Result) IncompleteNote(quote func(string) string) string {
+	if !r.SensitiveIncomplete {
+		return ""
+	}
+	note := "the check for changed sensitive paths did not cover the whole repository"
+	if r.SensitiveMissed != "" {
+		note += ": " + quote(r.SensitiveMissed) + " could not be examined"
+	}
+	return note
+}
+
+// maxMounts is the maximum number of places that MountNote names.
+const maxMounts = 5
+
+// MountNote says where a job could not write because another file system is mounted there; "" if it has no such places to name.
+func (r *Result) MountNote(quote func(string) string) string {
+	if len(r.Mounts) == 0 {
+		return ""
+	}
+	var names []string
+	for _, p := range r.Mounts[:min(len(r.Mounts), maxMounts)] {
+		names = append(names, quote(p))
+	}
+	note := "other file systems are mounted in the repository, which jobs do not see; these directories are read-only inside: "
+	note += strings.Join(names, ", ")
+	if more := len(r.Mounts) - maxMounts; more > 0 {
+		note += fmt.Sprintf(" and %d more", more)
+	}
+	return note
+}
+
 // SensitiveNotes returns what people are told about the sensitive paths that the job changed: a phrase for each, for at most the first
 // most of them, and phrases with the number of others. where is as for SensitiveInPackages.
 func (r *Result) SensitiveNotes(most int, quote func(string) string, where string) []string {

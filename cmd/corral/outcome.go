@@ -49,8 +49,10 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if o.keepErr != nil {
 		printError(o.keepErr)
 	}
-	if r.SensitiveIncomplete {
-		fmt.Fprintln(os.Stderr, "corral: the check for changed sensitive paths did not cover the whole repository")
+	for _, note := range []string{r.IncompleteNote(text.Escape), r.MountNote(text.Escape)} {
+		if note != "" {
+			fmt.Fprintln(os.Stderr, "corral:", note)
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ type object struct {
 	SensitiveChanges []string        `json:"sensitiveChanges,omitempty"`
 	SensitiveMore    int             `json:"sensitiveChangesMore,omitempty"`
 	Incomplete       bool            `json:"sensitiveChangesIncomplete,omitempty"`
+	Missed           string          `json:"sensitiveChangesMissed,omitempty"` // the first path that was not examined
+	Mounts           []string        `json:"mounts,omitempty"`
 	Changes          string          `json:"changes,omitempty"`  // the session id for corral changes
 	ReadOnly         bool            `json:"readOnly,omitempty"` // the job requested a writable repository and got a read-only one
 	Cgroup           string          `json:"cgroup,omitempty"`
@@ -65,6 +67,7 @@ func resultObject(r job.Result, run *runOptions, out *streams) object {
 		Changes: run.changes,
 		Status:  r.Status, Stdout: string(out.stdout.kept), Stderr: string(out.stderr.kept), Limit: r.Limit, Cgroup: r.Cgroup, Network: r.Network,
 		ReadOnly: r.ReadOnly, SensitiveChanges: r.Sensitive, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete,
+		Missed: r.SensitiveMissed, Mounts: r.Mounts,
 		Usage: &usageJSON{
 			WallMS: ms(r.Usage.Wall), CPUMS: ms(r.Usage.CPU), UserMS: ms(r.Usage.User), SystemMS: ms(r.Usage.System),
 			PeakMemory: orNull(r.Usage.PeakMemory), PeakPIDs: orNull(r.Usage.PeakPIDs),

@@ -141,5 +141,6 @@ func (j *Jail) Sensitive(since *Window, r *wire.Result) {
 		a = mergeAnswers(&a, &others)
 	}
 	// A scanner that was started during the job has its changes in its baseline.
+	r.Missed = a.Missed
 	r.Sensitive, r.More, r.Incomplete = sorted(a.Paths), a.More, a.Incomplete || err != nil || watcher.stateOrNil() != since.state
 }

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func (m *Window) otherAnswers() scan.Answer {
 // mergeAnswers merges two answers to OpChanged. If the paths do not fit, the two take turns until the room is used
 // up.
 func mergeAnswers(a, b *scan.Answer) scan.Answer {
-	sum := scan.Answer{More: a.More + b.More, Incomplete: a.Incomplete || b.Incomplete}
+	sum := scan.Answer{More: a.More + b.More, Incomplete: a.Incomplete || b.Incomplete, Missed: cmp.Or(a.Missed, b.Missed)}
 	var paths strings.Builder
 	seen := map[string]bool{}
 	for _, path := range scan.InTurn(strings.SplitAfter(a.Paths, "\x00"), strings.SplitAfter(b.Paths, "\x00")) {

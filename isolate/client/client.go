@@ -350,9 +350,15 @@ func result(m wire.Result) (job.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	if m.Sensitive != "" {
-		r.Sensitive = strings.Split(strings.TrimSuffix(m.Sensitive, "\x00"), "\x00")
-	}
+	r.Sensitive, r.Mounts = paths(m.Sensitive), paths(m.Mounts)
 	r.Network = NetworkUse(m.Reached)
 	return r, nil
+}
+
+// paths splits a list of paths, each terminated by NUL.
+func paths(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(list, "\x00"), "\x00")
 }

@@ -52,6 +52,7 @@ const (
 	planKept     = 128
 	planCommonFD = 256
 	planNoRepo   = 512
+	planModes    = 1024
 	goneLeft     = 16
 )
 
@@ -150,6 +151,7 @@ type Plan struct {
 	Layer                             bool          // the layer is mounted at /var/layer
 	RootDir                           bool          // Dir is relative to the root, not to the repository
 	Kept                              bool          // a Kept follows
+	Modes                             bool          // the job cannot open directories to everybody: those above protected paths are writable
 	NoRepo                            bool          // nothing is mounted at Repo; requires RootDir
 	Wall                              time.Duration // the stub's own deadline; 0: none
 	TmpBytes, TmpInodes               int64
@@ -173,6 +175,7 @@ func (p *Plan) Append() []byte {
 	for flag, on := range map[uint32]bool{
 		planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted,
 		planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != "", planNoRepo: p.NoRepo,
+		planModes: p.Modes,
 	} {
 		if on {
 			flags |= flag

@@ -80,7 +80,7 @@ func TestConstants(t *testing.T) {
 		"PLAN_VERSION": planVersion, "PATH_SIZE": pathSize, "PATHS": planStrings, "ENV_BYTES": MaxEnv, "STEP_SIZE": stepSize, "RLIMITS": rlimits, "GROUPS": MaxGroups,
 		"FD_CONTROL": controlFD, "PLAN_TTY": planTTY, "PLAN_READONLY": planReadOnly, "PLAN_STDIN": planStdin,
 		"PLAN_EXEC_FD": planExecFD, "PLAN_LAYER": planLayer, "PLAN_ROOT_CWD": planRootCwd,
-		"PLAN_KEPT": planKept, "PLAN_COMMON": planCommonFD, "PLAN_NO_REPO": planNoRepo, "KEPT_BYTES": MaxKept,
+		"PLAN_KEPT": planKept, "PLAN_COMMON": planCommonFD, "PLAN_NO_REPO": planNoRepo, "PLAN_MODES": planModes, "KEPT_BYTES": MaxKept,
 		"PLAN_SAY_STARTED": planStarted, "PAYLOAD_MAGIC": 0x4c524f43,
 		"REPORT_HELLO": int(Hello), "REPORT_READY": int(Ready), "REPORT_TTY": int(Terminal), "REPORT_STARTED": int(Started),
 		"REPORT_FAILED": int(Failed), "REPORT_EXITED": int(Exited), "REPORT_DEADLINE": int(DeadlineOver),

@@ -77,7 +77,8 @@ func (w *walk) follow(name string) way {
 	y, gaps := w.s.follow(w.here(name), e, w.overdue)
 	w.gaps = w.gaps || gaps
 	if y.end == undecided || y.end == closed {
-		w.rep.Incomplete, w.gaps = true, true
+		w.miss(name)
+		w.gaps = true
 	}
 	return y
 }
@@ -123,7 +124,8 @@ func (w *walk) examine(l *linkedDir) {
 	n := w.s.linked[l.key]
 	if n == nil {
 		if w.s.nodes >= w.s.bounds.MaxDirs {
-			w.crowded, w.rep.Incomplete = true, true
+			w.crowded = true
+			w.miss("")
 			return
 		}
 		n = &node{zone: l.zone, id: l.key.id, row: l.row, track: l.track, listed: true, unread: true}
@@ -141,7 +143,7 @@ func (w *walk) examine(l *linkedDir) {
 	defer unix.Close(fd)
 	st, err := fstat(fd)
 	if err != nil || st.id != n.id {
-		w.lost(n, err)
+		w.lost(n, "", err)
 		return
 	}
 	w.fill, w.level = n.unread, MaxDepth

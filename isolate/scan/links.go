@@ -2,6 +2,7 @@ package scan
 
 import (
 	"errors"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ const (
 // A way is where a link leads.
 type way struct {
 	end   ending
-	at    spot   // of arrived the target, of closed the directory
+	at    spot   // of arrived the target, of closed the directory; of nowhere the path at which nothing exists, if it is in a place
 	st    stat   // of arrived the target's state
 	links []spot // the links on the way, the link itself first
 }
@@ -97,6 +98,7 @@ type follower struct {
 	e     *events // watches each directory on the way before a name is looked up in it; nil: none
 	over  func() bool
 	dir   string   // absolute path of the current directory; "" is the root of the file system
+	name  string   // the component that was looked up last
 	rest  []string // components that are still to be resolved
 	steps int
 	gaps  bool // something on the way is not watched
@@ -120,7 +122,7 @@ func (s *Scanner) follow(at spot, e *events, over func() bool) (y way, gaps bool
 func (f *follower) run() (swapped bool) {
 	for len(f.rest) > 0 {
 		name := f.rest[0]
-		f.rest = f.rest[1:]
+		f.name, f.rest = name, f.rest[1:]
 		f.steps++
 		switch {
 		case f.steps > maxSteps || f.over():
@@ -146,7 +148,10 @@ func (f *follower) run() (swapped bool) {
 // the path undecided.
 func (f *follower) stopped(err error) (swapped bool) {
 	switch {
-	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EXDEV):
+	case err == nil, errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EXDEV):
+		return false
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		f.way.at, _ = f.s.spotOf(path.Join(append([]string{f.dir, f.name}, f.rest...)...))
 		return false
 	}
 	if f.way.end != closed {

@@ -33,7 +33,7 @@ func (w *walk) read(n *node, fd int) {
 	w.watchDir(n, fd)
 	st, err := fstat(fd)
 	if err != nil || st.id != n.id {
-		w.lost(n, err)
+		w.lost(n, "", err)
 		return
 	}
 	w.compareAccess(n, fd, &st)
@@ -94,6 +94,7 @@ func (w *walk) entries(z *zone, fd int) (marks uint8, whole bool) {
 	err := list(fd, w.s.buf, func(name []byte, kind uint8) bool {
 		if quota--; quota < 0 || w.overdue() {
 			whole, w.full = false, true
+			w.miss("")
 			return false
 		}
 		w.rep.Entries++
@@ -105,16 +106,16 @@ func (w *walk) entries(z *zone, fd int) (marks uint8, whole bool) {
 		case kind != unix.DT_DIR && kind != unix.DT_UNKNOWN && !k.track:
 			return true
 		case len(w.ents) >= limit:
-			whole = false
-			w.crowded, w.rep.Incomplete = true, true
+			whole, w.crowded = false, true
+			w.miss("")
 			return true // sensitive names may be missed, but the marks of a look-alike are not
 		}
 		w.ents = append(w.ents, entry{string(name), k})
 		return true
 	})
 	if err != nil {
-		w.crowded, w.rep.Incomplete = true, true
-		whole = false
+		whole, w.crowded = false, true
+		w.miss("")
 	}
 	return marks, whole
 }
@@ -129,7 +130,7 @@ func (w *walk) entry(m *merge, e *entry, fd int) {
 	if err != nil {
 		// If the entry has disappeared meanwhile, that changed the directory's time and the next pass reads it again.
 		if !errors.Is(err, fs.ErrNotExist) {
-			w.lost(m.n, err)
+			w.lost(m.n, e.name, err)
 		}
 		return
 	}
@@ -164,8 +165,8 @@ func (w *walk) mergeDir(m *merge, name string, k *kid, st *stat) {
 		limit += limit/8 + 64
 	}
 	if w.s.nodes >= limit {
-		w.crowded, w.rep.Incomplete = true, true
-		m.n.racy = true
+		w.crowded, m.n.racy = true, true
+		w.miss(name)
 		if c.track && fresh {
 			w.report(name, k.row)
 		}
@@ -212,6 +213,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	if !known {
 		if w.s.tracked >= maxTracked {
 			m.n.racy = true
+			w.miss(name)
 			return
 		}
 		w.s.tracked++

@@ -112,6 +112,8 @@ type Report struct {
 	// Incomplete reports that something was not examined: a bound was reached, a directory could not be opened, or the
 	// tree changed during the walk. The next call examines the rest, as far as the bounds allow.
 	Incomplete bool
+	// Missed is the first path that was not examined, relative to the repository; "" if Incomplete is not set.
+	Missed string
 	// Unfinished reports that MaxEntries or Time was reached; the next call continues.
 	Unfinished bool
 	// Dirs is the number of directories examined.

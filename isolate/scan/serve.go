@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // An Op is a request to a scanner that runs as a process of its own, over a SOCK_SEQPACKET socket. A request is 12 bytes:
-// the op and since, in nanoseconds since the Unix epoch; an answer is a header followed by paths, each terminated by NUL.
+// the op and since, in nanoseconds since the Unix epoch; an answer is a header followed by Missed, if a flag says so, and paths, each terminated by NUL.
 // Answers to OpKeepHooks and OpKeepAll have a different layout, see ReadKept.
 type Op uint32
 
@@ -29,7 +30,9 @@ const (
 	requestSize = 12
 	headerSize  = 24
 	// MaxAnswer is the maximum size of an answer, in bytes.
-	MaxAnswer = headerSize + MaxPaths
+	MaxAnswer = headerSize + maxMissed + 1 + MaxPaths
+	// maxMissed is the maximum size of Answer.Missed; of a longer path, the beginning is kept.
+	maxMissed = 1 << 10
 	// MaxPaths is the maximum total size of an answer's paths, each with its NUL, in bytes.
 	MaxPaths = 32 << 10
 )
@@ -41,6 +44,7 @@ const (
 	flagHeard
 	flagHeld
 	flagUnfinished
+	flagMissed
 )
 
 // An Answer is a scanner's reply. Paths are bytes chosen by a job.
@@ -48,6 +52,7 @@ type Answer struct {
 	Paths         string // each terminated by NUL; in the order of Report.Paths
 	More          uint32 // number of paths left out
 	Incomplete    bool   // a bound was reached, or something could not be read
+	Missed        string // what was not examined, or its beginning, as in Report.Missed; chosen by a job
 	Bytes, Inodes int64  // for OpUsage
 	// Armed, for OpBaseline and OpChanged, reports that everything examined is watched. As long as the inotify instance,
 	// which comes with the answer to OpBaseline, has nothing to read, OpChanged would find nothing, and OpKeepHooks and
@@ -82,6 +87,16 @@ func ReadAnswer(b []byte) (Answer, error) {
 	if len(b) < headerSize || len(b) > MaxAnswer || (len(b) > headerSize && b[len(b)-1] != 0) {
 		return Answer{}, ErrProtocol
 	}
+	rest, missed := string(b[headerSize:]), ""
+	if b[4]&flagMissed != 0 {
+		var ok bool
+		if missed, rest, ok = strings.Cut(rest, "\x00"); !ok || len(missed) > maxMissed {
+			return Answer{}, ErrProtocol
+		}
+	}
+	if len(rest) > MaxPaths {
+		return Answer{}, ErrProtocol
+	}
 	return Answer{
 		More:       binary.LittleEndian.Uint32(b),
 		Incomplete: b[4]&flagIncomplete != 0,
@@ -91,7 +106,8 @@ func ReadAnswer(b []byte) (Answer, error) {
 		Unfinished: b[4]&flagUnfinished != 0,
 		Bytes:      int64(binary.LittleEndian.Uint64(b[8:])),
 		Inodes:     int64(binary.LittleEndian.Uint64(b[16:])),
-		Paths:      string(b[headerSize:]),
+		Missed:     missed,
+		Paths:      rest,
 	}, nil
 }
 
@@ -100,6 +116,7 @@ func (a *Answer) append() []byte {
 	flags := uint32(0)
 	for flag, set := range map[uint32]bool{
 		flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagHeld: a.Held, flagUnfinished: a.Unfinished,
+		flagMissed: a.Missed != "",
 	} {
 		if set {
 			flags |= flag
@@ -108,6 +125,9 @@ func (a *Answer) append() []byte {
 	b = binary.LittleEndian.AppendUint32(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, uint64(a.Bytes))
 	b = binary.LittleEndian.AppendUint64(b, uint64(a.Inodes))
+	if a.Missed != "" {
+		b = append(append(b, a.Missed[:min(len(a.Missed), maxMissed)]...), 0)
+	}
 	return append(b, a.Paths...)
 }
 
@@ -189,10 +209,10 @@ func (s *server) answer(op Op, since time.Time) []byte {
 	if s.common != nil {
 		b := s.common.answer(op, since)
 		for i, p := range b.paths {
-			b.paths[i] = s.path + "/" + p
-			if p == "." {
-				b.paths[i] = s.path
-			}
+			b.paths[i] = path.Join(s.path, p)
+		}
+		if a.Missed == "" && b.Missed != "" {
+			a.Missed = path.Join(s.path, b.Missed)
 		}
 		a.paths = InTurn(a.paths, b.paths)
 		a.More += b.More
@@ -226,7 +246,7 @@ func (s *Scanner) answer(op Op, since time.Time) found {
 	case OpUsage:
 		a.Bytes, a.Inodes, err = s.Usage(since)
 	}
-	a.Incomplete, a.Unfinished = r.Incomplete || err != nil, r.Unfinished
+	a.Incomplete, a.Missed, a.Unfinished = r.Incomplete || err != nil, r.Missed, r.Unfinished
 	a.More, a.paths = uint32(r.More), r.Paths
 	return a
 }

@@ -1,10 +1,12 @@
 package scan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -176,6 +178,7 @@ func (w *walk) visit(n *node, fd, depth int) {
 		// The known tree is compared even when no more entries may be read.
 		if w.overdue() || w.fill && w.full {
 			n.pending = true
+			w.miss(c.name)
 			return
 		}
 		if w.due(c, depth+1) {
@@ -206,7 +209,7 @@ func (w *walk) enter(n, c *node, fd, depth int) {
 	if !c.unread {
 		st, err := lstat(fd, c.name)
 		if err != nil || st.id != c.id || !st.is(unix.S_IFDIR) {
-			w.lost(n, err)
+			w.lost(n, "", err)
 			return
 		}
 		changed = changed || w.after(st.ctime)
@@ -221,7 +224,7 @@ func (w *walk) enter(n, c *node, fd, depth int) {
 		return
 	}
 	if depth > MaxDepth {
-		w.rep.Incomplete = true
+		w.miss("")
 		return
 	}
 	sub, err := openAt(fd, c.name, access)
@@ -252,11 +255,20 @@ func (w *walk) inside(c *node, fd int, read bool, depth int) {
 	}
 }
 
-// lost records that an entry of n could not be examined. Unless the reason is missing permission, it is not the entry
-// that was read: the job is still running, and its changes must be reported by the next pass.
-func (w *walk) lost(n *node, err error) {
-	n.racy = true
+// miss records that an entry of the current directory, or with "" the directory itself, was not examined.
+func (w *walk) miss(name string) {
 	w.rep.Incomplete = true
+	if w.rep.Missed == "" {
+		w.rep.Missed = cmp.Or(strings.TrimSuffix(string(w.path)+name, "/"), ".")
+	}
+}
+
+// lost records that an entry of n could not be examined: name in the current directory, or with "" the current directory itself.
+// Unless the reason is missing permission, it is not the entry that was read: the job is still running, and its changes must be
+// reported by the next pass.
+func (w *walk) lost(n *node, name string, err error) {
+	n.racy = true
+	w.miss(name)
 	if !errors.Is(err, fs.ErrPermission) {
 		w.changing = true
 	}
@@ -272,10 +284,10 @@ func (w *walk) unopened(n, c *node, changed bool, err error) {
 		c.unread, c.pending, c.racy = false, false, false
 		return
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EAGAIN):
-		w.lost(n, err)
+		w.lost(n, "", err)
 		return
 	}
-	w.rep.Incomplete = true
+	w.miss("")
 	if c.track && changed {
 		w.reportDir(c)
 	}
@@ -288,7 +300,7 @@ func (w *walk) files(n *node, fd int) {
 		f := &n.files[i]
 		st, err := lstat(fd, f.name)
 		if err != nil {
-			w.lost(n, err)
+			w.lost(n, f.name, err)
 			continue
 		}
 		w.rep.Entries++

@@ -206,6 +206,8 @@ type Result struct {
 	Message    string
 	Hint       string
 	Sensitive  string // changed paths, each terminated by NUL
+	Missed     string // with Incomplete, the first path that was not checked; "" is unknown
+	Mounts     string // where other file systems are mounted below the repository, each path terminated by NUL; see job.Result
 	Reached    string // JSON of egress/control.Summary, "" without network access: by a program without rights, and not read by the supervisor
 }
 
@@ -241,6 +243,8 @@ func (r *Result) Append(tag uint32) []byte {
 	e.text(r.Message, MaxText)
 	e.text(r.Hint, MaxText)
 	e.text(r.Sensitive, MaxSensitive)
+	e.text(r.Missed, MaxPath)
+	e.text(r.Mounts, MaxMounts)
 	e.text(r.Reached, MaxReached)
 	return e.b
 }
@@ -260,7 +264,8 @@ func ReadResult(body []byte) (Result, error) {
 		*n = d.i64()
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
-	r.Message, r.Hint, r.Sensitive, r.Reached = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive), d.text(MaxReached)
+	r.Message, r.Hint, r.Sensitive = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive)
+	r.Missed, r.Mounts, r.Reached = d.text(MaxPath), d.text(MaxMounts), d.text(MaxReached)
 	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127 || left > 1 || r.TmpFull > 15
 	return r, d.done()
 }

@@ -156,7 +156,8 @@ var fullClaim = job.Claim{
 var fullResult = &Result{
 	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, Left: true, TmpFull: 5, More: 3, Errno: 13,
 	Wall: 1, CPU: 2, User: 3, System: 4, PeakMemory: -1, PeakPIDs: 6, ReadBytes: 7, WriteBytes: 8,
-	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00", Reached: `{"denied":1}`,
+	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00", Missed: "a/b", Mounts: "data\x00",
+	Reached: `{"denied":1}`,
 }
 
 // TestRoundTrip: an encoded message decodes to the same fields, as encoding it again shows.
@@ -262,7 +263,7 @@ func TestHeader(t *testing.T) {
 // TestLongTextIsCut: texts of the supervisor's own messages are cut to the maximum that the other side accepts.
 func TestLongTextIsCut(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
-	r := Result{Outcome: Exited, Job: long, Cgroup: long, Step: long, Message: long, Hint: long, Sensitive: long, Reached: long}
+	r := Result{Outcome: Exited, Job: long, Cgroup: long, Step: long, Message: long, Hint: long, Sensitive: long, Missed: long, Mounts: long, Reached: long}
 	message := r.Append(1)
 	if len(message) > MaxMessage {
 		t.Errorf("%d bytes", len(message))

@@ -10,15 +10,15 @@ import (
 	"corral/job"
 )
 
-// JobResult converts r to a job.Result, or to a *job.Refusal if the job was not started. It does not set the list of
-// sensitive paths: these are bytes chosen by a job, which the supervisor does not parse.
+// JobResult converts r to a job.Result, or to a *job.Refusal if the job was not started. It does not set the lists of
+// paths: these are bytes chosen by a job, which the supervisor does not parse.
 func (r *Result) JobResult() (job.Result, error) {
 	if r.Outcome == Refused {
 		return job.Result{}, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message, Hint: r.Hint}
 	}
 	j := job.Result{
 		ID: r.Job, Cgroup: r.Cgroup, ReadOnly: r.ReadOnly, RoomShort: r.RoomShort, Left: r.Left, Status: job.Failure, ExitCode: -1,
-		SensitiveMore: int(r.More), SensitiveIncomplete: r.Incomplete,
+		SensitiveMore: int(r.More), SensitiveIncomplete: r.Incomplete, SensitiveMissed: r.Missed,
 		Usage: job.Usage{
 			Wall: time.Duration(r.Wall), CPU: time.Duration(r.CPU), User: time.Duration(r.User), System: time.Duration(r.System),
 			PeakMemory: r.PeakMemory, PeakPIDs: r.PeakPIDs, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes,

@@ -21,7 +21,7 @@ import (
 // change of a message.
 const (
 	Version = layout<<8 | job.NumLimits
-	layout  = 9
+	layout  = 10
 )
 
 // Maximum sizes of a message's parts, in bytes.
@@ -33,6 +33,7 @@ const (
 	MaxSensitive = 32 << 10
 	MaxNetwork   = 4 << 10 // of the network access that is asked for
 	MaxReached   = 8 << 10 // of what a job reached
+	MaxMounts    = 4 << 10 // of the places of other file systems below a repository
 	// MaxDescriptors is the maximum number of descriptors of one message.
 	MaxDescriptors = 6
 )

@@ -268,11 +268,15 @@ static int modes(struct job *j)
 	};
 #undef NR
 #undef ARG
-	return j->plan.flags & PLAN_KEPT ? load_filter(program, sizeof program) : 0;
+	return j->plan.flags & PLAN_MODES ? load_filter(program, sizeof program) : 0;
 }
 
+/* last_call forbids openat2. The program that compares a layer with its repository, corral's own, follows links with it as the
+ * scanner does. */
 static int last_call(struct job *j)
 {
+	if (j->plan.flags & PLAN_LAYER)
+		return 0;
 	u32 last = j->prepare.last;
 	return load_filter(j->filter + j->filter_bytes - last, last);
 }

@@ -45,7 +45,7 @@ struct bind {
 };
 _Static_assert(sizeof(struct bind) == 4168, "bind");
 
-enum { PLAN_TTY = 1, PLAN_READONLY = 2, PLAN_STDIN = 4, PLAN_EXEC_FD = 8, PLAN_SAY_STARTED = 16, PLAN_LAYER = 32, PLAN_ROOT_CWD = 64, PLAN_KEPT = 128, PLAN_COMMON = 256, PLAN_NO_REPO = 512 };
+enum { PLAN_TTY = 1, PLAN_READONLY = 2, PLAN_STDIN = 4, PLAN_EXEC_FD = 8, PLAN_SAY_STARTED = 16, PLAN_LAYER = 32, PLAN_ROOT_CWD = 64, PLAN_KEPT = 128, PLAN_COMMON = 256, PLAN_NO_REPO = 512, PLAN_MODES = 1024 };
 
 /* struct plan is sent with the descriptors repo (not with PLAN_NO_REPO), payload, stdout, stderr and, with PLAN_STDIN,
  * stdin; with PLAN_EXEC_FD the program comes next, then with PLAN_LAYER the mount of the session's layer, then with

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 	"unicode/utf8"
 
@@ -135,11 +136,13 @@ func (v *view) show(ctx context.Context) (int, error) {
 			More       int64        `json:"changesMore"`
 			Bytes      int64        `json:"bytes"`
 			Incomplete bool         `json:"incomplete"`
+			Missed     string       `json:"missed,omitempty"`
 			Digest     string       `json:"digest,omitempty"`
 			Newer      []newerJSON  `json:"repositoryChanges"`
 			NewerMore  int64        `json:"repositoryChangesMore"`
 		}{
-			v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Digest.String(),
+			v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Missed,
+			sum.Digest.String(),
 			newer.list, newer.more(),
 		})
 	}
@@ -154,13 +157,21 @@ func (v *view) show(ctx context.Context) (int, error) {
 		cli.Warn("%d more changes", sum.More)
 	}
 	if sum.Incomplete {
-		cli.Warn("not everything could be examined: there may be more changes")
+		cli.Warn("%s: there may be more changes", unexamined(sum))
 	}
 	newer.warn(v.session.ID)
 	if sum.Entries > 0 {
 		printDigest(sum.Digest)
 	}
 	return 0, nil
+}
+
+// unexamined says that a list is incomplete, and where.
+func unexamined(sum *stream.Sum) string {
+	if sum.Missed == "" {
+		return "not everything could be examined"
+	}
+	return "not everything could be examined: " + text.Quote(sum.Missed) + " could not"
 }
 
 // A conflictJSON is the JSON form of a conflict.
@@ -200,7 +211,11 @@ func (r *applyReport) conflict(c stream.Conflict) error {
 		r.conflicts = append(r.conflicts, conflictJSON{c.Path, pathBase64(c.Path), c.Reason.String()})
 		return nil
 	}
-	cli.Warn("conflict: %s: %v", text.Quote(c.Path), c.Reason)
+	why := c.Reason.String()
+	if c.Reason == stream.Unwritable {
+		why += ": " + text.Quote(filepath.Join(r.view.session.Repo, filepath.Dir(c.Path)))
+	}
+	cli.Warn("conflict: %s: %s", text.Quote(c.Path), why)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,11 +79,11 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 	if err := errors.Join(check.run(t), a.search(ctx, b, t), a.vanished()); err != nil {
 		return err
 	}
-	a.total.Incomplete, a.total.Digest = check.incomplete, check.sum.result(!check.incomplete)
+	a.total.Incomplete, a.total.Missed, a.total.Digest = check.incomplete, check.missed, check.sum.result(!check.incomplete)
 	path, unmatched := check.unmatched()
 	switch {
 	case expect != (stream.Digest{}) && expect != a.total.Digest:
-		a.total.Failed = errOtherChanges(a.total.Digest)
+		a.total.Failed = errOtherChanges(check, a.total.Digest)
 		return nil
 	case a.total.Conflicts > 0 || dry:
 		return nil
@@ -90,7 +91,7 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 		a.total.Failed = failure(path, errNoChange)
 		return nil
 	case check.incomplete:
-		a.total.Failed = "not everything could be examined; nothing was applied"
+		a.total.Failed = check.unexamined() + "; nothing was applied"
 		return nil
 	}
 	whole, err := a.write(ctx, o, b, t)
@@ -105,7 +106,10 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 
 // write applies what was checked, and reports whether all of it was applied.
 func (a *applier) write(ctx context.Context, o Options, b Bounds, t *trees) (whole bool, err error) {
-	sweep(newWalk(ctx, b, nil, nil), t.lower, 0)
+	if !t.begin() {
+		sweep(newWalk(ctx, b, nil, nil), t.lower, "", 0)
+	}
+	defer t.ended()
 	if err := a.record(ctx, b, o.Paths, t); err != nil {
 		return false, err
 	}
@@ -117,7 +121,7 @@ func (a *applier) write(ctx context.Context, o Options, b Bounds, t *trees) (who
 		case errors.Is(err, errConflict):
 			a.total.Failed = "the repository changed during the apply; the remaining changes were not applied"
 		case err == nil && next.incomplete:
-			a.total.Failed = "stopped before everything was applied"
+			a.total.Failed = next.unexamined() + "; the remaining changes were not applied"
 		case err != nil:
 			a.total.Failed = err.Error()
 		default:
@@ -129,9 +133,9 @@ func (a *applier) write(ctx context.Context, o Options, b Bounds, t *trees) (who
 }
 
 // errOtherChanges returns the message for changes whose digest now is not the expected one.
-func errOtherChanges(now stream.Digest) string {
+func errOtherChanges(w *walk, now stream.Digest) string {
 	if now == (stream.Digest{}) {
-		return "not everything could be examined, so the digest of the changes is unknown; nothing was applied"
+		return w.unexamined() + ", so the digest of the changes is unknown; nothing was applied"
 	}
 	return fmt.Sprintf("the changes do not have the expected digest, but %v; nothing was applied", now)
 }
@@ -285,13 +289,36 @@ func (a *applier) leave(p *pair) error {
 	return err
 }
 
+// applying is the name of a file beside the session's base that exists while an apply writes.
+const applying = "applying"
+
+// begin records that an apply begins to write. It returns false if an earlier one of the session did not end: it was killed, and may
+// have left temporary files anywhere.
+func (t *trees) begin() (clean bool) {
+	if t.base == nil {
+		return false
+	}
+	fd, err := t.base.openat(applying, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
+}
+
+// ended records that an apply has ended, and removed its temporary files.
+func (t *trees) ended() {
+	if t.base != nil {
+		_ = unix.Unlinkat(t.base.fd, applying, 0) // otherwise the next apply looks for some in vain
+	}
+}
+
 // sweep removes the temporary files of killed applies, also those of other sessions, wherever they are in the repository: no other
 // apply to it runs. What cannot be removed is left; clean reports it in directories that this apply changes.
-func sweep(w *walk, d *dir, depth int) {
+func sweep(w *walk, d *dir, path string, depth int) {
 	if depth > w.bounds.Depth {
 		return
 	}
-	for _, name := range w.names(d) {
+	for _, name := range w.names(d, path) {
 		if w.over() {
 			return
 		}
@@ -304,7 +331,7 @@ func sweep(w *walk, d *dir, depth int) {
 			continue
 		}
 		if sub, err := d.open(name); err == nil {
-			sweep(w, sub, depth+1)
+			sweep(w, sub, filepath.Join(path, name), depth+1)
 			sub.close()
 		}
 	}
@@ -312,7 +339,7 @@ func sweep(w *walk, d *dir, depth int) {
 
 // clean removes the temporary files of killed applies from a directory.
 func (a *applier) clean(p *pair) error {
-	for _, name := range a.walk.names(p.lower) {
+	for _, name := range a.walk.names(p.lower, p.path) {
 		if !isTemp(name) {
 			continue
 		}

@@ -132,7 +132,7 @@ func (t *trees) take(ctx context.Context, b Bounds, v *checker, accepted []strin
 		return err
 	}
 	if v.walk.short {
-		return errors.New("not everything could be examined")
+		return errors.New(v.walk.unexamined())
 	}
 	if err := next.accept(newWalk(ctx, b, accepted, nil)); err != nil {
 		return err
@@ -188,9 +188,9 @@ func (v *pruner) dir(p *pair) bool {
 	if p.depth > v.walk.bounds.Depth {
 		return false
 	}
-	names := v.walk.names(p.upper)
+	names := v.walk.names(p.upper, p.path)
 	if p.hidden {
-		names = append(names, v.walk.names(p.lower)...)
+		names = append(names, v.walk.names(p.lower, p.path)...)
 	}
 	same := true
 	for _, name := range names {

@@ -247,7 +247,7 @@ func TestForgedBase(t *testing.T) {
 	}
 }
 
-// TestSweep: an apply removes what a killed one left, also where it changes nothing itself. Similar names are not its own.
+// TestSweep: an apply removes what a killed one of the session left, also where it changes nothing itself. Similar names are not its own.
 func TestSweep(t *testing.T) {
 	w := newWorld(t, project(t))
 	left, similar := filepath.Join(w.repo, "d/sub", newTemps().name()), filepath.Join(w.repo, "d", tempPrefix+"mine")
@@ -255,10 +255,16 @@ func TestSweep(t *testing.T) {
 	write(t, similar, "a user's")
 	m := at{t, w.merged}
 	m.write("new", "x")
+	m.write("newer", "x")
+	none(t, w.takes("apply", "new"))
+	if read(t, left) != "half" {
+		t.Error("an apply searched the whole repository, though the one before it had ended")
+	}
+	write(t, filepath.Join(filepath.Dir(w.upper), "base", applying), "")
 	if all := w.run("apply", "-dry-run"); all.sum.Failed != "" || read(t, left) != "half" {
 		t.Errorf("a dry run: %+v", all.sum)
 	}
-	none(t, w.takes("apply", "new"))
+	none(t, w.takes("apply", "newer"))
 	if _, err := os.Lstat(left); err == nil || read(t, similar) != "a user's" {
 		t.Errorf("%s is left", left)
 	}

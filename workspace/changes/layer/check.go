@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"cmp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,8 +93,8 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 		}
 		return 0, ""
 	}
-	before := v.walk.incomplete
-	v.walk.incomplete = false
+	before, missed := v.walk.incomplete, v.walk.missed
+	v.walk.incomplete, v.walk.missed = false, ""
 	v.walk.subtree(c, func(d *dir, name, p string, st *unix.Stat_t, _ bool) {
 		switch {
 		case r != 0:
@@ -106,9 +107,9 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 		}
 	})
 	if v.walk.incomplete && r == 0 {
-		r, path = stream.NoAccess, c.path
+		r, path = stream.NoAccess, cmp.Or(v.walk.missed, c.path)
 	}
-	v.walk.incomplete = v.walk.incomplete || before
+	v.walk.incomplete, v.walk.missed = v.walk.incomplete || before, cmp.Or(missed, v.walk.missed)
 	return r, path
 }
 

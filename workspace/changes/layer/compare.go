@@ -63,7 +63,7 @@ func (w *walk) links(c *change) bool {
 		c.old, errs[1] = c.at.lower.readlink(c.name)
 	}
 	if errors.Join(errs[:]...) != nil {
-		w.incomplete = true
+		w.miss(c.path, false)
 		return false
 	}
 	return isLink(c.u) && isLink(c.l) && c.link == c.old
@@ -102,7 +102,9 @@ func (w *walk) same(c *change) bool {
 	}
 	defer unix.Close(l)
 	same, whole := w.sameContent(u, l, c.u.Size)
-	w.incomplete = w.incomplete || !whole
+	if !whole {
+		w.miss(c.path, false)
+	}
 	return same
 }
 

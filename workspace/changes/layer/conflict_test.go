@@ -194,6 +194,11 @@ func TestKilled(t *testing.T) {
 		left = max(left, temporaries(t, w.repo))
 	}
 	t.Logf("up to %d left behind", left)
+	write(t, filepath.Join(w.merged, "other"), "of another directory")
+	want["other"] = tree(t, w.merged)["other"]
+	if all := w.run("apply", "other"); all.sum.Applied != 1 || temporaries(t, w.repo) > 0 {
+		t.Fatalf("%d temporary files are left: %+v", temporaries(t, w.repo), all.sum)
+	}
 	all := w.run("apply")
 	if len(all.conflicts) > 0 || all.sum.Failed != "" {
 		t.Fatalf("%q %+v", conflicts(all), all.sum)

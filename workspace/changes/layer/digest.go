@@ -85,7 +85,7 @@ func (w *walk) digest(c *change) {
 	if isFile(c.u) && (c.kind != job.ChangeMode || d.each != nil) {
 		var ok bool
 		if r.content, ok = w.hashContent(c); !ok {
-			w.incomplete = true
+			w.miss(c.path, false)
 		}
 	}
 	if d.each != nil {

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/scan"
+	"corral/job"
 	"corral/workspace/changes/stream"
 )
 
@@ -25,6 +26,11 @@ func (w *walk) entry(c *change) *stream.Entry {
 			e.Sensitive = e.Sensitive || sensitive
 		})
 	}
+	if e.Kind == job.ChangeMode && isDir(c.l) && !e.Sensitive { // others may replace what is below
+		incomplete, short, missed := w.incomplete, w.short, w.missed
+		w.subtree(c, func(_ *dir, _, _ string, _ *unix.Stat_t, sensitive bool) { e.Sensitive = e.Sensitive || sensitive })
+		w.incomplete, w.short, w.missed = incomplete || w.late, short || w.late, missed
+	}
 	return e
 }
 
@@ -38,11 +44,11 @@ func (w *walk) below(in *dir, name, path string, depth int, rules scan.Rules, f 
 	d, err := in.open(name)
 	if err != nil || depth > w.bounds.Depth {
 		d.close()
-		w.incomplete, w.short = true, w.short || err == nil
+		w.miss(path, err == nil)
 		return
 	}
 	defer d.close()
-	names := w.names(d)
+	names := w.names(d, path)
 	bare := w.bareness(&pair{rules: rules}, names)
 	for _, n := range names {
 		if w.over() {
@@ -50,7 +56,7 @@ func (w *walk) below(in *dir, name, path string, depth int, rules scan.Rules, f 
 		}
 		st, err := d.lstat(n)
 		if err != nil {
-			w.incomplete = true
+			w.miss(path+"/"+n, false)
 		}
 		if st == nil || isTemp(n) {
 			continue

@@ -12,6 +12,7 @@
 //
 //   - Each step opens one name below an open directory, with O_NOFOLLOW. No link is ever followed, in either tree.
 //     Files other than directories, links and regular files are only inspected with lstat.
+//   - A sensitive link of the repository makes what it leads to sensitive, by the rules and bounds of package scan.
 //   - What cannot be examined, at all or within [Bounds], makes a list incomplete, and is a conflict for an apply.
 //   - A whiteout (a character device 0:0) and the attributes user.overlay.opaque and user.overlay.origin are written
 //     by the kernel to the upper directory (Documentation/filesystems/overlayfs.rst). Attributes for features that
@@ -80,7 +81,7 @@ func (o Options) walk(ctx context.Context, b Bounds, v countingVisitor, prepare 
 		return err
 	}
 	s := v.sum()
-	s.Incomplete, s.Digest = k.incomplete, k.sum.result(!k.incomplete)
+	s.Incomplete, s.Missed, s.Digest = k.incomplete || t.links.Missed(), k.missed, k.sum.result(!k.incomplete)
 	if path, ok := k.unmatched(); ok && !k.incomplete {
 		s.Failed = failure(path, errNoChange)
 	}

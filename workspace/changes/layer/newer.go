@@ -31,16 +31,16 @@ func (t *trees) newer(ctx context.Context, b Bounds, v *checker, w *stream.Write
 // dir reports what is newer in a directory, and whether that is anything. upper is nil if the layer has no directory there.
 func (v *newerWalk) dir(upper, lower *dir, path string, depth int) (found bool, err error) {
 	if depth > v.walk.bounds.Depth {
-		v.walk.incomplete = true
+		v.walk.miss(path, true)
 		return false, nil
 	}
-	for _, name := range v.walk.names(lower) {
+	for _, name := range v.walk.names(lower, path) {
 		if v.walk.over() {
 			return found, nil
 		}
 		st, err := lower.lstat(name)
 		if err != nil {
-			v.walk.incomplete = true
+			v.walk.miss(filepath.Join(path, name), false)
 		}
 		if st == nil || isTemp(name) {
 			continue
@@ -64,7 +64,7 @@ func (v *newerWalk) entry(upper, lower *dir, name, path string, depth int, st *u
 	}
 	in, err := lower.open(name)
 	if err != nil {
-		v.walk.incomplete = true
+		v.walk.miss(path, false)
 		return false, nil
 	}
 	defer in.close()

@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -64,7 +65,10 @@ type Options struct {
 }
 
 // trees are the open roots of the layer and the repository, and the directory of the session's base.
-type trees struct{ upper, lower, base *dir }
+type trees struct {
+	upper, lower, base *dir
+	links              *scan.Links // of the repository
+}
 
 func (o Options) open() (t *trees, err error) {
 	t = &trees{}
@@ -85,6 +89,12 @@ func (o Options) open() (t *trees, err error) {
 			return nil, fmt.Errorf("open the %s: %w", root.what, err)
 		}
 	}
+	fd, err := t.lower.openat(".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.close()
+		return nil, fmt.Errorf("open the repository: %w", err)
+	}
+	t.links = scan.NewLinks(os.NewFile(uintptr(fd), o.Repo), scan.Bounds{Time: linksTime})
 	return t, nil
 }
 
@@ -92,7 +102,11 @@ func (t *trees) close() {
 	for _, d := range []*dir{t.upper, t.lower, t.base} {
 		d.close()
 	}
+	t.links.Close()
 }
+
+// linksTime is the maximum time for finding the sensitive links of the repository, in addition to Bounds.Time.
+const linksTime = 5 * time.Second
 
 // checker returns a checker for the session that was opened at a time.
 func (t *trees) checker(opened time.Time) (checker, error) {
@@ -102,5 +116,5 @@ func (t *trees) checker(opened time.Time) (checker, error) {
 
 // root returns the start of a walk. The permissions of the root itself are not compared.
 func (t *trees) root() *pair {
-	return &pair{upper: t.upper, lower: t.lower, rules: scan.RepositoryRules()}
+	return &pair{upper: t.upper, lower: t.lower, rules: t.links.Rules()}
 }

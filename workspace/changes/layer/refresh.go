@@ -84,7 +84,7 @@ type reverter struct {
 
 func (r *reverter) all(paths []string) error {
 	if len(paths) == 0 {
-		for _, name := range r.walk.names(r.trees.upper) {
+		for _, name := range r.walk.names(r.trees.upper, "") {
 			if err := r.remove(r.trees.upper, name, 0); err != nil {
 				return fmt.Errorf("%q: %w", name, err)
 			}
@@ -170,7 +170,7 @@ func (r *reverter) remove(d *dir, name string, depth int) error {
 			return err
 		}
 	}
-	for _, n := range r.walk.names(sub) {
+	for _, n := range r.walk.names(sub, name) {
 		if err := r.remove(sub, n, depth+1); err != nil {
 			return fmt.Errorf("%q: %w", n, err)
 		}

@@ -1,8 +1,10 @@
 package layer
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -29,6 +31,7 @@ type walk struct {
 	tick       int
 	late       bool
 	incomplete bool
+	missed     string  // the first path that was not examined, "." for the root; "" if the time was over
 	short      bool    // incomplete, and not only because permissions or marks of single paths keep them from being read
 	sum        *digest // nil unless a digest was requested
 }
@@ -52,12 +55,26 @@ func (w *walk) over() bool {
 	return w.late
 }
 
-// names reads a directory within the remaining bound of entries.
-func (w *walk) names(d *dir) []string {
+// miss records that a path was not examined. whole tells that it is more than a single path that cannot be read.
+func (w *walk) miss(path string, whole bool) {
+	w.incomplete, w.short = true, w.short || whole
+	w.missed = cmp.Or(w.missed, path, ".")
+}
+
+// unexamined says why a walk is incomplete.
+func (w *walk) unexamined() string {
+	if w.missed == "" {
+		return "the time was over before everything was examined"
+	}
+	return fmt.Sprintf("not everything could be examined: %q could not", w.missed)
+}
+
+// names reads a directory, whose path is for miss, within the remaining bound of entries.
+func (w *walk) names(d *dir, path string) []string {
 	names, whole, err := d.names(w.entries)
 	w.entries -= len(names)
 	if !whole || err != nil {
-		w.incomplete, w.short = true, true
+		w.miss(path, true)
 	}
 	return names
 }
@@ -65,13 +82,13 @@ func (w *walk) names(d *dir) []string {
 // pair walks one directory.
 func (w *walk) pair(p *pair) error {
 	if p.depth > w.bounds.Depth {
-		w.incomplete, w.short = true, true
+		w.miss(p.path, true)
 		return nil
 	}
-	names := w.names(p.upper)
+	names := w.names(p.upper, p.path)
 	bare := w.bareness(p, names)
 	if p.hidden {
-		names = append(names, w.names(p.lower)...)
+		names = append(names, w.names(p.lower, p.path)...)
 		slices.Sort(names)
 		names = slices.Compact(names)
 	}
@@ -96,7 +113,7 @@ func (w *walk) bareness(p *pair, upper []string) func() bool {
 	known, bare := false, false
 	return func() bool {
 		if !known {
-			known, bare = true, p.rules.Bare(append(w.names(p.lower), upper...))
+			known, bare = true, p.rules.Bare(append(w.names(p.lower, p.path), upper...))
 		}
 		return bare
 	}
@@ -182,14 +199,14 @@ func (w *walk) look(c *change) bool {
 	var err error
 	if c.at.upper != nil {
 		if c.u, err = c.at.upper.lstat(c.name); err != nil {
-			w.incomplete, w.short = true, true
+			w.miss(c.path, true)
 			return false
 		}
 	}
 	whiteout := isWhiteout(c.u)
 	if c.at.lower != nil {
 		if c.l, err = c.at.lower.lstat(c.name); err != nil {
-			w.incomplete, w.short = true, true
+			w.miss(c.path, true)
 			return false
 		}
 	}
@@ -226,7 +243,7 @@ func (w *walk) bar(c *change, err error) bool {
 	default:
 		return false
 	}
-	w.incomplete = true
+	w.miss(c.path, false)
 	return true
 }
 
@@ -245,7 +262,7 @@ func (w *walk) descend(c *change) error {
 			below.lower = lower
 			defer lower.close()
 		case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP):
-			w.incomplete = true
+			w.miss(c.path, false)
 			return w.visitor.closed(c)
 		}
 	}
@@ -257,7 +274,7 @@ func (w *walk) descend(c *change) error {
 func (w *walk) goneBelow(c *change, whole bool) error {
 	lower, err := c.at.lower.open(c.name)
 	if err != nil {
-		w.incomplete = true
+		w.miss(c.path, false)
 		return w.visitor.closed(c)
 	}
 	defer lower.close()

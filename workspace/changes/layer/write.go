@@ -247,7 +247,7 @@ func (a *applier) empty(d *dir, name, path string, depth int) error {
 			return fmt.Errorf("make the directory writable: %w", err)
 		}
 	}
-	for _, n := range a.walk.names(sub) {
+	for _, n := range a.walk.names(sub, path) {
 		p := path + "/" + n
 		st, err := sub.lstat(n)
 		switch {

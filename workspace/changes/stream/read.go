@@ -194,6 +194,6 @@ func (d *decoder) sum() *Sum {
 		Incomplete: d.flag(),
 	}
 	copy(s.Digest[:], d.take(DigestSize))
-	s.Failed = d.text()
+	s.Missed, s.Failed = d.text(), d.text()
 	return s
 }

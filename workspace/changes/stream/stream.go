@@ -23,8 +23,9 @@ const (
 	maxRecord = 3*MaxPath + 256
 )
 
-// version is the content of the first record. Version 2 added the digest, version 3 what is newer in the repository.
-const version = 3
+// version is the content of the first record. Version 2 added the digest, version 3 what is newer in the repository, version
+// 4 what could not be examined.
+const version = 4
 
 // Kinds of records. A record is its kind as one byte, the length of its body as four bytes, little-endian, and the
 // body.
@@ -146,6 +147,7 @@ type Sum struct {
 	Newer     int64 // paths of the repository that are newer, including those not in the stream
 	// Incomplete is set if not everything could be examined.
 	Incomplete bool
+	Missed     string // the first path that could not be examined, "." for the root; "" if none is known
 	// Digest identifies all changes that were examined, in the stream or not, with their contents. It is zero if it
 	// was not requested, or not everything could be examined.
 	Digest Digest

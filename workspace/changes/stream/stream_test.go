@@ -65,7 +65,7 @@ var sample = []any{
 	Content{Left: TooLarge},
 	&Entry{Path: "a", Kind: job.ChangeAdded, Type: job.TypeFile},
 	Conflict{Path: strings.Repeat(strings.Repeat("n", 255)+"/", 200) + "n", Reason: Moving},
-	&Sum{Entries: 1, Bytes: 2, More: 3, Conflicts: 4, Applied: 5, Skipped: 6, Incomplete: true, Failed: "why"},
+	&Sum{Entries: 1, Bytes: 2, More: 3, Conflicts: 4, Applied: 5, Skipped: 6, Incomplete: true, Missed: "a/b", Failed: "why"},
 }
 
 func TestRoundTrip(t *testing.T) {

@@ -70,6 +70,7 @@ func (w *Writer) End(s *Sum) error {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
 	b = append(append(b, flag(s.Incomplete)), s.Digest[:]...)
+	b = appendText(b, s.Missed[:min(len(s.Missed), MaxPath)])
 	_ = w.put(recSum, appendText(b, s.Failed[:min(len(s.Failed), MaxPath)]))
 	if w.err == nil {
 		w.err = w.w.Flush()
