@@ -3,6 +3,7 @@ package isolate
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,5 +46,61 @@ func TestMountsBelowRepository(t *testing.T) {
 	}
 	if d := f.Run(f.Spec("sh", "-c", "echo x >data/made; cat data/made")); d.Out != "x\n" {
 		t.Errorf("without the mount: %q, %q", d.Out, d.Err)
+	}
+}
+
+// mounted mounts a file system for the test.
+func mounted(t *testing.T, at string) {
+	t.Helper()
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, 0) })
+}
+
+// TestMountsNamed: the first result of a jail names the mounts below the repository, and again when there are others. They keep a job
+// from nothing else.
+func TestMountsNamed(t *testing.T) {
+	f := newFront(t)
+	shell(t, f.Repo, "mkdir -p data a/cache free")
+	mounted(t, filepath.Join(f.Repo, "data"))
+	named := func(d did, want ...string) {
+		t.Helper()
+		if !slices.Equal(d.Mounts, want) || d.ExitCode != 0 {
+			t.Errorf("%q, want %q: %+v %s", d.Mounts, want, d.Result, d.Err)
+		}
+	}
+	change := f.Spec("sh", "-c", "chmod 777 free && mv a b && mv b a")
+	named(f.Run(change), "data")
+	named(f.Run(change))
+	mounted(t, filepath.Join(f.Repo, "a/cache"))
+	named(f.Run(change), "data", "a/cache")
+	named(f.Run(change))
+	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
+	f.changes(ss) // a job of corral itself, not of its user
+	named(f.In(ss, "true"), "data", "a/cache")
+	named(f.In(ss, "true"))
+}
+
+// TestMountsMoved: a job that renames a directory above a mount point does not let a later job write beneath the mount, or end it by
+// removing the directory that it is mounted on.
+func TestMountsMoved(t *testing.T) {
+	f := newFront(t)
+	shell(t, f.Repo, "mkdir -p x/m")
+	mounted(t, filepath.Join(f.Repo, "x/m"))
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(f.Repo, "y/m"), 0) })
+	for _, script := range []string{
+		"true",
+		"mv x y && mkdir -p x/m; echo x >y/m/made || echo refused; rmdir y/m || echo kept",
+		"echo x >y/m/made || echo refused; rmdir y/m || echo kept",
+	} {
+		d := f.Run(f.Spec("sh", "-c", script))
+		if script != "true" && d.Out != "refused\nkept\n" {
+			t.Errorf("%s: %q, %q", script, d.Out, d.Err)
+		}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(filepath.Join(f.Repo, "y/m"), &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
+		t.Errorf("the file system is not mounted any more: %#x, %v", fs.Type, err)
 	}
 }

@@ -46,6 +46,7 @@ func (s *Supervisor) runIn(
 	}
 	result.Wall = int64(time.Since(r.sent))
 	result.LayerFull, result.FilesFull, result.RoomShort = layer.LayerFull, layer.FilesFull, layer.RoomShort
+	result.Mounts = sl.Mounts()
 	sl.Account(&result)
 	if q.Writes() && j.Scanned() {
 		j.Sensitive(since, &result)

@@ -56,7 +56,7 @@ type Jail struct {
 
 	pool       *pool
 	leavers    leavers
-	toldMounts atomic.Value // the mounts below the repository that were logged last, a string
+	toldMounts atomic.Value // the mounts below the repository that a result had last, a string
 }
 
 // Repo returns the repository of the jail, which belongs to it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,10 +42,22 @@ type Slot struct {
 	kind         inside.DoorKind // what its network has, decided once: Jail.Allow may be called meanwhile
 	door         []*os.File      // the sockets of its own door, see UseDoor; nil: none
 	doneOnce     sync.Once       // ends its part in the jail's work
+	news         []string        // mounts below the repository that its job is the first to have
 }
 
 // Jail returns the slot's jail.
 func (sl *Slot) Jail() *Jail { return sl.jail }
+
+// Mounts returns the mounts below the repository that no earlier job of the jail had, in the form of wire.Result.Mounts.
+func (sl *Slot) Mounts() string {
+	var list strings.Builder
+	for _, p := range sl.news {
+		if list.Len()+len(p) < wire.MaxMounts {
+			list.WriteString(p + "\x00")
+		}
+	}
+	return list.String()
+}
 
 // Group returns the cgroup of the slot's processes.
 func (sl *Slot) Group() meter.Group { return sl.group }

@@ -48,8 +48,9 @@ func (j *Jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 const maxMountPoints = 64
 
 // keepMountPoints adds to the paths to protect those below the repository where another file system is mounted on the host. Jobs do not
-// see it, and what they wrote beneath it would not be where their user looks.
-func (j *Jail) keepMountPoints(kept *inside.Kept) (*inside.Kept, error) {
+// see it, and what they wrote beneath it would not be where their user looks. The job's result names them, unless an earlier one did.
+func (sl *Slot) keepMountPoints(kept *inside.Kept, tool bool) (*inside.Kept, error) {
+	j := sl.jail
 	points, err := j.s.mounts.Below(j.repo.Path, maxMountPoints)
 	if err != nil || len(points) == 0 {
 		return kept, err
@@ -64,7 +65,8 @@ func (j *Jail) keepMountPoints(kept *inside.Kept) (*inside.Kept, error) {
 			all.Count, all.List = all.Count+1, all.List+entry
 		}
 	}
-	if told := strings.Join(points, "\n"); j.toldMounts.Swap(told) != told {
+	if told := strings.Join(points, "\n"); !tool && j.toldMounts.Swap(told) != told {
+		sl.news = points
 		j.s.Log.Info("file systems are mounted below the repository: jobs do not see them, and their places are read-only",
 			"jail", j.name, "repo", j.repo.Path, "paths", points)
 	}
@@ -100,6 +102,7 @@ func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
 		TmpBytes: tmpBytes, TmpInodes: tmpFiles, Rows: q.Rows, Cols: q.Cols,
 		Rlimits: host.Rlimits(r.Limits, sl.others()), Repo: r.Repo, Kept: kept != nil, NoRepo: mount == nil,
+		Modes: r.Protect != job.ProtectNone,
 	}
 	if plan.Env, err = sl.environment(r); err != nil {
 		return sent, err
@@ -208,7 +211,7 @@ func (sl *Slot) repository(r *Job) (mount *os.File, kept *inside.Kept, err error
 	if err != nil || mount == nil || sl.jail.session != nil && sl.jail.session.Import {
 		return mount, kept, err
 	}
-	if kept, err = sl.jail.keepMountPoints(kept); err != nil {
+	if kept, err = sl.keepMountPoints(kept, r.Request.Tool != string(job.ToolNone)); err != nil {
 		mount.Close()
 		return nil, nil, err
 	}

@@ -15,10 +15,12 @@ type Mounts struct {
 	// table is /proc/self/mountinfo; the kernel reports each change to one poll(2). An os.File would be polled by Go's runtime.
 	table  int      // guarded by mu: a descriptor; 0: not opened yet
 	points []string // guarded by mu: the mount points when it was read last
+	moves  bool     // guarded by mu: Below has found a mount, so somebody who works below dir can move directories above it
 }
 
 // Below returns up to most mount points below a directory, relative to it. It reads the table only after a change, see
-// proc_pid_mountinfo(5).
+// proc_pid_mountinfo(5). The kernel does not report that a directory above a mount point was renamed: once a mount point was found
+// below any directory, the table is read each time.
 func (m *Mounts) Below(dir string, most int) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,6 +33,7 @@ func (m *Mounts) Below(dir string, most int) ([]string, error) {
 			below = append(below, rel)
 		}
 	}
+	m.moves = m.moves || len(below) > 0
 	return below, nil
 }
 
@@ -51,7 +54,7 @@ func (m *Mounts) refresh() error {
 			return &os.PathError{Op: "open", Path: "/proc/self/mountinfo", Err: err}
 		}
 		m.table = fd
-	} else {
+	} else if !m.moves {
 		changed := []unix.PollFd{{Fd: int32(m.table), Events: unix.POLLPRI}}
 		if n, err := unix.Poll(changed, 0); err == nil && n == 0 {
 			return nil

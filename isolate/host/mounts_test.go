@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,18 @@ func TestMountsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	below("sub")
+	moved := filepath.Join(dir, "moved")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a/b"), 0o755), unix.Mount("tmpfs", filepath.Join(dir, "a/b"), "tmpfs", 0, "size=64k")); err != nil {
+		t.Fatal(err)
+	}
+	below("sub", "a/b")
+	if err := os.Rename(filepath.Join(dir, "a"), moved); err != nil { // is no event
+		t.Fatal(err)
+	}
+	below("sub", "moved/b")
+	if err := unix.Unmount(filepath.Join(moved, "b"), 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Unmount(sub, 0); err != nil {
 		t.Fatal(err)
 	}

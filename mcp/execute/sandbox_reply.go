@@ -109,6 +109,9 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 	for _, line := range run.Denied(r) {
 		lines = append(lines, "corral: "+line)
 	}
+	if note := r.Result.MountNote(safe.Quote); note != "" {
+		lines = append(lines, "corral: "+note)
+	}
 	for _, note := range r.Result.SensitiveNotes(len(r.Result.Sensitive), safe.Quote, "") {
 		lines = append(lines, "corral: "+note)
 	}

@@ -80,5 +80,8 @@ func Changed(r *job.Record, news bool) []string {
 	} else if c == nil && r.ChangesReason != "" {
 		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))
 	}
+	if note := r.Result.MountNote(safe.Quote); note != "" {
+		parts = append(parts, note)
+	}
 	return append(parts, r.Result.SensitiveNotes(maxSensitive, safe.Quote, "")...)
 }
