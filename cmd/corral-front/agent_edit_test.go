@@ -41,6 +41,14 @@ func TestAgentEdit(t *testing.T) {
 	if got := h.agentCall("edit", object{"patch": "--- a/app.py\n+++ b/app.py\n@@ -1,1 +1,2 @@\n+# sums\n def total(items):\n"}); !strings.HasPrefix(got, "edited app.py: +1 -0") {
 		t.Errorf("%q", got)
 	}
+	const several = "--- a/app.py\n+++ b/app.py\n@@ @@\n-# sums\n+# totals\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+pass\n--- a/gone.py\n+++ b/gone.py\n@@ @@\n-x\n+y\n"
+	if got := h.agentCall("edit", object{"patch": several}); !strings.HasPrefix(got, "error: edited app.py: +1 -1") ||
+		!strings.Contains(got, "\ncreated new.py: 1 line, 5 bytes\n") || !strings.Contains(got, "\ngone.py was not changed: gone.py does not exist") {
+		t.Errorf("a patch of several files: %q", got)
+	}
+	if got := h.run("head -1 app.py; cat new.py"); got != "# totals\npass\n" {
+		t.Errorf("after that: %q", got)
+	}
 	if got := h.agentCall("changes", object{}); !strings.Contains(got, "on the repository itself") {
 		t.Errorf("%q", got)
 	}

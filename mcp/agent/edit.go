@@ -13,20 +13,20 @@ import (
 	"corral/workspace/edit"
 )
 
-// Edit is the tool edit: it changes one file of the repository as the jobs of the caller's session see it.
+// Edit is the tool edit: it changes files of the repository as the jobs of the caller's session see it.
 type Edit struct{ *Suite }
 
 // editArgs are the arguments of edit. Package edit checks the rest.
 type editArgs struct {
-	Path  string  `arg:"path,max=4096,nonul" about:"file to change, in the repository; required unless patch names it"`
+	Path  string  `arg:"path,max=4096,nonul" about:"file to change; required without patch"`
 	Old   *string `arg:"old" about:"text to replace, which occurs exactly once; \"\" creates the file"`
 	New   *string `arg:"new" about:"text to put there; required with old"`
-	Patch *string `arg:"patch" about:"unified diff of the file, instead of old and new"`
-	All   bool    `arg:"replaceAll" about:"replace each occurrence of old"`
+	Patch *string `arg:"patch" about:"unified diff, instead of path, old and new"`
+	All   bool    `arg:"replaceAll"`
 	Repo  string  `arg:"repoId,max=128"`
 }
 
-const editDescription = `Change or create one file: replace a text that occurs once, or apply a unified diff. All or nothing. You get a short diff, or the nearest text if it does not fit.`
+const editDescription = `Replace a text in a file, create one, or apply a unified diff to several. All or nothing for each file. You get a short diff, or the nearest text if it does not fit.`
 
 // editTime is the timeout of an edit. It waits for other edits in the same directory.
 const editTime = 30 * time.Second
@@ -86,12 +86,12 @@ func (t *Edit) reply(c tool.Caller, r *job.Record, out artifact.Captured) (tool.
 	case r.Status == job.Denied:
 		return failed(denied(r))
 	case r.Status == job.Success && r.Result.ExitCode == 0:
-		v := &view{Suite: t.Suite, caller: c}
-		parts := v.changes(r, r.Request.Repo)
-		parts = append(parts, run.SessionNotes(r)...)
-		return text(run.WithFooter(tool.Clean(out.Stdout.Whole), parts))
+		return text(t.done(c, r, out))
 	case r.Result.ExitCode == 1:
 		message := strings.TrimSpace(strings.TrimPrefix(out.Stderr.Whole, "corral-layer: "))
+		if out.Stdout.Whole != "" { // other files of the patch were changed
+			message = run.Line(t.done(c, r, out)) + message
+		}
 		return failed(&tool.Error{Code: tool.CodeInvalid, Message: tool.Clean(message)})
 	}
 	_, end := run.ExitOf(r)
@@ -99,5 +99,12 @@ func (t *Edit) reply(c tool.Caller, r *job.Record, out artifact.Captured) (tool.
 	if end.Message != "" {
 		message += ": " + end.Message
 	}
-	return failed(&tool.Error{Code: tool.CodeUnavailable, Message: message + "; the file is as it was, or whole with the change: look at it"})
+	return failed(&tool.Error{Code: tool.CodeUnavailable, Message: message + "; each file is as it was, or whole with the change: look at it"})
+}
+
+// done returns what an edit changed.
+func (t *Edit) done(c tool.Caller, r *job.Record, out artifact.Captured) string {
+	v := &view{Suite: t.Suite, caller: c}
+	parts := append(v.changes(r, r.Request.Repo), run.SessionNotes(r)...)
+	return run.WithFooter(tool.Clean(out.Stdout.Whole), parts)
 }

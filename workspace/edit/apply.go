@@ -125,7 +125,7 @@ func (t *target) misfit(h *hunk, old []hunkLine, from int) error {
 	if from > 0 {
 		near = fmt.Sprintf(" after line %d, where the hunk before it ends%s", from, near)
 	}
-	return fmt.Errorf("patch: nothing was changed: this hunk does not fit %s%s\n%s\n%s", t.shown,
+	return fmt.Errorf("patch: this hunk does not fit %s%s\n%s\n%s", t.shown,
 		strings.ReplaceAll(near, "of old", "of the hunk"), h.header, shown.String())
 }
 

@@ -1,5 +1,5 @@
-// Package edit changes one file of a repository: it replaces a text that occurs exactly once, applies a unified diff to one
-// file, or creates a file. A front-end makes a Request; Run, in the program corral-layer, carries it out as a job in the
+// Package edit changes files of a repository: it replaces a text that occurs exactly once in a file, applies a unified diff of one or
+// several files, or creates a file. A front-end makes a Request; Run, in the program corral-layer, carries it out as a job in the
 // jail of the repository, as the job's user.
 //
 // A file is replaced as a whole. The new content is written beside it, synced and exchanged with the old one, which must
@@ -9,6 +9,7 @@
 package edit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +94,7 @@ func read(from io.Reader) (r Request, err error) {
 }
 
 // Run carries out the request in stdin on the repository that is the working directory, and writes what it changed to
-// stdout. If it returns an error, the file is as it was.
+// stdout. If it returns an error, files that stdout does not name are as they were.
 func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) > 0 {
 		return errors.New("edit takes no arguments: the request is read from standard input")
@@ -110,26 +111,42 @@ func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	report, err := r.do(root)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(stdout, report)
-	return err
+	_, written := io.WriteString(stdout, report)
+	return cmp.Or(err, written)
 }
 
-// do carries out the request in the repository at root, and reports what it changed.
+// do carries out the request in the repository at root, and reports what it changed. A patch of several files changes those that it
+// fits, and the error is about the others.
 func (r *Request) do(root string) (report string, err error) {
-	var p *patch
-	if r.Patch != nil {
-		if p, err = parsePatch(*r.Patch); err != nil {
-			return "", err
+	if r.Patch == nil {
+		return r.one(root, nil)
+	}
+	list, err := parsePatch(*r.Patch)
+	switch {
+	case err != nil:
+		return "", err
+	case len(list) == 1:
+		r.Path = cmp.Or(r.Path, list[0].path)
+		return r.one(root, list[0])
+	case r.Path != "":
+		return "", fmt.Errorf("the patch is for %d files, and path is %q: leave out path, or give the patch of one file", len(list), r.Path)
+	}
+	var failed []error
+	for _, p := range list {
+		of := &Request{Path: p.path}
+		said, err := of.one(root, p)
+		report += said
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s was not changed: %w", cmp.Or(p.path, "a file without a name"), err))
 		}
-		if r.Path == "" {
-			r.Path = p.path
-		}
-		if r.Path == "" {
-			return "", errors.New("path is required: the patch names no file")
-		}
+	}
+	return report, errors.Join(failed...)
+}
+
+// one carries out the request on one file. p is its patch, nil if the request has none.
+func (r *Request) one(root string, p *patch) (report string, err error) {
+	if r.Path == "" {
+		return "", errors.New("path is required: the patch names no file")
 	}
 	creates := p == nil && *r.Old == "" || p != nil && p.creates
 	at, err := find(root, r.Path, creates)
@@ -143,7 +160,7 @@ func (r *Request) do(root string) (report string, err error) {
 		at.close()
 	}()
 	if p != nil && !p.names(r.Path, at.shown()) {
-		return "", fmt.Errorf("the patch is for %q, and path is %q: give one file and its patch per call", p.path, r.Path)
+		return "", fmt.Errorf("the patch is for %q, and path is %q: leave out path, or give the patch of that file", p.path, r.Path)
 	}
 	if err := at.lock(); err != nil {
 		return "", err
@@ -151,7 +168,7 @@ func (r *Request) do(root string) (report string, err error) {
 	return at.edit(func(f *file) ([]change, error) {
 		switch {
 		case f == nil && !creates:
-			return nil, fmt.Errorf("%s does not exist: old \"\" creates it, with new as its content", at.shown())
+			return nil, fmt.Errorf("%s does not exist: old \"\" creates it, with new as its content, or a patch from /dev/null", at.shown())
 		case p != nil:
 			return p.apply(f)
 		case *r.Old == "":

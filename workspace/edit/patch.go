@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A patch is a unified diff of one file.
+// A patch is the part of a unified diff that is about one file.
 type patch struct {
 	path    string // that the patch names, "" if it names none
 	creates bool   // the file does not exist before
@@ -29,29 +29,36 @@ type hunkLine struct {
 	bare bool   // it has no end: "\ No newline at end of file"
 }
 
-// maxHunks bounds the number of hunks: each one is looked for in the whole file.
+// maxHunks bounds the number of hunks of all files: each one is looked for in the whole file.
 const maxHunks = 500
 
-// parsePatch parses a unified diff. The numbers of lines in the headers of hunks are not relied upon, because they are
-// often wrong in patches written by hand; the lines themselves are.
-func parsePatch(s string) (*patch, error) {
+// parsePatch parses a unified diff of one or several files. The numbers of lines in the headers of hunks are not relied upon, because
+// they are often wrong in patches written by hand; the lines themselves are.
+func parsePatch(s string) ([]*patch, error) {
 	p := &patch{}
+	list, hunks := []*patch{p}, 0
 	all := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 	for i := 0; i < len(all); i++ {
 		line := strings.TrimSuffix(all[i], "\r")
+		named := isHeader(all, i)
+		if len(p.hunks) > 0 && (named || strings.HasPrefix(line, "diff --git ")) {
+			p = &patch{}
+			list = append(list, p)
+		}
 		var err error
 		switch {
-		case isHeader(all, i):
+		case named:
 			err = p.header(line, strings.TrimSuffix(all[i+1], "\r"))
 			i++
 		case strings.HasPrefix(line, "@@"):
-			err = p.open(line)
+			p.open(line)
+			if hunks++; hunks > maxHunks {
+				err = fmt.Errorf("patch has more than %d hunks", maxHunks)
+			}
 		case len(p.hunks) == 0: // "diff --git", "index" and the like
 			if strings.HasPrefix(line, "deleted file") || strings.HasPrefix(line, "rename ") || strings.HasPrefix(line, "GIT binary") {
-				err = fmt.Errorf("patch: %q cannot be applied: a patch changes the text of one file; delete or rename files with a command", line)
+				err = fmt.Errorf("patch: %q cannot be applied: a patch changes the text of files; delete or rename files with a command", line)
 			}
-		case strings.HasPrefix(line, "diff --git "):
-			err = errSeveral
 		default:
 			err = p.last().add(line)
 		}
@@ -59,18 +66,26 @@ func parsePatch(s string) (*patch, error) {
 			return nil, err
 		}
 	}
-	if len(p.hunks) == 0 {
-		return nil, errors.New("patch has no hunk: a unified diff has lines that begin with @@, and after each of them lines that begin with ' ', '-' or '+'")
-	}
-	for i := range p.hunks {
-		if err := p.hunks[i].end(); err != nil {
+	for _, p := range list {
+		if err := p.end(); err != nil {
 			return nil, err
 		}
 	}
-	return p, nil
+	return list, nil
 }
 
-var errSeveral = errors.New("patch is for several files: give one file and its patch per call")
+// end checks a patch that is complete.
+func (p *patch) end() error {
+	if len(p.hunks) == 0 {
+		return errors.New("patch has no hunk: a unified diff has lines that begin with @@, and after each of them lines that begin with ' ', '-' or '+'")
+	}
+	for i := range p.hunks {
+		if err := p.hunks[i].end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // isHeader reports whether a line and the next are the names of a file. Within a hunk, they could be a deleted and an
 // added line, so the line after them must begin a hunk.
@@ -84,11 +99,8 @@ const devNull = "/dev/null"
 
 func (p *patch) header(old, new string) error {
 	from, to := nameOf(old[4:], "a/"), nameOf(new[4:], "b/")
-	switch {
-	case len(p.hunks) > 0:
-		return errSeveral
-	case to == devNull:
-		return errors.New("patch deletes the file: delete it with a command")
+	if to == devNull {
+		return fmt.Errorf("patch deletes the file %s: delete it with a command", from)
 	}
 	p.path, p.creates = to, from == devNull
 	return nil
@@ -113,17 +125,13 @@ func (p *patch) names(name, shown string) bool {
 }
 
 // open begins a hunk. Its header is "@@ -LINE,COUNT +LINE,COUNT @@ …"; without numbers, the hunk is looked for everywhere.
-func (p *patch) open(line string) error {
-	if len(p.hunks) == maxHunks {
-		return fmt.Errorf("patch has more than %d hunks", maxHunks)
-	}
+func (p *patch) open(line string) {
 	h := hunk{header: line}
 	if _, rest, ok := strings.Cut(line, "-"); ok {
 		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 		h.line, _ = strconv.Atoi(digits) // 0 if there is no number
 	}
 	p.hunks = append(p.hunks, h)
-	return nil
 }
 
 func (h *hunk) add(line string) error {

@@ -1,6 +1,8 @@
 package edit
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ func TestPatch(t *testing.T) {
 		{"second hunk misfits", ten, "@@ -1,1 +1,1 @@\n-1\n+x\n@@ -9,2 +10,1 @@\n-nine\n 10\n", "", "does not fit f after line 1"},
 		{"order", ten, "@@ -9,1 +9,1 @@\n-9\n+x\n@@ -1,1 +1,1 @@\n-1\n+y\n", "", "does not fit"},
 		{"other file", ten, "--- a/g\n+++ b/g\n@@ -1,1 +1,1 @@\n-1\n+y\n", "", `the patch is for "g"`},
-		{"two files", ten, "--- a/f\n+++ b/f\n@@ -1,1 +1,1 @@\n-1\n+y\n--- a/g\n+++ b/g\n@@ -1,1 +1,1 @@\n-1\n+y\n", "", "several files"},
+		{"two files", ten, "--- a/f\n+++ b/f\n@@ -1,1 +1,1 @@\n-1\n+y\n--- a/g\n+++ b/g\n@@ -1,1 +1,1 @@\n-1\n+y\n", "", "the patch is for 2 files, and path is \"f\""},
 		{"deletes the file", ten, "--- a/f\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-1\n", "", "deletes the file"},
 		{"no hunk", ten, "hello\n", "", "patch has no hunk"},
 		{"no change", ten, "@@ -1,1 +1,1 @@\n 1\n", "", "changes nothing"},
@@ -56,6 +58,33 @@ func TestPatchCreates(t *testing.T) {
 	}
 }
 
+// TestPatchFiles checks that a patch of several files changes each that it fits, whole, that the others stay as they are, and that each
+// is named.
+func TestPatchFiles(t *testing.T) {
+	const git = "diff --git a/f b/f\nindex 1..2 100644\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n-1\n+x\n 2\n" +
+		"diff --git a/sub/g b/sub/g\nnew file mode 100644\n--- /dev/null\n+++ b/sub/g\n@@ -0,0 +1 @@\n+new\n"
+	const plain = "--- f\n+++ f\n@@ -1,2 +1,2 @@\n-1\n+x\n 2\n--- h\n+++ h\n@@ @@\n-a\n+b\n@@ @@\n-z\n+y\n"
+	for _, tt := range []struct{ name, patch, f, g, h, says, fails string }{
+		{"git", git, "x\n2\n", "new\n", "a\nc\n", "edited f: +1 -1 lines\n@@ -1,2 +1,2 @@\n-1\n+x\n 2\ncreated sub/g: 1 line, 4 bytes\n", ""},
+		{"one does not fit", plain + "--- f\n+++ f\n@@ @@\n-2\n+3\n", "x\n3\n", "", "a\nc\n", "edited f: +1 -1", "h was not changed: patch: this hunk does not fit h after line 1"},
+		{"one is invalid", git + "--- a/h\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "1\n2\n", "", "a\nc\n", "", "patch deletes the file h"},
+		{"one has no name", "@@ @@\n-1\n+x\ndiff --git a/h b/h\n@@ @@\n-a\n+b\n", "1\n2\n", "", "a\nc\n", "", "the patch names no file"},
+		{"outside", git + "--- a/../h\n+++ b/../h\n@@ @@\n-a\n+b\n", "x\n2\n", "new\n", "a\nc\n", "created sub/g", "../h was not changed: "},
+	} {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "f"), "1\n2\n")
+		write(t, filepath.Join(root, "h"), "a\nc\n")
+		said, err := run(t, root, Request{Patch: &tt.patch})
+		if failed := fmt.Sprint(err); !strings.Contains(said, tt.says) || (err == nil) != (tt.fails == "") || !strings.Contains(failed, tt.fails) {
+			t.Errorf("%s: %q, %s", tt.name, said, failed)
+		}
+		g, _ := os.ReadFile(filepath.Join(root, "sub/g"))
+		if f, h := content(t, filepath.Join(root, "f")), content(t, filepath.Join(root, "h")); f != tt.f || string(g) != tt.g || h != tt.h {
+			t.Errorf("%s: %q, %q, %q", tt.name, f, g, h)
+		}
+	}
+}
+
 // FuzzPatch checks that no patch makes apply fail in another way than by an error, and that its changes are in order.
 func FuzzPatch(f *testing.F) {
 	f.Add("a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n")
@@ -67,7 +96,7 @@ func FuzzPatch(f *testing.F) {
 			return
 		}
 		file := &file{shown: "f", content: []byte(content)}
-		list, err := p.apply(file)
+		list, err := p[0].apply(file)
 		if err != nil {
 			return
 		}
