@@ -72,6 +72,9 @@ func (r *Refusal) About(spec *Spec) *Refusal {
 	case errno == 0: // the message says why; there is nothing that the kernel refused
 	case r.Step == "exec" && CodeOf(r) == exitMissing:
 		out.Message = fmt.Sprintf("%s: no such program in the jail", spec.Args[0])
+		if strings.Contains(spec.Args[0], "/") { // the kernel's answer is the same
+			out.Message += ", or its interpreter or loader is not there"
+		}
 	case r.Step == "exec" && errno == syscall.E2BIG && spec.tooLong() != "":
 		out.Message = fmt.Sprintf("%s cannot be executed: %s", spec.Args[0], spec.tooLong())
 	case r.Step == "exec":

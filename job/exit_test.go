@@ -32,6 +32,10 @@ func TestExitCode(t *testing.T) {
 // TestRefusalOfJob: what a command says of a job that was not started, and its exit code.
 func TestRefusalOfJob(t *testing.T) {
 	spec := &Spec{Args: []string{"prog"}, Dir: "sub"}
+	script := (&Refusal{Step: "exec", Errno: int(syscall.ENOENT)}).About(&Spec{Args: []string{"./script"}})
+	if want := "./script: no such program in the jail, or its interpreter or loader is not there"; script.Message != want {
+		t.Errorf("%q, want %q", script.Message, want)
+	}
 	for _, tt := range []struct {
 		step  string
 		errno syscall.Errno

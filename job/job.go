@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -193,9 +194,14 @@ func (r *Result) GitNote() string {
 	return "the job was ended while git held " + strings.Join(r.GitLocks, " and ") + ": remove it if no other git is at work in the repository"
 }
 
-// NoSpace returns a text about the full directories of a job that reached LimitTmp, and a hint for people; "" for other jobs.
+// NoSpace returns a text about the full directories of a job that reached LimitTmp, or that SIGBUS ended, and a hint for people; "" for
+// other jobs.
 func (r *Result) NoSpace() (text, hint string) {
-	if r.Limit != LimitTmp {
+	const bus = syscall.SIGBUS
+	switch {
+	case r.Limit == "" && (r.Signal == int(bus) || r.ExitCode == 128+int(bus)):
+		return "a file that it had mapped into memory became shorter, or had no space left in its directory", "see df /dev/shm /tmp, and the limits tmp and memory"
+	case r.Limit != LimitTmp:
 		return "", ""
 	}
 	hint = "raise the limits tmp and memory"

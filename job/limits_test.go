@@ -95,6 +95,7 @@ func TestPrivate(t *testing.T) {
 
 // TestNoSpace: a session is no way out for a directory that is in memory there too.
 func TestNoSpace(t *testing.T) {
+	const mapped = "a file that it had mapped into memory became shorter, or had no space left in its directory"
 	for _, tt := range []struct {
 		result     Result
 		text, hint string
@@ -106,7 +107,10 @@ func TestNoSpace(t *testing.T) {
 			"no space left in /home, /dev/shm",
 			"raise the limits tmp and memory, or run it in a session, whose /tmp and home directory are on disk",
 		},
-		{Result{Limit: LimitTmp, FullDirs: []string{"/dev/shm"}}, "no space left in /dev/shm", "raise the limits tmp and memory"},
+		{Result{Limit: LimitTmp, FullDirs: []string{"/dev/shm"}, Signal: 7}, "no space left in /dev/shm", "raise the limits tmp and memory"},
+		{Result{Signal: 7}, mapped, "see df /dev/shm /tmp, and the limits tmp and memory"},
+		{Result{ExitCode: 135}, mapped, "see df /dev/shm /tmp, and the limits tmp and memory"},
+		{Result{Limit: LimitDisk, Signal: 7}, "", ""},
 	} {
 		if text, hint := tt.result.NoSpace(); text != tt.text || hint != tt.hint {
 			t.Errorf("%+v: %q, %q", tt.result, text, hint)

@@ -78,6 +78,9 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 		parts = append(parts, missing)
 	}
 	if shown.handle != "" {
+	if why := explained(written...); why != "" {
+		parts = append(parts, why)
+	}
 		parts = append(parts, shown.handle)
 	}
 	end := ended(r)

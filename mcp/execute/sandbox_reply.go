@@ -97,14 +97,14 @@ func (reply *sandboxReply) note(r *job.Record, first string) {
 		lines = append(lines, "corral: corral kill ended the command")
 	}
 	switch limit := r.Result.Limit; limit {
-	case "", job.LimitOutput:
+	case "", job.LimitOutput, job.LimitTmp:
 	case job.LimitPIDs:
 		lines = append(lines, "corral: pids limit reached: the command could not start more processes")
-	case job.LimitTmp:
-		why, hint := r.Result.NoSpace()
-		lines = append(lines, "corral: "+why, "hint: "+hint)
 	default:
 		lines = append(lines, "corral: "+limit+" limit reached: the command was ended")
+	}
+	if why, hint := r.Result.NoSpace(); why != "" {
+		lines = append(lines, "corral: "+why, "hint: "+hint)
 	}
 	for _, line := range run.Denied(r) {
 		lines = append(lines, "corral: "+line)
