@@ -44,7 +44,7 @@ type response struct {
 	} `json:"error"`
 	Result struct {
 		IsError    bool
-		Content    []struct{ Type, Text string }
+		Content    []struct{ Type, Text, Data string }
 		Structured json.RawMessage `json:"structuredContent"`
 		Tools      []struct {
 			Name, Description         string

@@ -49,6 +49,7 @@ func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, err
 	}
 	shown := v.output(ctx, &s)
 	reply, err := text(run.WithFooter(shown.text, v.ending(&s, shown)))
+	reply.Image = shown.image
 	reply.IsError = r.Status == job.Lost // corral failed, not the program
 	return reply, err
 }
@@ -77,10 +78,10 @@ func (v *view) ending(s *run.Snapshot, shown shown) []string {
 	} else if missing := unreachable(written...); missing != "" && r.Result.Network == nil {
 		parts = append(parts, missing)
 	}
-	if shown.handle != "" {
 	if why := explained(written...); why != "" {
 		parts = append(parts, why)
 	}
+	if shown.handle != "" {
 		parts = append(parts, shown.handle)
 	}
 	end := ended(r)
@@ -113,13 +114,20 @@ func ended(r *job.Record) string {
 	return "exit " + strconv.Itoa(r.Result.ExitCode)
 }
 
-// A shown is the output in a reply: text that is empty or ends with a newline if more follows, and what the footer says about the
-// parts that are left out.
-type shown struct{ text, handle string }
+// A shown is the output in a reply: text that is empty or ends with a newline if more follows, what the footer says about the
+// parts that are left out, and an image in place of standard output.
+type shown struct {
+	text, handle string
+	image        *tool.Image
+}
 
 // output returns both streams. Up to maxWhole bytes are shown as they are.
 func (v *view) output(ctx context.Context, s *run.Snapshot) shown {
 	both := [2]stream{v.stream(ctx, s, artifact.Stdout), v.stream(ctx, s, artifact.Stderr)}
+	image, about := v.picture(s, both[0])
+	if about != "" {
+		both[0] = stream{}
+	}
 	room := [2]int{maxWhole, maxWhole}
 	cut := both[0].size()+both[1].size() > maxWhole
 	if cut {
@@ -134,20 +142,26 @@ func (v *view) output(ctx context.Context, s *run.Snapshot) shown {
 	if stderr != "" {
 		text = run.Line(text) + "[stderr] " + stderr
 	}
-	out := shown{text: run.Line(text)}
-	if s.Output.Stdout.Truncated || s.Output.Stderr.Truncated {
-		out.handle = run.OutputCut + ", "
+	out := shown{text: run.Line(text), image: image}
+	var parts []string
+	if about != "" {
+		parts = append(parts, about)
+	}
+	over := s.Output.Stdout.Truncated || s.Output.Stderr.Truncated
+	if over {
+		parts = append(parts, run.OutputCut)
 	}
 	switch {
-	case !cut && out.handle == "":
+	case !cut && !over:
 		if stderr == "" && !strings.HasSuffix(text, "\n") {
 			out.text = text // as it was written, unless a footer follows
 		}
 	case s.Output.Handle != "":
-		out.handle += "output handle " + s.Output.Handle
+		parts = append(parts, "output handle "+s.Output.Handle)
 	case !s.Running:
-		out.handle += "output not stored"
+		parts = append(parts, "output not stored")
 	}
+	out.handle = strings.Join(parts, ", ")
 	return out
 }
 

@@ -18,8 +18,10 @@ import (
 const (
 	// backgroundMargins is how many bytes of the head and of the tail of each stream are in memory while a job runs.
 	backgroundMargins = 128 << 10
-	// endedMargins is the same for a finished job whose output could not be stored.
-	endedMargins = 16 << 10
+	// endedMargins is the same for a finished job whose output could not be stored, and storedMargins for others: enough to see which
+	// kind of output it is.
+	endedMargins  = 16 << 10
+	storedMargins = 16
 )
 
 // A background is a job that outlives its call. Its scriptRun has no code, because it stays in memory as long as the job is
@@ -209,7 +211,7 @@ func (b *background) trim(skipped error) {
 	}
 	margin := endedMargins
 	if b.ran.out.Handle != "" {
-		margin = 0
+		margin = storedMargins
 	}
 	short, record := *b.ran, *b.ran.record
 	record.Request, record.Decision.Spec = nil, job.Spec{Limits: record.Decision.Spec.Limits}

@@ -71,6 +71,9 @@ func testTools() []tool.Tool {
 			return tool.Result{Structured: []int{1}}, nil
 		}),
 		newFake("empty", func(context.Context, json.RawMessage) (tool.Result, error) { return tool.Result{}, nil }),
+		newFake("image", func(context.Context, json.RawMessage) (tool.Result, error) {
+			return tool.Result{Text: "an image", Whole: true, Image: &tool.Image{Type: "image/png", Data: []byte("\x89PNG")}}, nil
+		}),
 		newFake("text", func(context.Context, json.RawMessage) (tool.Result, error) { return tool.Result{Text: "words"}, nil }),
 		newFake("explodes", func(context.Context, json.RawMessage) (tool.Result, error) {
 			return tool.Result{Structured: exploding{}}, nil

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,8 +57,12 @@ func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	}
 	text, rest := strictjson.Encode(said), strictjson.Encode(tail)
 	parts := [][]byte{
-		dialect.Response(k.id), []byte(`{"content":[{"type":"text","text":`), text, []byte(`}]`),
+		dialect.Response(k.id), []byte(`{"content":[{"type":"text","text":`), text, []byte(`}`),
 	}
+	if i := k.result.Image; i != nil {
+		parts = append(parts, []byte(`,`), strictjson.Encode(sdk.NewImageContent(base64.StdEncoding.EncodeToString(i.Data), i.Type)))
+	}
+	parts = append(parts, []byte(`]`))
 	if structured != nil {
 		parts = append(parts, []byte(`,"structuredContent":`), structured)
 	}

@@ -50,6 +50,7 @@ func TestProtocol(t *testing.T) {
 		{name: "tool refuses", send: toCall("1", "denies", "{}"), want: []string{`"isError":true`, `"structuredContent":{"code":"DENIED","message":"no","details":{"why":"rule"}}`, `"text":"{\"code\":\"DENIED\"`}},
 		{name: "result is not an object", send: toCall("1", "array", "{}"), want: []string{`"isError":true`, `"code":"INTERNAL"`}},
 		{name: "a result of nothing", send: toCall("1", "empty", "{}"), want: []string{`"result":{"content":[{"type":"text","text":""}]}`}},
+		{name: "a result with an image", send: toCall("1", "image", "{}"), want: []string{`"result":{"content":[{"type":"text","text":"an image"},{"type":"image","data":"iVBORw==","mimeType":"image/png"}]}`}},
 		{name: "a result of text", send: toCall("1", "text", "{}"), want: []string{`"result":{"content":[{"type":"text","text":"words"}]}`}},
 		{name: "a result that cannot be written", send: toCall("1", "explodes", "{}"), code: -32603, want: []string{`"id":1`}},
 		{name: "not JSON", send: `{"jsonrpc":`, code: -32700, want: []string{`"id":null`}},
@@ -134,8 +135,8 @@ func TestList(t *testing.T) {
 		dotted bool
 		want   string
 	}{
-		{false, "array chatty denies echo empty explodes fails hang huge panics text wide"},
-		{true, "sdl.array sdl.chatty sdl.denies sdl.echo sdl.empty sdl.explodes sdl.fails sdl.hang sdl.huge sdl.panics sdl.text sdl.wide"},
+		{false, "array chatty denies echo empty explodes fails hang huge image panics text wide"},
+		{true, "sdl.array sdl.chatty sdl.denies sdl.echo sdl.empty sdl.explodes sdl.fails sdl.hang sdl.huge sdl.image sdl.panics sdl.text sdl.wide"},
 	} {
 		k := dial(t, New(Options{Version: "1", Tools: testTools(), Dotted: row.dotted}), tool.Caller{})
 		m := k.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)

@@ -61,8 +61,15 @@ type Result struct {
 	Text       string // text block if the JSON of Structured is not used for it: above 64 KiB, or if Structured is nil
 	Whole      bool   // Text is the text block in any case
 	IsError    bool
+	Image      *Image // follows the text block; nil for none
 	// Code is that of an error without Structured, for the diagnostic log; "" is none.
 	Code string
+}
+
+// An Image is an image in a result. In base64, it must be shorter than MaxMessage.
+type Image struct {
+	Type string // such as image/png
+	Data []byte
 }
 
 // An Error reports a call that was refused or failed. It becomes a result with isError and these fields as structuredContent.
@@ -109,8 +116,8 @@ type Caller struct {
 	Defaults *Defaults
 }
 
-// served returns the elements of repos that the caller may use; never nil.
-func (c Caller) served(repos []string) []string {
+// Served returns the elements of repos that the caller may use; never nil.
+func (c Caller) Served(repos []string) []string {
 	may := []string{}
 	for _, id := range repos {
 		if c.Repos == nil || slices.Contains(c.Repos, id) {
@@ -123,7 +130,7 @@ func (c Caller) served(repos []string) []string {
 // Repo returns the repository of a call that does not name one: configured, or if that is "", the first of repos that the
 // caller may use. purpose is appended to the error message if there is none.
 func (c Caller) Repo(repos []string, configured, purpose string) (string, error) {
-	served := c.served(repos)
+	served := c.Served(repos)
 	switch {
 	case configured == "" && c.Defaults.get(purpose) != "":
 		return c.remembered(served, c.Defaults.get(purpose))
@@ -137,12 +144,12 @@ func (c Caller) Repo(repos []string, configured, purpose string) (string, error)
 
 // MayUse returns an error unless named is one of repos and the caller may use it.
 func (c Caller) MayUse(repos []string, named string) error {
-	served := c.served(repos)
+	served := c.Served(repos)
 	if slices.Contains(served, named) {
 		return nil
 	}
 	message := "Repository " + safe.Line(named, MaxShown) + " not found"
-	if slices.Contains(c.served(c.Removed), named) {
+	if slices.Contains(c.Served(c.Removed), named) {
 		message += ": the operator has removed it from the configuration"
 	}
 	return &Error{
