@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"regexp"
@@ -211,6 +212,54 @@ func TestAgentMany(t *testing.T) {
 		if a := <-answer; a == nil || a.Result.IsError || len(a.Result.Content) != 1 || a.Result.Content[0].Text != fmt.Sprintf("%d\n", n) {
 			t.Errorf("%d: %+v", n, a)
 		}
+	}
+}
+
+// TestAgentInput checks that a job in the background reads what is sent to it, answers in the reply, and sees the end of its input; a
+// job without input sees that at once, and one that does not read says so.
+func TestAgentInput(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	h := newPlace(t).agentHost(t, "")
+	if got := h.run("cat; echo done"); got != "done\n" {
+		t.Errorf("without input: %q", got)
+	}
+	if got := h.agentCall("run", object{"code": "while read -r a; do echo got $a; done; echo $a", "input": true, "background": true}); !strings.Contains(got, " runs, ") {
+		t.Fatalf("%q", got)
+	}
+	got := h.agentCall("job", object{"input": "1\n2\n"})
+	sandboxtest.Eventually(t, 20*time.Second, "the answer", func() bool {
+		if !strings.HasPrefix(got, "got 1\ngot 2\n[job bg_") {
+			got = h.agentCall("job", object{"action": "tail"})
+			return false
+		}
+		return true
+	})
+	if got := h.agentCall("job", object{"action": "wait", "input": "the rest", "end": true}); got != "got 1\ngot 2\nthe rest\n" {
+		t.Errorf("at its end: %q", got)
+	}
+	h.agentCall("run", object{"code": "exec sleep 1000", "input": true, "background": true})
+	if got := h.agentCall("job", object{"input": strings.Repeat("x", 100_000)}); !strings.Contains(got, "it has read only 65536 of the 100000 bytes of input") {
+		t.Errorf("a job that does not read: %q", got)
+	}
+	h.agentCall("run", object{"code": "exec sleep 1000", "background": true})
+	if got := h.agentCall("job", object{"input": "x"}); !strings.HasPrefix(got, "error: id: job bg_") || !strings.Contains(got, "has no input: run it with input: true") {
+		t.Errorf("a job without input: %q", got)
+	}
+}
+
+// TestAgentImage checks that a client gets an image that a command writes.
+func TestAgentImage(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	data, err := base64.StdEncoding.DecodeString(dot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.file(t, "dot.png", string(data), 0o644)
+	a := p.agentHost(t, "").mustWithin(0, "tools/call", object{"name": "run", "arguments": object{"code": "cat dot.png"}})
+	if c := a.Result.Content; len(c) != 2 || !strings.Contains(c[0].Text, "image/png, 1 × 1 pixels") || c[1].Type != "image" || c[1].Data != dot {
+		t.Errorf("%+v", c)
 	}
 }
 

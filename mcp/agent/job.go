@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"corral/internal/calls"
 	"corral/mcp/ctxtools"
@@ -33,10 +34,12 @@ type jobArgs struct {
 	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB"`
 	TimeoutMs *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Lines     *int   `arg:"lines,min=1,max=1000" about:"show only the last ones; default of tail: 40"`
+	Input     string `arg:"input,max=1MiB,bytes" about:"text for the standard input of a job run with input, before tail or wait"`
+	End       bool   `arg:"end" about:"close that, after the text"`
 	Signal    string `arg:"signal,max=16" default:"TERM" about:"INT, KILL, …; the job ends with all its processes when its first one does"`
 }
 
-const jobDescription = `Background jobs of run: those it started with background, and those that reached their timeout.`
+const jobDescription = `Background jobs of run: started with background, or past their timeout.`
 
 // Name implements Tool.
 func (t *Job) Name() string { return "job" }
@@ -47,7 +50,7 @@ func (t *Job) Definition() tool.Definition {
 		Name: t.Name(), Title: "Follow background jobs", Description: jobDescription, Destructive: true,
 		Input: tool.InputSchema(jobArgs{}, tool.Tolerant, func(s *tool.Schema) {
 			s.Property("timeout").Description = "of wait: " + t.timeoutText()
-			plain(s, "id", "timeout", "lines", "signal")
+			plain(s, "id", "timeout", "lines", "input", "end", "signal")
 		}),
 	}
 }
@@ -59,8 +62,12 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)
-	if a.Action == jobList {
+	writes := a.Input != "" || a.End
+	switch {
+	case a.Action == jobList && !writes:
 		return t.list(ctx, caller)
+	case a.Action == jobList:
+		a.Action = jobTail
 	}
 	p, err := t.find(caller, a.ID)
 	if err != nil {
@@ -71,6 +78,12 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		calls.Of(ctx).Repo(at.Repo)
 	}
 	v := &view{Suite: t.Suite, caller: caller}
+	before := outputOf(p)
+	if writes {
+		if err := v.write(p, a); err != nil {
+			return failed(err)
+		}
+	}
 	switch a.Action {
 	case jobSignal:
 		name := strings.TrimPrefix(strings.ToUpper(a.Signal), "SIG")
@@ -79,18 +92,53 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		}
 		return text("[SIG" + name + " sent to " + at.ID + t.effect(ctx, p) + "]")
 	case jobWait:
-		var note []string
-		if note, err = t.wait(ctx, p, a); err != nil {
+		note, err := t.wait(ctx, p, a)
+		if err != nil {
 			return failed(err)
 		}
-		v.notes = note
+		v.notes = append(v.notes, note...)
 	case jobTail:
-		v.tail = defaultTail
+		if v.tail = defaultTail; writes {
+			v.answer(ctx, p, before)
+		}
 	}
 	if a.Lines != nil {
 		v.tail = *a.Lines
 	}
 	return v.reply(ctx, p)
+}
+
+// write writes to the input of a job.
+func (v *view) write(p *ctxtools.Process, a *jobArgs) error {
+	n, err := p.Input(a.Input, a.End, time.Now().Add(backgroundTime))
+	if n < len(a.Input) && err == nil {
+		v.notes = append(v.notes, fmt.Sprintf("it has read only %d of the %d bytes of input, and does not go on: send the rest later", n, len(a.Input)))
+	}
+	return err
+}
+
+// answerTime is how long a call waits for what a job writes after it got input.
+const answerTime = 2 * time.Second
+
+// answer waits until a job that had written before bytes has written more, and then nothing for a moment.
+func (v *view) answer(ctx context.Context, p *ctxtools.Process, before int64) {
+	last := before
+	for until := time.Now().Add(answerTime); time.Now().Before(until) && ctx.Err() == nil; {
+		if run.Await(ctx, p, answerTime/20, 0) {
+			return
+		}
+		now := outputOf(p)
+		if now > before && now == last {
+			return
+		}
+		last = now
+	}
+}
+
+// outputOf returns the number of bytes that a job has written.
+func outputOf(p *ctxtools.Process) int64 {
+	s, _ := p.Snapshot()
+	return s.Output.Stdout.Bytes + s.Output.Stderr.Bytes
 }
 
 // effect says how a job ended that ends soon after a signal, and is "" for others.

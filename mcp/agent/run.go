@@ -25,6 +25,7 @@ type runArgs struct {
 	TimeoutMs  *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Intent     string `arg:"intent,max=1KiB" about:"what you look for: of long output, the lines that match are shown instead of most others"`
 	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
+	Input      bool   `arg:"input" about:"keep standard input open, for tool job"`
 	Reset      bool   `arg:"reset" about:"begin with a new HOME and /tmp, without changes that are not applied; background jobs go on in the old ones"`
 	Repo       string `arg:"repoId,max=128"`
 }
@@ -41,7 +42,7 @@ const runDescription = `Run a shell command, or code, in a sandbox on the reposi
 
 Calls share the repository, HOME and /tmp with build caches, and 127.0.0.1: start a server with background, then query it. Each call is a new shell in cwd, without variables of earlier ones. No other network, except hosts that the operator allows: what is not installed, ask the user for.
 
-After timeout it goes on as a background job; nothing is lost. Output over 16 KB is shown in parts, with a handle for tool output.`
+After timeout it goes on as a background job; nothing is lost. Output over 16 KB is shown in parts, with a handle for tool output. A PNG or JPEG on standard output (cat plot.png) is shown to you as an image.`
 
 // Name implements Tool.
 func (t *Run) Name() string { return "run" }
@@ -53,7 +54,7 @@ func (t *Run) Definition() tool.Definition {
 		Input: tool.InputSchema(runArgs{}, tool.Tolerant, func(s *tool.Schema) {
 			s.Property("language").Description = installed(t.runtimes())
 			s.Property("timeout").Description = t.timeoutText()
-			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "reset", "repoId")
+			plain(s, "code", "language", "cwd", "timeout", "intent", "background", "input", "reset", "repoId")
 		}),
 	}
 }
@@ -131,7 +132,7 @@ func (t *Run) script(ctx context.Context, a *runArgs) (ctxtools.Script, error) {
 		return ctxtools.Script{}, err
 	}
 	return ctxtools.Script{
-		Tool: t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(),
+		Tool: t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(), Input: a.Input,
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,10 @@ type background struct {
 	started chan struct{} // closed when the job can be signaled
 	done    chan struct{} // closed when the job has ended and the fields below are set
 
+	writing sync.Mutex // held while something is written to stdin
+
 	mu       sync.Mutex
+	stdin    *os.File         // guarded by mu: nil unless its input is open
 	out      *artifact.Output // guarded by mu: nil after the job has ended
 	signaler job.Signaler     // guarded by mu: nil before the job has started
 	ran      *finishedRun     // guarded by mu: nil before the job has ended, and if corral failed
@@ -52,6 +56,25 @@ func (b *background) jobStarted(s job.Signaler) {
 		close(b.started)
 	}
 	b.signaler = s
+}
+
+// openInput is the hook that opens the job's input.
+func (b *background) openInput() (*os.File, error) {
+	stdin, w, err := os.Pipe()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stdin = w
+	return stdin, err
+}
+
+// closeInput closes the job's input, if that is open.
+func (b *background) closeInput() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stdin != nil {
+		b.stdin.Close()
+		b.stdin = nil
+	}
 }
 
 // background starts run and replies when wait is over or the job has ended. With wait 0 it replies when the job has started.
@@ -142,7 +165,7 @@ func (x *Suite) prepare(ctx context.Context, script *scriptRun) (b *background, 
 			defer cancel()
 			defer stop()
 			hooks := run.Progress(script.caller)
-			hooks.Started = b.jobStarted
+			hooks.Started, hooks.Stdin = b.jobStarted, b.openInput
 			record, err := x.Engine.Run(running, request, b.out, hooks)
 			x.ended(running, b, record, err)
 		})
@@ -161,6 +184,7 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 	}
 	detached, ran := b.detached, b.ran
 	b.mu.Unlock()
+	b.closeInput()
 	close(b.done)
 	if !detached {
 		return
@@ -186,7 +210,7 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 func (r *scriptRun) short() *scriptRun {
 	caller := r.caller
 	caller.Progress = nil // it refers to the finished call
-	return &scriptRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background, share: r.share}
+	return &scriptRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background, share: r.share, input: r.input}
 }
 
 // logEnd logs the end of a job whose call was logged when it returned.

@@ -3,7 +3,9 @@ package ctxtools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,8 @@ type Script struct {
 	Network  string // see job.Request
 	// QueueWait is how long the script waits for another job to end, see job.Request.
 	QueueWait time.Duration
+	// Input keeps the script's standard input open, see Process.Input. Otherwise it is empty.
+	Input bool
 }
 
 // A Process is a Script that was started, see run.Process. It ends with its caller's session at the latest if it was
@@ -43,7 +47,7 @@ func (x *Suite) Launch(ctx context.Context, s Script) *Process {
 	l := language.Of(s.Language)
 	return &Process{x, x.launch(ctx, &scriptRun{
 		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir, network: s.Network,
-		label: language.Label(l.Runtime), background: true, share: true, queueWait: s.QueueWait,
+		label: language.Label(l.Runtime), background: true, share: true, queueWait: s.QueueWait, input: s.Input,
 	})}
 }
 
@@ -86,6 +90,39 @@ func (p *Process) Signal(name string) error {
 		return tool.Invalid("signal", "%q is not one of: %s", tool.Clip(name), strings.Join(jobSignalName("").Choices(), ", "))
 	}
 	return p.b.send(jobSignalName(name))
+}
+
+// Input writes text to the process's standard input and, with end, closes it. It returns the number of bytes written, which are less than
+// those of text if the process has not read the rest by the deadline: then nothing is closed. The error is an *Error.
+func (p *Process) Input(text string, end bool, deadline time.Time) (int, error) {
+	b := p.b
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.mu.Lock()
+	w, running := b.stdin, b.out != nil
+	b.mu.Unlock()
+	switch {
+	case !running:
+		return 0, tool.Invalid("id", "job %s has ended", b.id)
+	case !b.input:
+		return 0, tool.Invalid("id", "job %s has no input: run it with input: true", b.id)
+	case w == nil:
+		return 0, tool.Invalid("id", "the input of job %s is closed, or it has not started yet", b.id)
+	}
+	err := w.SetWriteDeadline(deadline)
+	n := 0
+	if err == nil {
+		n, err = io.WriteString(w, text)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, nil
+	case err != nil:
+		return n, tool.Invalid("id", "job %s has closed its input", b.id)
+	case end:
+		b.closeInput()
+	}
+	return n, nil
 }
 
 // Snapshot returns the current state. The error is corral's own failure to run the process, as an *Error where it is known.

@@ -34,6 +34,7 @@ type scriptRun struct {
 	// share and queueWait are Share and QueueWait of the request, see job.Request.
 	share     bool
 	queueWait time.Duration
+	input     bool         // its standard input stays open, see Process.Input
 	fixed     *job.Request // the request, if another tool made it; nil: it follows from the other fields
 }
 
@@ -67,7 +68,7 @@ func (r *scriptRun) request() *job.Request {
 	return &job.Request{
 		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
 		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Network: r.network, Usual: job.Limits{Wall: r.timeout},
-		Share: r.share, QueueWait: r.queueWait,
+		Share: r.share, QueueWait: r.queueWait, Streamed: r.input,
 	}
 }
 
