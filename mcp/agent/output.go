@@ -26,7 +26,7 @@ type outputArgs struct {
 	Terms  []string `arg:"terms,items=10,min=1,max=1KiB" about:"show the lines that contain one of these"`
 	Stream string   `arg:"stream" enum:"stdout,stderr" default:"stdout"`
 	Search string   `arg:"search,max=4096" about:"words; places that have all of them come first. Runs of earlier sessions count, too"`
-	Repo   string   `arg:"repoId,max=128"`
+	Repo   string   `arg:"repoId,max=128" about:"of search; default: all"`
 }
 
 const outputDescription = `Read the output of an earlier run: handle, with lines or terms. Or search the output of all earlier runs, also of those that showed no handle. Nothing is run again.`
@@ -258,14 +258,9 @@ func unreadable(handle string, err error) error {
 
 // search searches all output.
 func (t *Output) search(ctx context.Context, a *outputArgs) (tool.Result, error) {
-	c := tool.CallerOf(ctx)
-	repo, err := t.Scripts.RepoOf(c, a.Repo)
+	found, err := t.Scripts.Recall(ctx, tool.CallerOf(ctx), a.Repo, index.Query{Text: a.Search, Limit: maxHits})
 	if err != nil {
 		return failed(err)
 	}
-	found, pending, err := t.Scripts.Recall(ctx, c, repo, index.Query{Text: a.Search, Limit: maxHits})
-	if err != nil {
-		return failed(err)
-	}
-	return text(hits(found, a.Search, pending, time.Now()))
+	return text(hits(found, a.Search, time.Now()))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/mcp/ctxtools"
 	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
 	"corral/mcp/tool"
@@ -17,8 +18,8 @@ const (
 	maxHitText = 320 // of one hit; the reply is read by a model, and output reads more of what it chooses
 )
 
-// hits returns what a search found as text. pending is the number of outputs that were not searched.
-func hits(found *index.Found, query string, pending int, now time.Time) string {
+// hits returns what a search found as text.
+func hits(found *ctxtools.Recalled, query string, now time.Time) string {
 	var b strings.Builder
 	for _, h := range found.Hits {
 		fmt.Fprintf(&b, "%s, %s ago, lines %d-%d of %s:\n", where(h), run.Duration(now.Sub(h.Time)), h.LineStart, h.LineEnd, h.Stream)
@@ -31,8 +32,11 @@ func hits(found *index.Found, query string, pending int, now time.Time) string {
 	if len(found.Hits) == 0 {
 		parts = append(parts, "nothing found")
 	}
-	if pending > 0 {
-		parts = append(parts, answer.Counted(pending, "output")+" not searched: still being indexed")
+	if found.Pending > 0 {
+		parts = append(parts, answer.Counted(found.Pending, "output")+" not searched: still being indexed")
+	}
+	if found.Left > 0 {
+		parts = append(parts, fmt.Sprintf("repositories not searched: %d, give repoId", found.Left))
 	}
 	return b.String() + run.Footer(parts)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/mcp/ctxtools"
 	"corral/store/index"
 )
 
@@ -17,15 +18,16 @@ func TestHitsAreShort(t *testing.T) {
 	}
 	section.WriteString("10:41 ERROR worker-7 payment gateway refused\n")
 	now := time.Now()
-	found := &index.Found{Matched: 9}
+	found := &ctxtools.Recalled{Left: 2}
+	found.Matched = 9
 	for n := range maxHits {
 		found.Hits = append(found.Hits, index.Hit{Artifact: fmt.Sprintf("h%d", n), Stream: "stdout", Time: now.Add(-90 * time.Second), LineStart: 100, LineEnd: 140, Text: section.String()})
 	}
-	got := hits(found, "payment gateway error", 0, now)
-	if want := "h0, 90.0 s ago, lines 100-140 of stdout:\n140: 10:41 ERROR worker-7 payment gateway refused\n"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "[4 more places]") {
+	got := hits(found, "payment gateway error", now)
+	if want := "h0, 90.0 s ago, lines 100-140 of stdout:\n140: 10:41 ERROR worker-7 payment gateway refused\n"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "[4 more places, repositories not searched: 2, give repoId]") {
 		t.Errorf("%q", got)
 	}
-	if got := hits(found, "timeout", 0, now); len(got) > maxHits*(maxHitText+50)+50 || !strings.Contains(got, "100: 10:00 ERROR") {
+	if got := hits(found, "timeout", now); len(got) > maxHits*(maxHitText+50)+50 || !strings.Contains(got, "100: 10:00 ERROR") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }

@@ -112,7 +112,7 @@ func TestNothingIsLost(t *testing.T) {
 			if !strings.Contains(r.Text, stdout) || !strings.Contains(r.Text, "warned") {
 				t.Errorf("%s: %q", result.Status, r.Text)
 			}
-			found, _, err := x.Recall(t.Context(), tool.CallerOf(mcptest.AsUser(t.Context())), "app", index.Query{Text: "warned", Limit: 3})
+			found, err := x.Recall(t.Context(), tool.CallerOf(mcptest.AsUser(t.Context())), "app", index.Query{Text: "warned", Limit: 3})
 			if err != nil || len(found.Hits) != 1 {
 				t.Errorf("%s: %+v, %v", result.Status, found, err)
 			}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,4 +276,53 @@ func FuzzCtxSearch(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRecall checks that a search for several repositories has the hits of all that the caller may use, those with the most words of the
+// query first, and that a named repository is searched alone.
+func TestRecall(t *testing.T) {
+	hit := func(source, text string, marks ...[2]int) index.Hit {
+		return index.Hit{Source: source, Text: text, Marks: marks}
+	}
+	k := &cannedIndex{found: map[string]*index.Found{"red fox": {Matched: 2, Hits: []index.Hit{
+		hit("one", "red red", [2]int{0, 3}, [2]int{4, 7}), hit("two", "red Fox", [2]int{0, 3}, [2]int{4, 7}),
+	}}}}
+	x, _ := newCtx(t, mcptest.NewFakeRunner())
+	x.Knowledge = k
+	for n := range 20 {
+		x.Repos = append(x.Repos, fmt.Sprint("more", n))
+	}
+	for _, tt := range []struct {
+		named    string
+		may      []string
+		searched []string
+		sources  string
+		left     int
+	}{
+		{"", []string{"app", "other"}, []string{"app", "other"}, "two two one", 0},
+		{"other", []string{"app", "other"}, []string{"other"}, "one two", 0},
+		{"", []string{"other"}, []string{"other"}, "one two", 0},
+		{"", nil, x.Repos[:maxRecalled], "two two two", 6},
+	} {
+		k.bases = nil
+		c := tool.CallerOf(mcptest.AsUser(t.Context()))
+		c.Repos = tt.may
+		found, err := x.Recall(t.Context(), c, tt.named, index.Query{Text: "red fox", Limit: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var searched, sources []string
+		for _, b := range k.bases {
+			searched = append(searched, b.Repo)
+		}
+		for _, h := range found.Hits {
+			sources = append(sources, h.Source)
+		}
+		if !slices.Equal(searched, tt.searched) || strings.Join(sources, " ") != tt.sources || found.Left != tt.left || found.Matched != 2*len(searched) {
+			t.Errorf("%q of %q: searched %q, %+v", tt.named, tt.may, searched, found)
+		}
+	}
+	if _, err := x.Recall(t.Context(), tool.Caller{Repos: []string{}}, "", index.Query{Text: "red fox"}); err == nil {
+		t.Error("a caller without repositories searched some")
+	}
 }
