@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
 )
@@ -203,5 +204,20 @@ func TestOwnNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Until(want + " " + want + " 1 1\n")
+	}
+}
+
+// TestAttach: a tool attaches to a Java machine of the same job. It finds the other's directory for temporary files in /proc, and each
+// compares the other's user and group with its own.
+func TestAttach(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("javac"))
+	f := newFront(t)
+	put(t, f.Repo+"/Wait.java", `public class Wait {
+		public static void main(String[] a) throws Exception { System.out.println("up"); Thread.sleep(600000); }
+	}`, 0o644, owner)
+	for way, d := range f.everyday(`java -Xint Wait.java >out & while ! grep -q up out; do kill -0 $! || exit; sleep 0.1; done; jcmd $! VM.version`) {
+		if d.ExitCode != 0 || !strings.Contains(d.Out, "Server VM version") {
+			t.Errorf("%s: %+v %q %s", way, d.Result, d.Out, d.Err)
+		}
 	}
 }
