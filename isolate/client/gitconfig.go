@@ -323,7 +323,7 @@ func readPatterns(path string, words []string) string {
 	if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) }) {
 		return ""
 	}
-	text, _ := readRegular(real, maxGitPattern)
+	text, _ := readResolved(real, maxGitPattern) // real was checked: a link that a job puts in its place since is not followed
 	return text
 }
 
@@ -334,6 +334,11 @@ func readRegular(path string, most int64) (text string, ok bool) {
 	if err != nil {
 		return "", false
 	}
+	return readResolved(real, most)
+}
+
+// readResolved is readRegular for a path without links.
+func readResolved(real string, most int64) (text string, ok bool) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,6 +182,23 @@ func TestGitPatterns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGitPatternsRace: a link that appears after the path of a pattern file was resolved and checked is not followed.
+func TestGitPatternsRace(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "token"), []byte("secret"), 0o600), os.Symlink("token", filepath.Join(dir, "ignore")),
+		os.Mkdir(filepath.Join(dir, "real"), 0o700), os.Symlink("real", filepath.Join(dir, "link")),
+		os.WriteFile(filepath.Join(dir, "real/ignore"), []byte("*.o"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"ignore": "", "link/ignore": "", "real/ignore": "*.o"} {
+		if got, _ := readResolved(filepath.Join(dir, path), maxGitPattern); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
 	}
 }
 
