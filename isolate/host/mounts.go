@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,8 @@ type Mounts struct {
 	moves  bool     // guarded by mu: Below has found a mount, so somebody who works below dir can move directories above it
 }
 
-// Below returns up to most mount points below a directory, relative to it. It reads the table only after a change, see
+// Below returns up to most mount points below a directory, relative to it, without those in another mount: their place is not the
+// directory's, and who owns it decides where its path leads. It reads the table only after a change, see
 // proc_pid_mountinfo(5). The kernel does not report that a directory above a mount point was renamed: once a mount point was found
 // below any directory, the table is read each time.
 func (m *Mounts) Below(dir string, most int) ([]string, error) {
@@ -29,7 +31,9 @@ func (m *Mounts) Below(dir string, most int) ([]string, error) {
 	}
 	var below []string
 	for _, p := range m.points {
-		if rel, ok := strings.CutPrefix(p, dir+"/"); ok && len(below) < most {
+		rel, ok := strings.CutPrefix(p, dir+"/")
+		in := func(other string) bool { return strings.HasPrefix(rel+"/", other+"/") }
+		if ok && len(below) < most && !slices.ContainsFunc(below, in) {
 			below = append(below, rel)
 		}
 	}

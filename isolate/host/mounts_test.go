@@ -50,7 +50,12 @@ func TestMountsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	below("sub", "moved/b")
-	if err := unix.Unmount(filepath.Join(moved, "b"), 0); err != nil {
+	inner := filepath.Join(moved, "b/inner")
+	if err := errors.Join(os.Mkdir(inner, 0o755), unix.Mount("tmpfs", inner, "tmpfs", 0, "size=64k")); err != nil {
+		t.Fatal(err)
+	}
+	below("sub", "moved/b") // inner is the other file system's place
+	if err := errors.Join(unix.Unmount(inner, 0), unix.Unmount(filepath.Join(moved, "b"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Unmount(sub, 0); err != nil {
