@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
+	"corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/job"
@@ -194,6 +195,60 @@ func TestClientGoneEnds(t *testing.T) {
 			if left := members(t, f.s); len(left) > 0 {
 				t.Errorf("processes %v are left", left)
 			}
+		})
+	}
+}
+
+// outlives is a program whose first process ends when it is told to, and which leaves a child that ignores that, writes 8 MiB if its
+// argument is "write", and after half a minute makes a file.
+const outlives = `
+	my $parent = $$;
+	if (fork) { syswrite(STDOUT, "first up\n"); sleep 1000 while 1 }
+	$SIG{TERM} = "IGNORE";
+	syswrite(STDOUT, "second up\n");
+	select(undef, undef, undef, 0.01) while getppid == $parent;
+	if ($ARGV[0] eq "write") { open my $f, ">", "much"; print $f "x" x (8 << 20); close $f }
+	syswrite(STDOUT, "alone\n");
+	sleep 30;
+	open my $f, ">", "late"; close $f;
+	sleep 1000 while 1`
+
+// TestToldEnds: what a job leaves whose first process has ended on a signal has its time only as long as it reaches no limit, nobody
+// asks again, and its client stays.
+func TestToldEnds(t *testing.T) {
+	f := sharedFront(t)
+	for _, tt := range []struct {
+		name string
+		then func(l *fronttest.Live, c *client.Client) error
+	}{
+		{"write", func(*fronttest.Live, *client.Client) error { return nil }},
+		{"requests", func(l *fronttest.Live, _ *client.Client) error { return errors.Join(l.Kill(), l.Kill()) }},
+		{"gone", func(_ *fronttest.Live, c *client.Client) error { return c.Close() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			own := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.Repo)
+			spec := own.Spec("perl", "-e", outlives, tt.name)
+			spec.Limits.KillAfter, spec.Limits.Disk = time.Minute, 1<<20
+			l, err := own.Start(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Until("second up")
+			if err := l.Signal(int(unix.SIGTERM), true); err != nil {
+				t.Fatal(err)
+			}
+			if tt.name != "write" {
+				l.Until("alone")
+			}
+			if err := tt.then(l, own.C); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = l.End()
+			eventually(t, func() string { return strings.Join(f.list(f.C), ", ") })
+			if _, err := os.Stat(filepath.Join(f.Repo, "late")); err == nil {
+				t.Error("the child had all its time")
+			}
+			os.Remove(filepath.Join(f.Repo, "much"))
 		})
 	}
 }

@@ -54,6 +54,7 @@ type run struct {
 	patience   time.Duration // guarded by mu: the time that it has to end by itself, if that is less than Limits.KillAfter
 	told       bool          // guarded by mu: all its processes got a signal by which programs end
 	grace      *time.Timer   // guarded by mu: kills a job that was told to end; nil before that
+	late       *time.Timer   // guarded by mu: kills what the first process has left; nil while that runs
 	slot       *cell.Slot    // guarded by mu: where the job runs; nil before and afterwards
 	cpu        int64         // guarded by mu: as usage read it last
 	peak       int64         // guarded by mu: likewise
@@ -169,8 +170,10 @@ func (r *run) hurry(patience time.Duration) {
 		return
 	}
 	r.patience = patience
-	if r.grace != nil && r.grace.Stop() {
-		r.grace.Reset(patience)
+	for _, t := range []*time.Timer{r.grace, r.late} {
+		if t != nil && t.Stop() {
+			t.Reset(patience)
+		}
 	}
 }
 
@@ -333,17 +336,21 @@ func (r *run) command() *os.File {
 const clientless = 500 * time.Millisecond
 
 // killLater kills what an ended job has left, unless stop is called before: after lastPatience, in which the stub kills it, or after
-// Limits.KillAfter if all processes got a signal by which they end. stop waits for that if it is in progress.
+// Limits.KillAfter if all processes got a signal by which they end, or earlier as hurry says. stop waits for that if it is in progress.
 func (r *run) killLater(sl *cell.Slot) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	patience, done := lastPatience, make(chan struct{})
-	if fault.Get(&r.mu, func() bool { return r.told }) {
-		patience = r.limits.KillAfter
+	if r.told {
+		patience = min(r.limits.KillAfter, r.patience)
 	}
 	timer := time.AfterFunc(patience, func() {
 		defer close(done)
 		r.endBy(sl.Kill)
 	})
+	r.late = timer
 	return func() {
+		fault.With(&r.mu, func() { r.late = nil })
 		if !timer.Stop() {
 			<-done
 		}
