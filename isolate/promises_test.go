@@ -229,3 +229,23 @@ func TestOthersChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestReportsReadOnly: a job that may only read reports what changed meanwhile, too: a job that writes can have passed it a
+// descriptor.
+func TestReportsReadOnly(t *testing.T) {
+	f := sharedFront(t)
+	shell(t, f.Repo, "mkdir -p .git/hooks")
+	spec := f.Spec("sh", "-c", "echo ready; read line")
+	spec.Workspace = job.ReadOnly
+	l, err := f.Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Until("ready")
+	shell(t, f.Repo, "echo x >.git/hooks/pre-commit")
+	l.In.Close()
+	d, err := l.End()
+	if want := []string{".git/hooks/pre-commit"}; err != nil || !slices.Equal(d.Sensitive, want) {
+		t.Errorf("%q, want %q (%v)", d.Sensitive, want, err)
+	}
+}

@@ -18,7 +18,7 @@ func (s *Supervisor) runIn(
 	ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, door *doorUse, terminal func(*os.File),
 ) (wire.Result, error) {
 	j := sl.Jail()
-	since := j.OpenWindow(q.Writes(), r.protect)
+	since := j.OpenWindow(q.Flags&wire.FlagNoRepo == 0, r.protect)
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
 	sl.CountLeft(func() cell.LeftSetter {
@@ -48,7 +48,8 @@ func (s *Supervisor) runIn(
 	result.LayerFull, result.FilesFull, result.RoomShort = layer.LayerFull, layer.FilesFull, layer.RoomShort
 	result.Mounts = sl.Mounts()
 	sl.Account(&result)
-	if q.Writes() && j.Scanned() {
+	// Also a job that may only read can have got a descriptor from one that writes.
+	if q.Flags&wire.FlagNoRepo == 0 && j.Scanned() {
 		j.Sensitive(since, &result)
 	}
 	return result, nil

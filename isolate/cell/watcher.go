@@ -80,11 +80,11 @@ func (j *Jail) startScanner() (*scanner, error) {
 	return s, nil
 }
 
-// OpenWindow records that a job is about to start. If writes is set, the job may write to the repository, so the scanner takes
-// note of its present state, completely if paths are to be protected. The caller must call End when no process of the job is
+// OpenWindow records that a job is about to start. If repo is set, the job sees the repository, so the scanner takes note of
+// its present state, completely if paths are to be protected. The caller must call End when no process of the job is
 // left and its result is complete.
-func (j *Jail) OpenWindow(writes bool, p job.Protection) *Window {
-	if writes && j.Scanned() {
+func (j *Jail) OpenWindow(repo bool, p job.Protection) *Window {
+	if repo && j.Scanned() {
 		passes := 1
 		if p != job.ProtectNone {
 			passes = maxCatchUp
