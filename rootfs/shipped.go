@@ -26,8 +26,11 @@ const (
 	maxStatusLine    = 64 << 10 // longer lines are skipped
 )
 
-// ofMachine are the directories below /etc whose files say what the machine does by itself. No program of a job reads them.
-var ofMachine = []string{
+// notShipped are the names below /etc that jobs do not see for a package: directories whose files say what the machine does by itself,
+// which no program of a job reads, and files that a site's own package may have for its credentials.
+var notShipped = []string{
+	"environment", "gitconfig", "npmrc", "pip.conf", "wgetrc", "curlrc", "gemrc",
+
 	"apparmor.d", "apt", "cron.*", "default", "dbus-1", "grub.d", "init", "init.d", "initramfs-tools", "kernel", "logcheck",
 	"logrotate.d", "modprobe.d", "modules-load.d", "network", "pam.d", "ppp", "rc*.d", "rsyslog.d", "security", "ssh", "sudoers.d",
 	"sysctl.d", "systemd", "tmpfiles.d", "udev", "ufw",
@@ -133,7 +136,7 @@ func (d *shippedDir) add(line string) bool {
 		return false
 	}
 	names := strings.Split(p, "/")
-	for _, pattern := range ofMachine {
+	for _, pattern := range notShipped {
 		if is, _ := path.Match(pattern, names[0]); is || len(names) > maxDepth {
 			return false
 		}

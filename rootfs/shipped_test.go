@@ -27,12 +27,12 @@ func TestShipped(t *testing.T) {
 		"etc/chromium.d/default-flags = flags", "etc/libreoffice/sofficerc = rc", "etc/nginx/mime.types = types", "etc/top.conf = top",
 		"etc/nginx/nginx.conf = changed by the administrator", "etc/nginx/site.conf = of no package", "etc/init.d/nginx = start",
 		"etc/old/old.conf = old", "etc/link.conf -> top.conf", "etc/linked -> chromium.d", "etc/ssl/openssl.cnf = changed",
-		"etc/key.conf = -----BEGIN PRIVATE KEY-----", "etc/closed.conf = closed", "etc/deep/a/b/c.conf = deep", "etc/services = z",
+		"etc/key.conf = -----BEGIN PRIVATE KEY-----", "etc/closed.conf = closed", "etc/deep/a/b/c.conf = deep", "etc/services = z", "etc/pip.conf = token",
 		"var/lib/dpkg/status = "+status(
 			"/etc/chromium.d/default-flags = flags", "/etc/libreoffice/sofficerc = rc", "/etc/nginx/mime.types = types", "/etc/top.conf = top",
 			"/etc/nginx/nginx.conf = as shipped", "/etc/init.d/nginx = start", "/etc/old/old.conf obsolete = old", "/etc/link.conf = top",
 			"/etc/linked/default-flags = flags", "/etc/ssl/openssl.cnf = cnf", "/etc/key.conf = -----BEGIN PRIVATE KEY-----",
-			"/etc/closed.conf = closed", "/etc/missing/x.conf = x", "/etc/deep/a/b/c.conf = deep", "/etc/passwd = root", "/etc/deep = x",
+			"/etc/closed.conf = closed", "/etc/missing/x.conf = x", "/etc/deep/a/b/c.conf = deep", "/etc/passwd = root", "/etc/deep = x", "/etc/pip.conf = token",
 		)+"\n"+status("/etc/../usr/x = x", "/usr/x = x", "/etc//top2 = x", "/etc/ = x", "etc/x = x"))
 	if err := os.Chmod(filepath.Join(host, "etc/closed.conf"), 0o640); err != nil {
 		t.Fatal(err)
@@ -55,6 +55,7 @@ func TestShipped(t *testing.T) {
 		"/etc/key.conf":                 "absent",
 		"/etc/closed.conf":              "absent",
 		"/etc/missing":                  "absent",
+		"/etc/pip.conf":                 "absent",
 	} {
 		if got := describe(tree, p); got != want {
 			t.Errorf("%s: %s, want %s", p, got, want)
