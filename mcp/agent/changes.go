@@ -113,15 +113,17 @@ func (t *Changes) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 // refreshed returns the reply to a refresh or revert.
 func refreshed(r *Review) string {
 	var b strings.Builder
+	more := 0
 	if r.Changes != nil {
-		for _, e := range fold(r.Changes.Entries, "") {
-			b.WriteString("reverted " + e.line() + "\n")
-		}
+		more = writeLines(&b, "reverted ", fold(r.Changes.Entries, "")) + r.Changes.More
 	}
 	for _, n := range r.Newer {
 		b.WriteString("newer    " + safe.Quote(n.Path) + "\n")
 	}
 	parts := []string{"you now see the repository's files wherever you changed nothing"}
+	if more > 0 {
+		parts = append(parts, answer.Counted(more, "more reverted path"))
+	}
 	if r.NewerMore > 0 {
 		parts = append(parts, answer.Counted(r.NewerMore, "more newer path"))
 	}
@@ -199,12 +201,9 @@ func list(r *Review, dir string) string {
 	if c == nil || len(c.Entries) == 0 {
 		parts = []string{"no changes"}
 	} else {
-		lines := fold(c.Entries, dir)
-		for _, e := range lines[:min(len(lines), maxLines)] {
-			b.WriteString(e.line() + "\n")
-		}
+		more := writeLines(&b, "", fold(c.Entries, dir)) + c.More
 		parts = []string{answer.Counted(len(c.Entries)+c.More, "change") + ", not applied"}
-		if more := c.More + max(len(lines)-maxLines, 0); more > 0 {
+		if more > 0 {
 			parts = append(parts, fmt.Sprintf("%d not shown: give path", more))
 		}
 		if c.Incomplete {

@@ -55,7 +55,11 @@ func TestRefresh(t *testing.T) {
 		s.Review = func(context.Context, tool.Caller, string, []string, io.Writer) (*Review, error) { return review, nil }
 		s.Refresh = func(_ context.Context, _ tool.Caller, _ string, paths []string) (*Review, error) {
 			reverted = append(reverted, paths)
-			return &Review{Newer: review.Newer, Conflicts: []string{"b.go"}}, nil
+			var many []job.Change
+			for i := range 3000 * len(paths) {
+				many = append(many, job.Change{Path: fmt.Sprint("d/", strings.Repeat("\n", 2000), i), Kind: job.ChangeAdded})
+			}
+			return &Review{Changes: &job.Changes{Entries: many}, Newer: review.Newer, Conflicts: []string{"b.go"}}, nil
 		}
 	})
 	const news = "changed in the repository since you began: a.go, old/; b.go (changed by you, too) and 2 more: changes {action: refresh} takes that"
@@ -70,12 +74,12 @@ func TestRefresh(t *testing.T) {
 	}
 	for _, tt := range []struct{ arguments, want string }{
 		{`{"action":"refresh"}`, "newer    a.go\nnewer    b.go\nnewer    old/\n[you now see the repository's files wherever you changed nothing, conflict, changed by you and in the repository: b.go; to settle"},
-		{`{"action":"revert","path":"d/b.go"}`, "[you now see"},
+		{`{"action":"revert","path":"d/b.go"}`, "changed nothing, 2900 more reverted paths, conflict"},
 		{`{"action":"revert"}`, "revert requires path"},
 		{`{"action":"refresh","path":"a"}`, "it has no path"},
 	} {
-		if r := call(t, &Changes{x}, tt.arguments); !strings.Contains(r.Text, tt.want) {
-			t.Errorf("%s: %q", tt.arguments, r.Text)
+		if r := call(t, &Changes{x}, tt.arguments); !strings.Contains(r.Text, tt.want) || len(r.Text) > 64<<10 {
+			t.Errorf("%s: %d bytes, %.1000q", tt.arguments, len(r.Text), r.Text)
 		}
 	}
 	review = &Review{Kept: []string{"1d", "2d"}}

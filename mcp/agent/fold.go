@@ -17,6 +17,8 @@ const (
 	maxLines = 100
 	// maxInDir is the maximum number of changes below a new directory that are lines of their own.
 	maxInDir = 20
+	// maxName is the maximum length in bytes of a path in a line: a job can make names of 16 KB as they are quoted.
+	maxName = 512
 )
 
 // A folded is a line of a list of changes: one change, or all of a directory.
@@ -27,7 +29,7 @@ type folded struct {
 
 // line returns the line.
 func (f folded) line() string {
-	name := safe.Quote(f.Path)
+	name := safe.Cut(safe.Quote(f.Path), maxName)
 	if f.Type == job.TypeDirectory {
 		name += "/"
 	}
@@ -38,6 +40,14 @@ func (f folded) line() string {
 		name += "  (sensitive)"
 	}
 	return fmt.Sprintf("%-8s %s", f.Kind, name)
+}
+
+// writeLines writes at most maxLines lines, each after prefix, and returns how many more there are.
+func writeLines(b *strings.Builder, prefix string, lines []folded) (more int) {
+	for _, e := range lines[:min(len(lines), maxLines)] {
+		b.WriteString(prefix + e.line() + "\n")
+	}
+	return max(len(lines)-maxLines, 0)
 }
 
 // fold makes one line of the changes below a git directory, and one of a new directory with many. Sensitive paths keep their lines.
