@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -204,7 +205,8 @@ const RunDir = "/run/corral"
 // CheckInstance refuses a name that an instance cannot have.
 func CheckInstance(name string) error {
 	if !validInstance(name) || slices.Contains(reservedNames, name) {
-		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most %d characters", name, maxInstance)
+		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most %d characters, and none of %s",
+			name, maxInstance, strings.Join(reservedNames, ", "))
 	}
 	return nil
 }
