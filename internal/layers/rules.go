@@ -191,7 +191,11 @@ var rooms = []room{
 		[]string{"egress/store", "internal", "isolate/client", "isolate/wire", "job", "mcp", "policy", "rpc", "store", "workspace"},
 		"a front-end has no privileges: it requests from the supervisor what needs them",
 	},
-	{"internal", []string{"job", "policy/ask", "policy/network", "store/at"}, "it is what several rooms share, and depends on the least of them"},
+	{
+		"internal",
+		[]string{"job", "policy/ask", "policy/network", "store/at"},
+		"it is what several rooms share, and depends on the least of them",
+	},
 	{
 		"cmd",
 		[]string{"egress", "front", "internal", "isolate", "job", "policy", "workspace"},

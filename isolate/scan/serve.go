@@ -13,8 +13,8 @@ import (
 )
 
 // An Op is a request to a scanner that runs as a process of its own, over a SOCK_SEQPACKET socket. A request is 12 bytes:
-// the op and since, in nanoseconds since the Unix epoch; an answer is a header followed by Missed, if a flag says so, and paths, each terminated by NUL.
-// Answers to OpKeepHooks and OpKeepAll have a different layout, see ReadKept.
+// the op and since, in nanoseconds since the Unix epoch; an answer is a header followed by Missed, if a flag says so, and paths,
+// each terminated by NUL. Answers to OpKeepHooks and OpKeepAll have a different layout, see ReadKept.
 type Op uint32
 
 // The requests.

@@ -210,7 +210,10 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 func (r *scriptRun) short() *scriptRun {
 	caller := r.caller
 	caller.Progress = nil // it refers to the finished call
-	return &scriptRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background, share: r.share, input: r.input}
+	return &scriptRun{
+		tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label,
+		background: r.background, share: r.share, input: r.input,
+	}
 }
 
 // logEnd logs the end of a job whose call was logged when it returned.
