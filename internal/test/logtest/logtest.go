@@ -1,5 +1,5 @@
 // Package logtest generates logs to search in: twelve kinds in the style of real programs, with planted lines that a
-// person would search for.
+// person would search for. It also has ten logs that real programs wrote about planted mistakes.
 //
 // A planted line contains a component, a trouble and a subject. Each of these, and each pair of them, also occurs in other
 // lines, hundreds of times in a long log; all three together occur nowhere else. So a search that only ranks rare words

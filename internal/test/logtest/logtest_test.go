@@ -49,6 +49,25 @@ func TestMake(t *testing.T) {
 	}
 }
 
+func TestReal(t *testing.T) {
+	logs := Real()
+	if len(logs) != 10 {
+		t.Errorf("%d logs", len(logs))
+	}
+	for name, l := range logs {
+		lines := strings.Split(string(l.Text), "\n")
+		for _, p := range l.Planted {
+			if lines[p.Number-1] != p.Line {
+				t.Errorf("%s: line %d is not %q", name, p.Number, p.Line)
+			}
+		}
+		later, err := io.ReadAll(l.WithoutPlanted())
+		if len(l.Planted) != 10 || err != nil || bytes.Count(later, []byte("\n")) != len(lines)-1-10 {
+			t.Errorf("%s: %d planted, %v", name, len(l.Planted), err)
+		}
+	}
+}
+
 func TestTypo(t *testing.T) {
 	for seed := range uint64(200) {
 		got := Typo("disk payment-gateway full", seed)

@@ -39,27 +39,48 @@ func (s Score) Good() bool {
 	return s.Intent*48 >= 46*s.Planted && s.Search == s.Planted && s.Later == s.Planted && s.Typo*48 >= 44*s.Planted
 }
 
-// Measure adds a log of a kind with about size bytes and with planted lines to b, which must be empty, and returns how many
-// lines are found. The later runs have the same size.
-func Measure(b Base, kind string, seed uint64, size, planted int) (Score, error) {
-	l := Make(kind, seed, size, planted)
+// Add adds the counts of another log.
+func (s *Score) Add(o Score) {
+	s.Planted += o.Planted
+	s.Intent += o.Intent
+	s.Search += o.Search
+	s.Later += o.Later
+	s.Typo += o.Typo
+	s.Missed = append(s.Missed, o.Missed...)
+}
+
+// Measure adds a log to b, which must be empty, and returns how many of its planted lines are found. later returns the logs of
+// later runs, which are added after the first searches.
+func Measure(b Base, l *Log, seed uint64, later func(n int) io.Reader) (Score, error) {
 	source, err := b.Add(bytes.NewReader(l.Text))
 	if err != nil {
 		return Score{}, err
 	}
-	m := measure{b: b, score: Score{Planted: planted}, l: l}
+	m := measure{b: b, score: Score{Planted: len(l.Planted)}, l: l}
 	shown := func(h Hit, p Planted) bool { return h.Line == p.Line }
 	found := func(h Hit, p Planted) bool { return strings.Contains(h.Text, p.Line) }
 	m.each("intent", &m.score.Intent, source, intentHits, shown, func(i int) string { return l.Planted[i].Intent })
 	m.each("search", &m.score.Search, "", searchHits, found, func(i int) string { return l.Planted[i].Query })
 	for n := range laterRuns {
 		if m.err == nil {
-			_, m.err = b.Add(io.LimitReader(Noise(kind, seed<<8+uint64(n)+1), int64(size)))
+			_, m.err = b.Add(later(n))
 		}
 	}
 	m.each("later", &m.score.Later, "", searchHits, found, func(i int) string { return l.Planted[i].Query })
 	m.each("typo", &m.score.Typo, "", searchHits, found, func(i int) string { return Typo(l.Planted[i].Query, seed<<8+uint64(i)) })
 	return m.score, m.err
+}
+
+// MeasureKind measures a generated log with about size bytes. The later runs have the same size.
+func MeasureKind(b Base, kind string, seed uint64, size, planted int) (Score, error) {
+	return Measure(b, Make(kind, seed, size, planted), seed, func(n int) io.Reader {
+		return io.LimitReader(Noise(kind, seed<<8+uint64(n)+1), int64(size))
+	})
+}
+
+// MeasureReal measures the log of a real program. The later runs are the same without the planted lines.
+func MeasureReal(b Base, l *Log) (Score, error) {
+	return Measure(b, l, 1, func(int) io.Reader { return l.WithoutPlanted() })
 }
 
 // A measure is the state of Measure.
