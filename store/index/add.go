@@ -6,17 +6,15 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"corral/store/index/batch"
 	"corral/store/index/chunk"
 	"corral/store/index/db"
-	"corral/store/index/reclaim"
-	"corral/store/index/vocab"
 )
 
 // maxName is the maximum size in bytes of a label or a handle.
@@ -79,6 +77,17 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
+// errEnough is returned for a source that has the maximum number of chunks, or that exhausted the quota.
+var errEnough = errors.New("the quota of the knowledge base is exhausted")
+
+const (
+	// batchBytes is the approximate cost of the chunks that one transaction writes, and thus how long another writer has to wait.
+	batchBytes = 512 << 10
+	// Approximate disk space of a chunk and of a source in addition to the text, in bytes.
+	sectionCost = 200
+	sourceCost  = 1 << 10
+)
+
 // An addition is the state of an Add.
 type addition struct {
 	index  *Index
@@ -86,10 +95,21 @@ type addition struct {
 	source Source
 	added  Added
 
-	id   int64             // of the source; 0 until it has one
-	made time.Time         // time of the source
-	put  *batch.Statements // for batches
-	held int64             // its cost so far
+	id   int64     // of the source; 0 until it has one
+	made time.Time // time of the source
+	held int64     // its cost so far
+
+	words  vocabulary
+	insert *sql.Stmt // of a chunk
+	batch  []row     // chunks that have not been written yet
+	cost   int64     // of batch
+}
+
+// A row is a chunk as it is written.
+type row struct {
+	chunk.Chunk
+	id    int64
+	parts string // of words
 }
 
 // run adds the source. If it fails, the part that was written is removed, now or when the base is next opened.
@@ -97,13 +117,13 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 	if err := a.index.sweep(ctx, a.base); err != nil {
 		return err
 	}
-	if err := a.index.makeRoom(ctx, a.base, batch.SourceCost, 0); err != nil {
+	if err := a.index.makeRoom(ctx, a.base, sourceCost, 0); err != nil {
 		return err
 	}
 	if err := a.start(ctx); err != nil {
 		return err
 	}
-	a.held = batch.SourceCost
+	a.held = sourceCost
 	defer a.base.UnlockSource(a.id)
 	defer func() {
 		if err != nil && !db.Damaged(err) && !errors.Is(err, ErrPurged) {
@@ -113,15 +133,10 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 			err = spentError{err}
 		}
 	}()
-	if a.put, err = batch.Prepare(a.base.Write); err != nil {
+	if err := a.read(ctx, r); err != nil {
 		return err
 	}
-	defer a.put.Close()
-	words, err := a.read(ctx, r)
-	if err != nil {
-		return err
-	}
-	if err := words.Learn(ctx, a.base.Base, a.id); err != nil {
+	if err := a.words.learn(ctx, a.base.Base, a.id); err != nil {
 		return err
 	}
 	if err := a.finish(ctx); err != nil {
@@ -145,7 +160,7 @@ func (a *addition) start(ctx context.Context) error {
 		}
 		res, err := tx.ExecContext(ctx, `INSERT INTO sources(name, label, artifact, stream, made, state, cost)
 			VALUES(?, ?, ?, ?, ?, ?, ?)`,
-			a.added.Name, label, a.source.Artifact, a.source.Stream, a.made.UnixNano(), db.Adding, batch.SourceCost)
+			a.added.Name, label, a.source.Artifact, a.source.Stream, a.made.UnixNano(), db.Adding, sourceCost)
 		if err != nil {
 			return err
 		}
@@ -175,43 +190,60 @@ func (a *addition) undo(ctx context.Context) {
 		return err
 	})
 	if err == nil {
-		_ = reclaim.Marked(ctx, a.base.Base) // the next operation will report damage
+		_ = removeMarked(ctx, a.base.Base) // the next operation will report damage
 	}
 }
 
-// read splits r into chunks. One goroutine analyzes them, and this one writes them.
-func (a *addition) read(ctx context.Context, r io.Reader) (*vocab.Vocabulary, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// read splits r into chunks, and writes them.
+func (a *addition) read(ctx context.Context, r io.Reader) (err error) {
+	a.insert, err = a.base.Write.PrepareContext(ctx, `INSERT INTO found(rowid, title, content, parts, class, first, last, sum)
+		VALUES(?, ?, ?, ?, ?, ?, ?, ?)`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.insert.Close() }()
+	a.words = vocabulary{}
 	terms := chunk.NewTerms()
-	c := batch.NewCutter(ctx, a.id, a.index.sections)
-	var sum chunk.Summary
-	var readErr error
-	go func() {
-		defer close(c.Batches)
-		o := chunk.Options{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class, Terms: terms}
-		if sum, readErr = chunk.Split(ctxReader{ctx, r}, o, c.Emit); readErr == nil || errors.Is(readErr, batch.ErrEnough) {
-			readErr = cmp.Or(c.Flush(), readErr)
+	o := chunk.Options{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class, Terms: terms}
+	n := int64(0)
+	sum, err := chunk.Split(ctxReader{ctx, r}, o, func(ch chunk.Chunk) error {
+		if n == a.index.sections {
+			return errEnough
 		}
-	}()
-	var err error
-	for rows := range c.Batches {
-		if err == nil {
-			if err = a.write(ctx, rows); err != nil {
-				cancel()
-			}
+		a.batch = append(a.batch, row{ch, db.RowOf(a.id, n, ch.Class == chunk.Code), a.parts(ch)})
+		n++
+		if a.cost += costOf(ch); a.cost < batchBytes {
+			return nil
 		}
-		c.Free(rows)
+		return a.write(ctx)
+	})
+	if err == nil || errors.Is(err, errEnough) {
+		err = cmp.Or(a.write(ctx), err)
 	}
-	if err == nil {
-		err = readErr
-	}
-	a.added.Truncated = errors.Is(err, batch.ErrEnough)
+	a.added.Truncated = errors.Is(err, errEnough)
 	if err != nil && !a.added.Truncated {
-		return nil, err
+		return err
 	}
 	a.added.Lines, a.added.Bytes, a.added.Terms = sum.Lines, sum.Bytes, terms.Best(maxTerms)
-	return &c.Vocab, nil
+	return nil
+}
+
+func costOf(ch chunk.Chunk) int64 { return int64(len(ch.Text)+len(ch.Title)) + sectionCost }
+
+// parts returns the parts of the words of a chunk, and learns the words.
+func (a *addition) parts(ch chunk.Chunk) string {
+	var parts []string
+	for _, text := range []string{ch.Title, ch.Text} {
+		eachWord(text, func(word string) {
+			of := partsOf(word)
+			a.words.add(word)
+			for _, p := range of {
+				a.words.add(p)
+			}
+			parts = append(parts, of...)
+		})
+	}
+	return strings.Join(parts, " ")
 }
 
 // A ctxReader fails once its context has ended.
@@ -227,18 +259,45 @@ func (r ctxReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// write writes a batch, and evicts older sources if necessary.
-func (a *addition) write(ctx context.Context, rows *batch.Batch) error {
-	if a.held+rows.Cost > a.index.maxBytes {
-		return batch.ErrEnough
+// write writes the batch, and evicts older sources if necessary.
+func (a *addition) write(ctx context.Context) error {
+	if len(a.batch) == 0 {
+		return nil
 	}
-	if err := a.index.makeRoom(ctx, a.base, rows.Cost, a.id); err != nil {
+	if a.held+a.cost > a.index.maxBytes {
+		a.batch, a.cost = nil, 0
+		return errEnough
+	}
+	if err := a.index.makeRoom(ctx, a.base, a.cost, a.id); err != nil {
 		return err
 	}
-	err := a.base.Transact(ctx, func(tx *sql.Tx) error { return a.put.Write(tx, rows) })
-	a.held += rows.Cost
-	a.added.Sections += rows.Len()
+	err := a.base.Transact(ctx, a.writeBatch)
+	a.held += a.cost
+	a.added.Sections += len(a.batch)
+	a.batch, a.cost = a.batch[:0], 0
 	return err
+}
+
+// writeBatch takes no context, which would start a goroutine per statement, so it is not interrupted.
+func (a *addition) writeBatch(tx *sql.Tx) error {
+	insert := tx.Stmt(a.insert)
+	text := 0
+	for i := range a.batch {
+		r := &a.batch[i]
+		text += len(r.Text)
+		if _, err := insert.Exec(r.id, r.Title, r.Text, r.parts, r.Class, r.LineStart, r.LineEnd, checksum(r.Title, r.Text)); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec("UPDATE sources SET sections = sections + ?, bytes = bytes + ?, cost = cost + ? WHERE id = ?",
+		len(a.batch), text, a.cost, a.id)
+	return err
+}
+
+// checksum detects a modified chunk: SQLite has no checksums.
+func checksum(title, text string) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli) // cached by the package
+	return crc32.Update(crc32.Checksum([]byte(title), table), table, []byte(text))
 }
 
 // finish makes the source visible, and hides the one that it replaces.

@@ -28,11 +28,11 @@ func TestExpiry(t *testing.T) {
 	if s := stats(t, x); s.Sources != 1 {
 		t.Errorf("stats %+v", s)
 	}
-	if n := countRows(t, x, "SELECT count(*) FROM chunks"); n != 2 {
+	if n := countRows(t, x, "SELECT count(*) FROM found"); n != 2 {
 		t.Errorf("%d chunks: a search removed chunks", n)
 	}
 	add(t, x, Source{Label: "new"}, "another\n")
-	if n := countRows(t, x, "SELECT count(*) FROM chunks"); n != 2 {
+	if n := countRows(t, x, "SELECT count(*) FROM found"); n != 2 {
 		t.Errorf("%d chunks, want young and new", n)
 	}
 	now = now.Add(24 * time.Hour)

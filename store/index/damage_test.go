@@ -166,7 +166,7 @@ func TestDamageFoundBySearch(t *testing.T) {
 	x := openIn(t, dir, Options{})
 	add(t, x, Source{Label: "l"}, "kestrel\n")
 	err := x.with(t.Context(), testBase, false, func(b *base) error {
-		_, err := b.Write.Exec("UPDATE chunks SET sum = sum + 1")
+		_, err := b.Write.Exec("UPDATE found SET sum = sum + 1")
 		return err
 	})
 	if err != nil {
@@ -184,9 +184,9 @@ func TestDamageFoundBySearch(t *testing.T) {
 // works again once it is reopened.
 func TestMissingTables(t *testing.T) {
 	for _, damage := range []string{
-		"DROP TABLE sources", "DROP TABLE labels", "DROP TABLE totals", "DELETE FROM totals", "DROP TABLE chunks", "DELETE FROM chunks",
+		"DROP TABLE sources", "DROP TABLE labels", "DROP TABLE totals", "DELETE FROM totals", "DELETE FROM found",
 		"DROP TABLE words", "DELETE FROM words", "DROP TABLE found", "DROP TABLE grams", "UPDATE sources SET made = 'never'",
-		"UPDATE chunks SET text = x'00'", "UPDATE chunks SET first = -1", "UPDATE totals SET cost = 'much'", "PRAGMA user_version = 1",
+		"UPDATE found SET content = 'x'", "UPDATE found SET first = -1", "UPDATE totals SET cost = 'much'", "PRAGMA user_version = 1",
 	} {
 		t.Run(damage, func(t *testing.T) {
 			dir := t.TempDir()

@@ -3,7 +3,7 @@
 // A Source is a stream that is added, divided into chunks (package chunk). A query is free text. Its only syntax is
 // quotes, which enclose words that follow each other; no text is invalid. A chunk matches by its words:
 //
-//	connections    connection, connected: words are stemmed (package word)
+//	connections    connection, connected: words are stemmed, as FTS5's porter does
 //	conecton       connection: a word that no chunk contains is corrected to one that some contain
 //	refus          connectionrefused: or to words that contain it
 //	dial upstream  chunks with both before chunks with one; rare words, words on one line, and phrases weigh more
@@ -12,8 +12,7 @@
 // processes may have it open at once:
 //
 //	sources   what was added: name, time, sizes; a source becomes visible as a whole once it is complete
-//	chunks    the texts, compressed
-//	found     the stems of titles and texts (FTS5, BM25)
+//	found     the chunks: titles, texts and parts of their words (FTS5, porter unicode61, BM25)
 //	words     the original words, for corrections
 //	grams     the trigrams of those (FTS5)
 //
@@ -28,6 +27,5 @@
 // that it did so (Found.Cut); corrections examine a similar number of words. An Add needs a few MiB of memory for any
 // stream. Two run at once, others wait.
 //
-// The file of a base is package db, a query package search; vocab, batch and reclaim read and write an open base. This
-// package decides which bases are open, and when their sources are added, swept, evicted and rebuilt.
+// The file of a base is package db, which the rest of this package reads and writes; package chunk divides texts.
 package index

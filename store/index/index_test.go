@@ -310,7 +310,7 @@ func TestCancelled(t *testing.T) {
 			if got := sourcesOf(t, x, "kestrel1 kestrel2 common"); len(got) > 0 {
 				t.Errorf("found in %v", got)
 			}
-			if n := countRows(t, x, "SELECT count(*) FROM chunks"); n != 1 {
+			if n := countRows(t, x, "SELECT count(*) FROM found"); n != 1 {
 				t.Errorf("%d chunks are left", n)
 			}
 			if a := add(t, x, Source{Label: "l"}, "kestrel1 again\n"); a.Sections != 1 {

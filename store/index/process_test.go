@@ -17,7 +17,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/store/index/db"
-	"corral/store/index/reclaim"
 )
 
 // TestMain runs as another process that uses the index, if the environment says so.
@@ -156,7 +155,7 @@ func TestProcesses(t *testing.T) {
 func checkIntact(t *testing.T, x *Index) {
 	t.Helper()
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		if err := errors.Join(x.sweep(t.Context(), b), reclaim.Marked(t.Context(), b.Base)); err != nil {
+		if err := errors.Join(x.sweep(t.Context(), b), removeMarked(t.Context(), b.Base)); err != nil {
 			return err
 		}
 		var says string
@@ -169,13 +168,12 @@ func checkIntact(t *testing.T, x *Index) {
 			}
 		}
 		for what, query := range map[string]string{
-			"chunks of no source": fmt.Sprintf("SELECT count(*) FROM chunks WHERE id >> %d NOT IN (SELECT id FROM sources)", db.RowBits),
+			"chunks of no source": fmt.Sprintf("SELECT count(*) FROM found WHERE rowid >> %d NOT IN (SELECT id FROM sources)", db.RowBits),
 			"half sources":        "SELECT count(*) FROM sources WHERE state <> 1",
-			"wrong totals": `SELECT count(*) FROM totals WHERE sections <> (SELECT count(*) FROM chunks)
+			"wrong totals": `SELECT count(*) FROM totals WHERE sections <> (SELECT count(*) FROM found)
 				OR sources <> (SELECT count(*) FROM sources) OR cost <> (SELECT coalesce(sum(cost), 0) FROM sources)`,
 			"labels of no source":    "SELECT count(*) FROM labels WHERE label NOT IN (SELECT label FROM sources)",
 			"words without trigrams": "SELECT count(*) - (SELECT count(*) FROM grams) FROM words",
-			"chunks without words":   "SELECT count(*) - (SELECT count(*) FROM found) FROM chunks",
 		} {
 			var n int
 			if err := b.Write.QueryRow(query).Scan(&n); err != nil || n != 0 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"corral/store/index/db"
-	"corral/store/index/search"
 )
 
 // Search returns the chunks that match a query best. No query text is invalid. It finds everything that was added before
@@ -16,7 +15,7 @@ import (
 func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
 	found := &Found{Empty: true} // unless the base exists, and is not removed as damaged meanwhile
 	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
-		f, err := search.Run(ctx, tx, x.horizon(), q)
+		f, err := runQuery(ctx, tx, x.horizon(), q)
 		if err == nil {
 			found = f
 		}

@@ -132,7 +132,7 @@ func TestIdle(t *testing.T) {
 func TestManyOrphans(t *testing.T) {
 	x := openIndex(t, Options{})
 	add(t, x, Source{Label: "dead"}, numbered("kestrel", 30_000))
-	countRows(t, x, "SELECT count(*) FROM chunks")
+	countRows(t, x, "SELECT count(*) FROM found")
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
 		_, err := b.Write.Exec("UPDATE sources SET state = ?", db.Adding)
 		return err
@@ -144,7 +144,7 @@ func TestManyOrphans(t *testing.T) {
 	if got := sourcesOf(t, x, "kestrel1 osprey"); !slices.Equal(got, []string{"next#1"}) {
 		t.Errorf("found in %v", got)
 	}
-	sandboxtest.Eventually(t, 20*time.Second, "the orphan goes", func() bool { return countRows(t, x, "SELECT count(*) FROM chunks") == 1 })
+	sandboxtest.Eventually(t, 20*time.Second, "the orphan goes", func() bool { return countRows(t, x, "SELECT count(*) FROM found") == 1 })
 	checkIntact(t, x)
 }
 

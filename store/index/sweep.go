@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"corral/store/index/db"
-	"corral/store/index/reclaim"
 )
 
 // sweep removes sources that expired or were replaced, and incomplete sources of processes that were killed. What cannot
@@ -19,7 +18,7 @@ func (x *Index) sweep(ctx context.Context, b *base) error {
 		if err != nil {
 			return err
 		}
-		return reclaim.MarkOrphans(ctx, b.Base, tx)
+		return markOrphans(ctx, b.Base, tx)
 	})
 	var going int64
 	if err == nil {
@@ -27,10 +26,10 @@ func (x *Index) sweep(ctx context.Context, b *base) error {
 	}
 	switch {
 	case err != nil:
-	case going > reclaim.AtOnce:
+	case going > removedAtOnce:
 		x.removeLater(b)
 	default:
-		err = reclaim.Marked(ctx, b.Base)
+		err = removeMarked(ctx, b.Base)
 	}
 	if db.Damaged(err) {
 		return err
@@ -52,7 +51,7 @@ func (x *Index) removeLater(b *base) {
 	b.refs++
 	x.work.Go(func() {
 		defer x.release(b)
-		err := reclaim.Marked(x.ctx, b.Base)
+		err := removeMarked(x.ctx, b.Base)
 		x.mu.Lock()
 		b.removing = false
 		x.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package db opens the file of a knowledge base, an SQLite database, and guards it: against other users, links, damage, and
 // other processes that open, add to or remove it at the same time.
 //
-// It knows the schema, but not how texts are found: packages above it run their queries in the transactions that it begins.
+// It knows the schema, but not how texts are found: package index runs its queries in the transactions that it begins.
 // Damage is an error for which Damaged returns true, whichever function returns it.
 //
 // The library is modernc.org/sqlite rather than mattn/go-sqlite3, which is up to a third faster but needs cgo: the

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -24,7 +23,7 @@ const (
 
 // Damaged reports whether an error means that the content of the file is damaged.
 func Damaged(err error) bool {
-	if errors.Is(err, ErrDamaged) || errors.Is(err, errSchema) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, ErrDamaged) || errors.Is(err, errSchema) {
 		return true
 	}
 	var s *sqlite.Error

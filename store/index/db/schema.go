@@ -10,14 +10,14 @@ import (
 	"modernc.org/sqlite"
 )
 
-// SchemaVersion is the version of the following schema and of the stems in it. A base of another version is recreated.
-const SchemaVersion = 2
+// SchemaVersion is the version of the following schema. A base of another version is recreated.
+const SchemaVersion = 3
 
 // schema creates the tables. sources.cost is what a source counts against the quota. sources.label is "" if the name is
 // fixed. The row of a label is deleted with its last source; totals.top is the highest number of a deleted label, so that
-// no name is ever reused. The text of found consists of words already split and stemmed (package word), separated by
-// spaces; FTS5 must take them unchanged, which the tokenizer ascii does, and does not store them, since the text is in
-// chunks.
+// no name is ever reused. found.parts has parts of words that FTS5 does not split. A new word gets its trigrams by a trigger; the
+// marks around it make its first and last letters trigrams of their own, so that words with the same start or end share
+// these even with a typo nearby.
 const schema = `
 CREATE TABLE sources(
 	id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -46,12 +46,17 @@ CREATE TRIGGER sources_less AFTER DELETE ON sources BEGIN
 		WHERE NOT EXISTS(SELECT 1 FROM sources WHERE label = old.label AND label <> '');
 	DELETE FROM labels WHERE label = old.label AND NOT EXISTS(SELECT 1 FROM sources WHERE label = old.label AND label <> '');
 END;
-CREATE TABLE chunks(id INTEGER PRIMARY KEY, title TEXT NOT NULL, class TEXT NOT NULL, first INTEGER NOT NULL,
-	last INTEGER NOT NULL, sum INTEGER NOT NULL, text BLOB NOT NULL);
-CREATE VIRTUAL TABLE found USING fts5(title, content, content='', contentless_delete=1, tokenize='ascii');
+CREATE VIRTUAL TABLE found USING fts5(title, content, parts, class UNINDEXED, first UNINDEXED, last UNINDEXED, sum UNINDEXED,
+	tokenize='porter unicode61 remove_diacritics 2');
 INSERT INTO found(found, rank) VALUES('hashsize', 4194304);
 CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE, seen INTEGER NOT NULL);
 CREATE VIRTUAL TABLE grams USING fts5(word, content='', contentless_delete=1, detail=none, tokenize='trigram');
+CREATE TRIGGER words_more AFTER INSERT ON words BEGIN
+	INSERT INTO grams(rowid, word) VALUES(new.id, '^^' || new.word || '$$');
+END;
+CREATE TRIGGER words_less AFTER DELETE ON words BEGIN
+	DELETE FROM grams WHERE rowid = old.id;
+END;
 `
 
 // connect returns a pool of at most maxConns connections to a database in dir; none is open yet. They use little memory,
@@ -108,7 +113,7 @@ func probe(ctx context.Context, db *sql.DB) error {
 	for _, query := range []string{
 		"SELECT id, name, label, artifact, stream, made, state, sections, lines, bytes, cost FROM sources LIMIT 1",
 		"SELECT label, n FROM labels LIMIT 1",
-		"SELECT id, title, class, first, last, sum, text FROM chunks LIMIT 1",
+		"SELECT title, content, parts, class, first, last, sum FROM found LIMIT 1",
 		"SELECT id, word, seen FROM words LIMIT 1",
 		"SELECT rowid FROM found WHERE found MATCH 'a' LIMIT 1",
 		"SELECT rowid FROM grams WHERE grams MATCH 'aaa' LIMIT 1",

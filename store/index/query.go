@@ -1,4 +1,4 @@
-package search
+package index
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/text"
-	"corral/store/index/word"
 )
 
 const (
@@ -18,16 +17,16 @@ const (
 
 // A group is a word of a query with its alternatives, any of which matches.
 type group struct {
-	surface string // folded word from the query
-	stem    string
-	alts    []alternative
-	count   int  // chunks that contain it, at most maxMatches+1
-	common  bool // count exceeds maxMatches
+	word   string // in lower case
+	alts   []alternative
+	count  int  // chunks that contain it, at most maxMatches+1
+	common bool // count exceeds maxMatches
+	weight float64
 }
 
-// An alternative is one or more stems that together stand for a word.
+// An alternative is one or more words that together stand for a word.
 type alternative struct {
-	stems  []string
+	words  []string
 	weight float64 // 1 for the word itself
 }
 
@@ -39,27 +38,38 @@ const (
 	weightPart  = 0.6 // threadpool, for pool
 )
 
-// A request is a parsed query text.
-type request struct {
-	groups  []*group
-	phrases [][]string // stems
-}
-
-// parse finds the words and phrases of a text. There is no invalid syntax: an unpaired quote is ignored.
-func parse(query string) request {
-	query = text.Head(query, maxQuery)
-	var r request
-	for i, part := range quoted(query) {
-		words := r.read(part)
+// parseQuery finds the words and phrases of a text. There is no invalid syntax: an unpaired quote is ignored.
+func parseQuery(query string) (groups []*group, phrases []string) {
+	for i, part := range quoted(text.Head(query, maxQuery)) {
+		var words []string
+		eachWord(part, func(word string) {
+			words = append(words, word)
+			g := groupOf(word)
+			if !slices.ContainsFunc(groups, func(o *group) bool { return rootOf(o.word) == rootOf(g.word) }) {
+				groups = append(groups, g)
+			}
+		})
 		if i%2 == 1 && len(words) > 1 {
-			r.phrases = append(r.phrases, words)
+			phrases = append(phrases, quote(strings.Join(words, " ")))
 		}
 	}
-	r.dropStops()
-	if len(r.groups) > maxGroups {
-		r.groups = r.groups[:maxGroups]
+	rest := slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return isStop(g.word) })
+	if len(rest) > 0 {
+		groups = rest
 	}
-	return r
+	return groups[:min(len(groups), maxGroups)], phrases
+}
+
+func groupOf(word string) *group {
+	g := &group{word: strings.ToLower(word)}
+	parts := partsOf(word)
+	if r, _ := utf8.DecodeRuneInString(word); !isSymbol(r) {
+		g.alts = append(g.alts, alternative{[]string{g.word}, 1})
+	}
+	if len(parts) > 1 || len(g.alts) == 0 {
+		g.alts = append(g.alts, alternative{parts, weightParts})
+	}
+	return g
 }
 
 var quotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "«", `"`, "»", `"`)
@@ -73,54 +83,10 @@ func quoted(text string) []string {
 	return parts
 }
 
-// read adds the words of a text, and returns the stems of the whole words.
-func (r *request) read(text string) []string {
-	var s word.Scanner
-	var stems []string
-	var last *group
-	var parts []string
-	end := func() {
-		if last != nil && len(parts) > 1 {
-			last.alts = append(last.alts, alternative{parts, weightParts})
-		}
-		last, parts = nil, nil
-	}
-	for s.Reset(text); s.Next(); {
-		stem := string(word.Stem(nil, s.Word()))
-		if s.Part {
-			parts = append(parts, stem)
-			continue
-		}
-		end()
-		stems = append(stems, stem)
-		last = r.add(string(s.Word()), stem)
-	}
-	end()
-	return stems
-}
-
-// add adds a word. It returns nil if it is a duplicate.
-func (r *request) add(surface, stem string) *group {
-	if slices.ContainsFunc(r.groups, func(g *group) bool { return g.stem == stem }) {
-		return nil
-	}
-	g := &group{surface: surface, stem: stem, alts: []alternative{{[]string{stem}, 1}}}
-	r.groups = append(r.groups, g)
-	return g
-}
-
-// dropStops removes stop words, if there are other words.
-func (r *request) dropStops() {
-	rest := slices.DeleteFunc(slices.Clone(r.groups), func(g *group) bool { return word.Stop(g.surface) })
-	if len(rest) > 0 {
-		r.groups = rest
-	}
-}
-
-// match returns an FTS5 expression (sqlite.org/fts5.html). All stems are quoted, so a query cannot contain operators.
+// match returns an FTS5 expression (sqlite.org/fts5.html). All words are quoted, so a query cannot contain operators.
 func (a alternative) match() string {
-	parts := make([]string, len(a.stems))
-	for i, s := range a.stems {
+	parts := make([]string, len(a.words))
+	for i, s := range a.words {
 		parts[i] = quote(s)
 	}
 	return "(" + strings.Join(parts, " AND ") + ")"
@@ -159,10 +125,10 @@ func matchNear(groups []*group) string {
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		if len(g.alts[0].stems) > 1 {
+		if len(g.alts[0].words) > 1 {
 			return ""
 		}
-		parts[i] = quote(g.alts[0].stems[0])
+		parts[i] = quote(g.alts[0].words[0])
 	}
 	return fmt.Sprintf("NEAR(%s, %d)", strings.Join(parts, " "), nearWords)
 }

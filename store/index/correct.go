@@ -1,14 +1,10 @@
-package search
+package index
 
 import (
 	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"corral/store/index/db"
-	"corral/store/index/vocab"
-	"corral/store/index/word"
 )
 
 const (
@@ -31,8 +27,8 @@ const (
 // correct finds alternatives for words that no chunk contains.
 func (s *search) correct() error {
 	left := maxCorrected
-	for _, g := range s.request.groups {
-		if g.count > 0 || !vocab.Learnable([]byte(g.surface)) {
+	for _, g := range s.groups {
+		if g.count > 0 || !learnable(g.word) {
 			continue
 		}
 		if left--; left < 0 {
@@ -48,17 +44,17 @@ func (s *search) correct() error {
 // correctGroup finds alternatives for a word: two words that it is composed of, words that contain it, words it may be a
 // typo of.
 func (s *search) correctGroup(g *group) error {
-	near, err := s.similar(g.surface)
+	near, err := s.similar(g.word)
 	if err != nil {
 		return err
 	}
-	halves, err := s.halves(g.surface)
+	halves, err := s.halves(g.word)
 	if err != nil {
 		return err
 	}
 	g.alts = append(g.alts, halves...)
 	for _, w := range near {
-		alt := alternative{[]string{stemOf(w.text)}, typoWeight(g.surface)}
+		alt := alternative{[]string{w.text}, typoWeight(g.word)}
 		if w.distance < 0 {
 			alt.weight = weightPart
 		}
@@ -69,11 +65,11 @@ func (s *search) correctGroup(g *group) error {
 		if n == 0 || g.has(alt) { // no chunk contains it; the word has not been forgotten yet
 			continue
 		}
-		if w.distance > 0 && s.found.Corrected[g.surface] == "" {
+		if w.distance > 0 && s.found.Corrected[g.word] == "" {
 			if s.found.Corrected == nil {
 				s.found.Corrected = map[string]string{}
 			}
-			s.found.Corrected[g.surface] = w.text
+			s.found.Corrected[g.word] = w.text
 		}
 		g.alts = append(g.alts, alt)
 	}
@@ -85,18 +81,26 @@ func (s *search) correctGroup(g *group) error {
 }
 
 func (g *group) has(alt alternative) bool {
-	return slices.ContainsFunc(g.alts, func(a alternative) bool { return slices.Equal(a.stems, alt.stems) })
+	return slices.ContainsFunc(g.alts, func(a alternative) bool { return slices.Equal(a.words, alt.words) })
 }
 
-func stemOf(w string) string { return string(word.Stem(nil, []byte(w))) }
+// rootOf returns a word without an ending that it may have.
+func rootOf(w string) string {
+	for _, ending := range []string{"ing", "ed", "es", "s"} {
+		if root, ok := strings.CutSuffix(w, ending); ok && len(root) >= minTypo {
+			return root
+		}
+	}
+	return w
+}
 
 // halves returns a word such as connectionrefused as two known words, if it can be split that way.
 func (s *search) halves(w string) ([]alternative, error) {
-	for i := vocab.MinLearn; i+vocab.MinLearn <= len(w); i++ {
+	for i := minLearn; i+minLearn <= len(w); i++ {
 		if !utf8.RuneStart(w[i]) {
 			continue
 		}
-		alt := alternative{[]string{stemOf(w[:i]), stemOf(w[i:])}, weightParts}
+		alt := alternative{[]string{w[:i], w[i:]}, weightParts}
 		var known bool
 		err := s.tx.QueryRowContext(s.ctx, `SELECT EXISTS(SELECT 1 FROM words WHERE word = ?) AND
 			EXISTS(SELECT 1 FROM words WHERE word = ?)`, w[:i], w[i:]).Scan(&known)
@@ -126,12 +130,12 @@ func (s *search) similar(w string) ([]similarWord, error) {
 		return nil, err
 	}
 	var typos, parts []similarWord
-	stem := stemOf(w)
+	root := rootOf(w)
 	for _, k := range known {
-		if strings.Contains(k, w) || len(stem) >= minTypo && strings.Contains(k, stem) {
+		if strings.Contains(k, w) || strings.Contains(k, root) {
 			parts = append(parts, similarWord{k, -1})
 		}
-		if d := distance(w, stem, k); d <= typosOf(w) {
+		if d := distance(w, root, k); d <= typosOf(w) {
 			typos = append(typos, similarWord{k, d})
 		}
 	}
@@ -158,49 +162,39 @@ func typosOf(w string) int {
 }
 
 // distance returns the distance of a word to one of the base, ignoring endings.
-func distance(w, stem, known string) int {
-	d := typos(w, known)
-	if d <= 1 || stem == w {
+func distance(w, root, known string) int {
+	if d := typos(w, known); d <= 1 {
 		return d
 	}
-	return min(d, typos(stem, known), typos(stem, stemOf(known)))
+	return min(typos(w, known), typos(root, known), typos(root, rootOf(known)))
 }
 
 // sharingTrigrams returns words that share trigrams with w, those that share most first.
 func (s *search) sharingTrigrams(w string) ([]string, error) {
-	shared := map[int64]int{}
-	for _, gram := range trigrams(vocab.Padded(w)) {
-		ids, err := db.Numbers(s.ctx, s.tx, "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?",
-			quote(gram), min(maxPerGram, maxGathered-s.gathered))
-		if err != nil {
-			return nil, err
-		}
-		s.gathered += len(ids)
-		for _, id := range ids {
-			shared[id]++
-		}
+	grams := trigrams("^^" + w + "$$")
+	limit := min(maxPerGram, (maxGathered-s.gathered)/len(grams))
+	s.gathered += limit * len(grams)
+	newest := strings.Repeat(" UNION ALL SELECT * FROM (SELECT rowid AS id FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?)", len(grams))
+	var args []any
+	for _, g := range grams {
+		args = append(args, quote(g), limit)
 	}
-	ids := make([]int64, 0, len(shared))
-	for id := range shared {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b int64) int {
-		return cmp.Or(cmp.Compare(shared[b], shared[a]), cmp.Compare(b, a))
-	})
-	var known []string
-	stmt, err := s.tx.PrepareContext(s.ctx, "SELECT word FROM words WHERE id = ?")
+	rows, err := s.tx.QueryContext(s.ctx, `SELECT word FROM words JOIN (
+		SELECT id, count(*) AS shared FROM (`+strings.TrimPrefix(newest, " UNION ALL ")+`) GROUP BY id ORDER BY shared DESC, id DESC LIMIT ?)
+		USING (id) ORDER BY shared DESC, id DESC`, append(args, maxCompared)...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = stmt.Close() }()
-	for _, id := range ids[:min(len(ids), maxCompared)] {
+	defer func() { _ = rows.Close() }()
+	var known []string
+	for rows.Next() {
 		var k string
-		if err := stmt.QueryRowContext(s.ctx, id).Scan(&k); err != nil {
-			return nil, db.AsDamage(err)
+		if err := rows.Scan(&k); err != nil {
+			return nil, err
 		}
 		known = append(known, k)
 	}
-	return known, nil
+	return known, rows.Err()
 }
 
 // trigrams returns the distinct sequences of three letters in a word.

@@ -1,8 +1,4 @@
-// Package search finds the chunks of a knowledge base that match a query best.
-//
-// The words of a query are corrected if no chunk contains them. Candidates come from FTS5, in up to three lists; the best
-// are read, and ranked by their lines. Package index describes what a query can be.
-package search
+package index
 
 import (
 	"cmp"
@@ -27,15 +23,15 @@ const (
 	maxScored = 2 * maxMatches
 	// maxScanned is the maximum number of rows examined to find those of certain sources or of a class.
 	maxScanned = 5 * maxMatches
-	// maxRead is the maximum number of chunks that are decompressed to rank lines and phrases, the best by score.
+	// maxRead is the maximum number of chunks that are read to rank lines, the first of the lists.
 	maxRead = 64
 	// maxChosen is the maximum number of sources that a query can select, the newest first.
 	maxChosen = 1 << 14
 )
 
-// Run runs a query in a transaction that reads. Sources made before horizon, in Unix nanoseconds, are not found. No query
+// runQuery runs a query in a transaction that reads. Sources made before horizon, in Unix nanoseconds, are not found. No query
 // text is invalid. Of chunks with the same text, only the newest is a hit.
-func Run(ctx context.Context, tx *sql.Tx, horizon int64, q Query) (*Found, error) {
+func runQuery(ctx context.Context, tx *sql.Tx, horizon int64, q Query) (*Found, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultLimit
 	}
@@ -55,17 +51,18 @@ type search struct {
 	found   *Found
 	horizon int64
 
-	request  request
-	total    int64          // chunks in the base
-	low      int64          // minimum row
-	high     int64          // maximum row
-	hidden   map[int64]bool // sources that must not be found
-	chosen   map[int64]bool // sources to search; nil means all
-	sources  map[int64]*Hit // looked-up sources; nil for one that must not be found
-	chunk    *sql.Stmt      // reads a chunk; closed with the transaction
-	inflater db.Inflater
+	groups  []*group
+	phrases []string       // FTS5 expressions
+	total   int64          // chunks in the base
+	low     int64          // minimum row
+	high    int64          // maximum row
+	hidden  map[int64]bool // sources that must not be found
+	chosen  map[int64]bool // sources to search; nil means all
+	sources map[int64]*Hit // looked-up sources; nil for one that must not be found
 
-	gathered int // words examined for corrections
+	oneList  bool              // all rows with any word are candidates
+	meanings map[string][]mark // by word of a text
+	gathered int               // words examined for corrections, at most
 }
 
 func (s *search) run() error {
@@ -74,18 +71,18 @@ func (s *search) run() error {
 		s.found.Empty = isEmpty
 		return err
 	}
-	s.request = parse(s.query.Text)
-	if len(s.request.groups) == 0 || s.low > s.high {
+	s.groups, s.phrases = parseQuery(s.query.Text)
+	if len(s.groups) == 0 || s.low > s.high {
 		return nil
 	}
-	if err := s.count(); err != nil {
+	if err := s.count(); err != nil || len(s.groups) == 0 {
 		return err
 	}
-	lists, err := s.candidates()
+	rows, err := s.candidates()
 	if err != nil {
 		return err
 	}
-	return s.rank(lists)
+	return s.rank(rows)
 }
 
 // choose determines the sources to search.
@@ -169,7 +166,7 @@ func (s *search) accepts(row int64) bool {
 
 // count counts the chunks that contain each word, and corrects words that no chunk contains. It sorts words by rarity.
 func (s *search) count() error {
-	for _, g := range s.request.groups {
+	for _, g := range s.groups {
 		var err error
 		if g.count, err = s.countMatch(g.match()); err != nil {
 			return err
@@ -178,11 +175,11 @@ func (s *search) count() error {
 	if err := s.correct(); err != nil {
 		return err
 	}
-	s.request.groups = slices.DeleteFunc(s.request.groups, func(g *group) bool {
+	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool {
 		g.common = g.count > maxMatches
 		return g.count == 0
 	})
-	slices.SortStableFunc(s.request.groups, func(a, b *group) int { return cmp.Compare(a.count, b.count) })
+	slices.SortStableFunc(s.groups, func(a, b *group) int { return cmp.Compare(a.count, b.count) })
 	return nil
 }
 
@@ -192,44 +189,48 @@ func (s *search) countMatch(match string) (n int, err error) {
 	return n, err
 }
 
-// A list is a list of matching rows, sorted by score if scored, otherwise the newest first.
-type list struct {
-	rows   []int64
-	scored bool
-	weight float64
-}
-
-// candidates finds rows in three ways: with any word, with words near each other, with all words. If there are so few
-// rows with any word that all are read, it skips the other two: the texts give the same information.
-func (s *search) candidates() ([]list, error) {
-	groups := s.request.groups
-	if len(groups) == 0 {
-		return nil, nil
-	}
-	some, sum := s.affordable(groups)
+// candidates returns rows that match, the best first: those with the phrases of the query, with its words near each other, with all
+// words, with any word. If there are so few rows with any word that all are read, their texts give the same information.
+func (s *search) candidates() ([]int64, error) {
+	some, sum := s.affordable(s.groups)
 	anyWord, err := s.rows(matchGroups(some, " OR "), s.low, sum <= maxScored)
 	if err != nil {
 		return nil, err
 	}
-	lists := []list{anyWord}
-	s.found.Cut = s.found.Cut || len(some) < len(groups) || groups[0].common
-	s.found.Matched = len(anyWord.rows)
-	if len(groups) == 1 || len(anyWord.rows) <= maxRead {
-		return lists, nil
+	s.found.Cut = s.found.Cut || len(some) < len(s.groups) || s.groups[0].common
+	s.found.Matched = len(anyWord)
+	if len(s.groups) == 1 || len(anyWord) <= maxRead {
+		s.oneList = len(s.groups) > 1
+		return s.newestFirst(anyWord), nil
 	}
-	low, err := s.lowestRow(groups[0])
+	low, err := s.lowestRow(s.groups[0])
 	if err != nil {
 		return nil, err
 	}
-	for _, match := range []string{matchNear(groups), matchGroups(groups, " AND ")} {
-		l, err := s.rows(match, low, len(some) == len(groups))
+	var lists [][]int64
+	for _, match := range append(slices.Clone(s.phrases), matchNear(s.groups), matchGroups(s.groups, " AND ")) {
+		l, err := s.rows(match, low, len(some) == len(s.groups))
 		if err != nil {
 			return nil, err
 		}
 		lists = append(lists, l)
 	}
-	s.matched(len(lists[2].rows))
-	return lists, nil
+	all := lists[len(lists)-1]
+	s.matched(len(all))
+	if s.query.Newest && len(all) > 0 {
+		return s.newestFirst(all), nil
+	}
+	return s.newestFirst(slices.Concat(append(lists, anyWord)...)), nil
+}
+
+// newestFirst sorts rows by their source if the query says so.
+func (s *search) newestFirst(rows []int64) []int64 {
+	if s.query.Newest {
+		slices.SortFunc(rows, func(a, b int64) int {
+			return cmp.Or(cmp.Compare(db.SourceOf(b), db.SourceOf(a)), cmp.Compare(a, b))
+		})
+	}
+	return rows
 }
 
 // matched sets Found.Matched. all is the number of chunks that contain all words.
@@ -269,41 +270,41 @@ func (s *search) lowestRow(rarest *group) (int64, error) {
 }
 
 // rows returns the newest rows that match and are accepted, sorted by BM25 if score is set. An empty match yields none.
-func (s *search) rows(match string, low int64, score bool) (list, error) {
-	l := list{scored: score, weight: 1}
+func (s *search) rows(match string, low int64, score bool) ([]int64, error) {
 	if match == "" {
-		return l, nil
+		return nil, nil
 	}
 	column := "0.0"
 	if score {
-		column = "bm25(found, 5.0, 1.0)" // titles weigh five times as much
+		column = "bm25(found, 5.0, 1.0, 1.0)" // titles weigh five times as much
 	}
 	rows, err := s.tx.QueryContext(s.ctx, "SELECT rowid, "+column+` FROM found WHERE found MATCH ? AND rowid BETWEEN ? AND ?
 		ORDER BY rowid DESC`, match, low, s.high)
 	if err != nil {
-		return l, err
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
+	var all []int64
 	scores := map[int64]float64{}
 	for n := 0; rows.Next(); n++ {
-		if n == maxScanned || len(l.rows) == maxMatches {
+		if n == maxScanned || len(all) == maxMatches {
 			s.found.Cut = true
 			break
 		}
 		var row int64
 		var bm25 float64
 		if err := rows.Scan(&row, &bm25); err != nil {
-			return l, err
+			return nil, err
 		}
 		if s.accepts(row) {
-			l.rows = append(l.rows, row)
+			all = append(all, row)
 			scores[row] = bm25
 		}
 	}
 	if score { // lower is better
-		slices.SortStableFunc(l.rows, func(a, b int64) int { return cmp.Compare(scores[a], scores[b]) })
+		slices.SortStableFunc(all, func(a, b int64) int { return cmp.Compare(scores[a], scores[b]) })
 	}
-	return l, rows.Err()
+	return all, rows.Err()
 }
 
 // source returns the metadata of a source, or nil if it must not be found.

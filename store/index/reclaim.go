@@ -1,8 +1,4 @@
-// Package reclaim removes sources from a knowledge base, and returns their space to the file system.
-//
-// Removing a source takes time, so it is marked first, which hides it, and removed afterwards in transactions of bounded
-// size. Whoever stops in between leaves a marked source, which the next sweep removes.
-package reclaim
+package index
 
 import (
 	"context"
@@ -11,11 +7,13 @@ import (
 	"fmt"
 
 	"corral/store/index/db"
-	"corral/store/index/vocab"
 )
 
-// MarkOrphans marks incomplete sources that no process is adding for removal.
-func MarkOrphans(ctx context.Context, b *db.Base, tx *sql.Tx) error {
+// Removing a source takes time, so it is marked first, which hides it, and removed afterwards in transactions of bounded
+// size. A process that stops in between leaves a marked source, which the next sweep removes.
+
+// markOrphans marks incomplete sources that no process is adding for removal.
+func markOrphans(ctx context.Context, b *db.Base, tx *sql.Tx) error {
 	ids, err := db.Numbers(ctx, tx, "SELECT id FROM sources WHERE state = ?", db.Adding)
 	if err != nil {
 		return err
@@ -32,12 +30,12 @@ func MarkOrphans(ctx context.Context, b *db.Base, tx *sql.Tx) error {
 	return nil
 }
 
-// AtOnce is the maximum number of chunks that one transaction removes.
-const AtOnce = 1000
+// removedAtOnce is the maximum number of chunks that one transaction removes.
+const removedAtOnce = 1000
 
-// Marked removes the sources that are marked for removal, and returns larger amounts of free space to the file
+// removeMarked removes the sources that are marked for removal, and returns larger amounts of free space to the file
 // system.
-func Marked(ctx context.Context, b *db.Base) error {
+func removeMarked(ctx context.Context, b *db.Base) error {
 	ids, err := db.Numbers(ctx, b.Read, "SELECT id FROM sources WHERE state = ? ORDER BY id", db.Removing)
 	if err != nil || len(ids) == 0 {
 		return err
@@ -53,35 +51,29 @@ func Marked(ctx context.Context, b *db.Base) error {
 			}
 		}
 	}
-	if err := vocab.Forget(ctx, b); err != nil {
+	if err := forget(ctx, b); err != nil {
 		return err
 	}
 	return shrink(ctx, b)
 }
 
-// removeSome removes up to AtOnce chunks of a source, and with the last ones the source.
+// removeSome removes up to removedAtOnce chunks of a source, and with the last ones the source.
 func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err error) {
-	rows, err := db.Numbers(ctx, tx, "SELECT id FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
-		db.RowOf(source, 0, false), db.RowOf(source, db.MaxChunks-1, true), AtOnce)
+	rows, err := db.Numbers(ctx, tx, "SELECT rowid FROM found WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?",
+		db.RowOf(source, 0, false), db.RowOf(source, db.MaxChunks-1, true), removedAtOnce)
 	if err != nil {
 		return false, err
 	}
-	for _, table := range []string{"DELETE FROM found WHERE rowid = ?", "DELETE FROM chunks WHERE id = ?"} {
-		stmt, err := tx.PrepareContext(ctx, table)
-		if err != nil {
-			return false, err
-		}
-		for _, row := range rows {
-			if _, err := stmt.Exec(row); err != nil {
-				_ = stmt.Close()
-				return false, err
-			}
-		}
-		if err := stmt.Close(); err != nil {
+	remove, err := tx.PrepareContext(ctx, "DELETE FROM found WHERE rowid = ?") // closed with the transaction
+	if err != nil {
+		return false, err
+	}
+	for _, row := range rows {
+		if _, err := remove.Exec(row); err != nil {
 			return false, err
 		}
 	}
-	if len(rows) == AtOnce {
+	if len(rows) == removedAtOnce {
 		return true, nil
 	}
 	_, err = tx.ExecContext(ctx, "DELETE FROM sources WHERE id = ?", source)
