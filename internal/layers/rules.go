@@ -137,7 +137,7 @@ var owners = []owner{
 	},
 	{
 		"modernc.org/sqlite",
-		[]string{"store/index/db"},
+		[]string{"store/index"},
 		"one package stores searchable text, and no other depends on the database",
 	},
 	{

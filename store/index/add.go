@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"corral/store/index/chunk"
-	"corral/store/index/db"
 )
 
 // maxName is the maximum size in bytes of a label or a handle.
@@ -126,7 +125,7 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 	a.held = sourceCost
 	defer a.base.UnlockSource(a.id)
 	defer func() {
-		if err != nil && !db.Damaged(err) && !errors.Is(err, ErrPurged) {
+		if err != nil && !isDamaged(err) && !errors.Is(err, ErrPurged) {
 			a.undo(ctx)
 		}
 		if err != nil {
@@ -136,7 +135,7 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 	if err := a.read(ctx, r); err != nil {
 		return err
 	}
-	if err := a.words.learn(ctx, a.base.Base, a.id); err != nil {
+	if err := a.words.learn(ctx, a.base.database, a.id); err != nil {
 		return err
 	}
 	if err := a.finish(ctx); err != nil {
@@ -160,7 +159,7 @@ func (a *addition) start(ctx context.Context) error {
 		}
 		res, err := tx.ExecContext(ctx, `INSERT INTO sources(name, label, artifact, stream, made, state, cost)
 			VALUES(?, ?, ?, ?, ?, ?, ?)`,
-			a.added.Name, label, a.source.Artifact, a.source.Stream, a.made.UnixNano(), db.Adding, sourceCost)
+			a.added.Name, label, a.source.Artifact, a.source.Stream, a.made.UnixNano(), stateAdding, sourceCost)
 		if err != nil {
 			return err
 		}
@@ -186,11 +185,11 @@ func (a *addition) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err := a.base.Transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", db.Removing, a.id)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, a.id)
 		return err
 	})
 	if err == nil {
-		_ = removeMarked(ctx, a.base.Base) // the next operation will report damage
+		_ = removeMarked(ctx, a.base.database) // the next operation will report damage
 	}
 }
 
@@ -210,7 +209,7 @@ func (a *addition) read(ctx context.Context, r io.Reader) (err error) {
 		if n == a.index.sections {
 			return errEnough
 		}
-		a.batch = append(a.batch, row{ch, db.RowOf(a.id, n, ch.Class == chunk.Code), a.parts(ch)})
+		a.batch = append(a.batch, row{ch, rowOf(a.id, n, ch.Class == chunk.Code), a.parts(ch)})
 		n++
 		if a.cost += costOf(ch); a.cost < batchBytes {
 			return nil
@@ -305,12 +304,12 @@ func (a *addition) finish(ctx context.Context) error {
 	return a.base.Transact(ctx, func(tx *sql.Tx) error {
 		if a.source.Fixed {
 			_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE name = ? AND label = '' AND id < ? AND state = ?",
-				db.Removing, a.added.Name, a.id, db.Ready)
+				stateRemoving, a.added.Name, a.id, stateReady)
 			if err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ?, lines = ? WHERE id = ?", db.Ready, a.added.Lines, a.id)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ?, lines = ? WHERE id = ?", stateReady, a.added.Lines, a.id)
 		return err
 	})
 }

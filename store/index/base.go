@@ -3,13 +3,11 @@ package index
 import (
 	"context"
 	"log/slog"
-
-	"corral/store/index/db"
 )
 
 // A base is an open knowledge base that several operations may use. Its fields are guarded by the mu of the Index.
 type base struct {
-	*db.Base
+	*database
 	refs     int
 	used     uint64
 	removing bool // a background goroutine is removing sources
@@ -20,7 +18,7 @@ type base struct {
 const maxOpen = 4
 
 // acquire returns a base, and opens it if necessary. If it has no file, acquire creates it if create is set, and
-// otherwise returns db.ErrNone. The caller must release the base.
+// otherwise returns errNone. The caller must release the base.
 func (x *Index) acquire(ctx context.Context, id Base, create bool) (*base, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -34,14 +32,14 @@ func (x *Index) acquire(ctx context.Context, id Base, create bool) (*base, error
 	if b := x.opened(id); b != nil {
 		return b, nil
 	}
-	open, recreated, err := db.Open(ctx, x.state, id, create, x.log)
+	open, recreated, err := openDatabase(ctx, x.state, id, create, x.log)
 	if recreated {
 		x.startRebuild(id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	b := &base{Base: open}
+	b := &base{database: open}
 	x.mu.Lock()
 	x.open[id] = b
 	b.refs++

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
-	"corral/store/index/db"
 )
 
 // rebuilds returns an Options.Rebuild that adds one source and counts its calls in n.
@@ -308,7 +307,7 @@ func TestPlantedDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := plant(filepath.Join(dir, db.DirName)); err != nil {
+			if err := plant(filepath.Join(dir, dirName)); err != nil {
 				t.Fatal(err)
 			}
 			x := openIn(t, dir, Options{})

@@ -27,5 +27,6 @@
 // that it did so (Found.Cut); corrections examine a similar number of words. An Add needs a few MiB of memory for any
 // stream. Two run at once, others wait.
 //
-// The file of a base is package db, which the rest of this package reads and writes; package chunk divides texts.
+// The library is modernc.org/sqlite rather than mattn/go-sqlite3, which is up to a third faster but needs cgo: the
+// front-end is one static program without the memory bugs of C.
 package index

@@ -4,15 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-
-	"corral/store/index/db"
 )
 
 // A load is what counts against the quota of a base.
 type load struct{ cost, sources int64 }
 
 // loadOf returns the load of a base.
-func loadOf(ctx context.Context, b *db.Base) (l load, err error) {
+func loadOf(ctx context.Context, b *database) (l load, err error) {
 	err = b.Read.QueryRowContext(ctx, "SELECT cost, sources FROM totals").Scan(&l.cost, &l.sources)
 	return l, err
 }
@@ -23,9 +21,9 @@ func (l load) within(maximum load) bool {
 }
 
 // evict marks the oldest sources for removal until the load is within target, and returns what remains.
-func evict(ctx context.Context, b *db.Base, held, target load, adding int64) (load, error) {
+func evict(ctx context.Context, b *database, held, target load, adding int64) (load, error) {
 	err := b.Transact(ctx, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT id, cost FROM sources WHERE state = ? AND id <> ? ORDER BY made, id", db.Ready, adding)
+		rows, err := tx.QueryContext(ctx, "SELECT id, cost FROM sources WHERE state = ? AND id <> ? ORDER BY made, id", stateReady, adding)
 		if err != nil {
 			return err
 		}
@@ -43,7 +41,7 @@ func evict(ctx context.Context, b *db.Base, held, target load, adding int64) (lo
 			return err
 		}
 		for _, id := range ids {
-			if _, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", db.Removing, id); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, id); err != nil {
 				return err
 			}
 		}

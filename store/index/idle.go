@@ -3,8 +3,6 @@ package index
 import (
 	"log/slog"
 	"time"
-
-	"corral/store/index/db"
 )
 
 // idleCheckInterval is how often idle bases are looked for: when an index is opened, and when it is used after that time.
@@ -19,7 +17,7 @@ func (x *Index) checkIdle() {
 	}
 	x.lastIdleCheck = now
 	x.work.Go(func() {
-		err := db.RemoveIdle(x.ctx, x.state, now.Add(-x.ttl))
+		err := removeIdle(x.ctx, x.state, now.Add(-x.ttl))
 		if err != nil && x.ctx.Err() == nil {
 			x.log.Warn("removing idle knowledge bases failed", slog.String("error", err.Error()))
 		}

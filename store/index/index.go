@@ -9,8 +9,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"corral/store/index/db"
 )
 
 // Options configure an Index. Zero values stand for the defaults.
@@ -79,7 +77,7 @@ func Open(state *os.File, o Options) (*Index, error) {
 		return nil, fmt.Errorf("index: ttl %v must not be negative, and max_bytes %d must be at least %d", x.ttl, x.maxBytes, minMaxBytes)
 	}
 	var err error
-	if x.state, err = db.Reopen(state); err != nil {
+	if x.state, err = reopen(state); err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	x.ctx, x.stop = context.WithCancel(context.Background())
@@ -135,6 +133,6 @@ func (x *Index) Close() error {
 		errs = append(errs, b.Close())
 	}
 	x.open = nil
-	db.CloseFD(x.state)
+	closeFD(x.state)
 	return errors.Join(errs...)
 }

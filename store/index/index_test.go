@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
-	"corral/store/index/db"
 )
 
 var testBase = Base{Repo: "/srv/repo", Principal: "alice"}
@@ -89,7 +88,7 @@ func stats(t testing.TB, x *Index) Stats {
 // filesOf returns the names in the directory of bases, or nil if it does not exist.
 func filesOf(t testing.TB, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(dir, db.DirName))
+	entries, err := os.ReadDir(filepath.Join(dir, dirName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -103,7 +102,7 @@ func filesOf(t testing.TB, dir string) []string {
 // dbOf returns the path of the only database in a state directory.
 func dbOf(t testing.TB, dir string) string {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(dir, db.DirName, "*"+".db"))
+	all, err := filepath.Glob(filepath.Join(dir, dirName, "*"+".db"))
 	if err != nil || len(all) != 1 {
 		t.Fatalf("databases: %v, %v", all, err)
 	}
@@ -266,7 +265,7 @@ func TestModes(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))
 	x := openIn(t, dir, Options{})
 	add(t, x, Source{Label: "l"}, numbered("w", 10))
-	st, err := os.Stat(filepath.Join(dir, db.DirName))
+	st, err := os.Stat(filepath.Join(dir, dirName))
 	if err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v", st.Mode(), err)
 	}
@@ -275,7 +274,7 @@ func TestModes(t *testing.T) {
 		t.Errorf("files %v: the WAL is missing", names)
 	}
 	for _, name := range names {
-		if st, err := os.Stat(filepath.Join(dir, db.DirName, name)); err != nil || st.Mode().Perm() != 0o600 {
+		if st, err := os.Stat(filepath.Join(dir, dirName, name)); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, st.Mode(), err)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
-
-	"corral/store/index/db"
 )
 
 // chooseName chooses the name of a source, and returns the label that it contains, or "" if the name is fixed.
@@ -36,6 +34,6 @@ func chooseName(ctx context.Context, tx *sql.Tx, s *Source) (name, label string,
 // taken reports whether a source that is not being removed has the name.
 func taken(ctx context.Context, tx *sql.Tx, name, where string) (is bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT EXISTS(SELECT 1 FROM sources WHERE name = ? AND state <> ? AND "+where+")",
-		name, db.Removing).Scan(&is)
+		name, stateRemoving).Scan(&is)
 	return is, err
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
-	"corral/store/index/db"
 )
 
 // TestMain runs as another process that uses the index, if the environment says so.
@@ -155,7 +154,7 @@ func TestProcesses(t *testing.T) {
 func checkIntact(t *testing.T, x *Index) {
 	t.Helper()
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		if err := errors.Join(x.sweep(t.Context(), b), removeMarked(t.Context(), b.Base)); err != nil {
+		if err := errors.Join(x.sweep(t.Context(), b), removeMarked(t.Context(), b.database)); err != nil {
 			return err
 		}
 		var says string
@@ -168,7 +167,7 @@ func checkIntact(t *testing.T, x *Index) {
 			}
 		}
 		for what, query := range map[string]string{
-			"chunks of no source": fmt.Sprintf("SELECT count(*) FROM found WHERE rowid >> %d NOT IN (SELECT id FROM sources)", db.RowBits),
+			"chunks of no source": fmt.Sprintf("SELECT count(*) FROM found WHERE rowid >> %d NOT IN (SELECT id FROM sources)", rowBits),
 			"half sources":        "SELECT count(*) FROM sources WHERE state <> 1",
 			"wrong totals": `SELECT count(*) FROM totals WHERE sections <> (SELECT count(*) FROM found)
 				OR sources <> (SELECT count(*) FROM sources) OR cost <> (SELECT coalesce(sum(cost), 0) FROM sources)`,
@@ -263,7 +262,7 @@ func TestIncompleteSources(t *testing.T) {
 	err := other.with(t.Context(), testBase, true, func(b *base) error {
 		_, err := b.Write.Exec(`INSERT INTO sources(name, label, artifact, stream, made, state, sections, cost)
 			VALUES('dead', '', '', '', ?, ?, 1, 1)`,
-			time.Now().UnixNano(), db.Adding)
+			time.Now().UnixNano(), stateAdding)
 		return err
 	})
 	if err != nil {

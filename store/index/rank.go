@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"corral/store/index/db"
 )
 
 // A candidate is a chunk that may become a hit.
@@ -90,7 +88,7 @@ func (s *search) load(rows []int64) ([]*candidate, error) {
 		if len(read) == maxRead {
 			break
 		}
-		source, err := s.source(db.SourceOf(row))
+		source, err := s.source(sourceOf(row))
 		if err != nil {
 			return nil, err
 		}
@@ -133,19 +131,19 @@ func (s *search) loadTexts(ids string, byRow map[int64]*candidate) error {
 		}
 		c := byRow[row]
 		if c == nil {
-			return fmt.Errorf("%w: chunk %d", db.ErrDamaged, row)
+			return fmt.Errorf("%w: chunk %d", errDamaged, row)
 		}
 		c.hit.Class, c.hit.LineStart, c.hit.LineEnd = h.Class, h.LineStart, h.LineEnd
 		s.score(c, title, text, parts)
 		if sum != checksum(c.hit.Title, c.hit.Text) || h.LineStart < 1 || h.LineEnd < h.LineStart {
-			return fmt.Errorf("%w: chunk %d", db.ErrDamaged, row)
+			return fmt.Errorf("%w: chunk %d", errDamaged, row)
 		}
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
 	if n != len(byRow) {
-		return fmt.Errorf("%w: %d of %d chunks are missing", db.ErrDamaged, len(byRow)-n, len(byRow))
+		return fmt.Errorf("%w: %d of %d chunks are missing", errDamaged, len(byRow)-n, len(byRow))
 	}
 	return nil
 }
@@ -153,7 +151,7 @@ func (s *search) loadTexts(ids string, byRow map[int64]*candidate) error {
 // countPhrases counts the phrases in the chunks.
 func (s *search) countPhrases(ids string, byRow map[int64]*candidate) error {
 	for _, p := range s.phrases {
-		rows, err := db.Numbers(s.ctx, s.tx, "SELECT rowid FROM found WHERE found MATCH ? AND rowid IN (SELECT value FROM json_each(?))", p, ids)
+		rows, err := numbers(s.ctx, s.tx, "SELECT rowid FROM found WHERE found MATCH ? AND rowid IN (SELECT value FROM json_each(?))", p, ids)
 		if err != nil {
 			return err
 		}
@@ -398,7 +396,7 @@ func (s *search) selectHits(read []*candidate) {
 			continue
 		}
 		texts[c.hit.Text] = nil
-		at := line{db.SourceOf(best.row), best.hit.LineNumber}
+		at := line{sourceOf(best.row), best.hit.LineNumber}
 		if best.inLine > 0 && lines[at] {
 			continue
 		}

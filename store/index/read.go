@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"corral/store/index/db"
 )
 
 // Search returns the chunks that match a query best. No query text is invalid. It finds everything that was added before
@@ -76,7 +74,7 @@ func (x *Index) view(ctx context.Context, id Base, f func(b *base, tx *sql.Tx) e
 		defer func() { _ = tx.Rollback() }()
 		return f(b, tx)
 	})
-	if errors.Is(err, db.ErrNone) {
+	if errors.Is(err, errNone) {
 		return nil
 	}
 	return err
@@ -86,7 +84,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	var s Stats
 	var oldest, newest sql.NullInt64
 	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(sections), 0), coalesce(sum(lines), 0), coalesce(sum(bytes), 0),
-		min(made), max(made) FROM sources WHERE state = ? AND made >= ?`, db.Ready, x.horizon()).
+		min(made), max(made) FROM sources WHERE state = ? AND made >= ?`, stateReady, x.horizon()).
 		Scan(&s.Sources, &s.Sections, &s.Lines, &s.Bytes, &oldest, &newest)
 	if err != nil {
 		return Stats{}, err
@@ -96,7 +94,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	}
 	s.Disk = b.Disk()
 	rows, err := tx.QueryContext(ctx, `SELECT name, made, sections, lines, bytes, artifact, stream FROM sources
-		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, db.Ready, x.horizon(), maxBySource)
+		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, stateReady, x.horizon(), maxBySource)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -118,7 +116,7 @@ func (x *Index) Has(ctx context.Context, b Base, artifact, stream string) (bool,
 	var has bool
 	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT EXISTS(SELECT 1 FROM sources WHERE artifact = ?1 AND artifact <> ''
-			AND (stream = ?2 OR ?2 = '') AND state = ?3 AND made >= ?4)`, artifact, stream, db.Ready, x.horizon()).Scan(&has)
+			AND (stream = ?2 OR ?2 = '') AND state = ?3 AND made >= ?4)`, artifact, stream, stateReady, x.horizon()).Scan(&has)
 	})
 	if err != nil {
 		return false, fmt.Errorf("index: artifact %.80q: %w", artifact, err)
@@ -144,7 +142,7 @@ func (x *Index) Purge(ctx context.Context, b Base) (removed Stats, err error) {
 }
 
 func (x *Index) purge(ctx context.Context, id Base) error {
-	if err := db.Remove(ctx, x.state, id); err != nil {
+	if err := removeFiles(ctx, x.state, id); err != nil {
 		return err
 	}
 	x.mu.Lock()

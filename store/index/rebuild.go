@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-
-	"corral/store/index/db"
 )
 
 // startRebuild runs Options.Rebuild in the background for a base that was recreated.
@@ -58,12 +56,12 @@ func (x *Index) with(ctx context.Context, id Base, create bool, f func(b *base) 
 			return err
 		}
 		err = f(b)
-		if db.Damaged(err) {
+		if isDamaged(err) {
 			x.replace(ctx, b, err)
 		}
 		x.release(b)
 		var spent spentError
-		if last || errors.As(err, &spent) || !db.Damaged(err) && !errors.Is(err, ErrPurged) {
+		if last || errors.As(err, &spent) || !isDamaged(err) && !errors.Is(err, ErrPurged) {
 			return err
 		}
 	}

@@ -5,22 +5,20 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-
-	"corral/store/index/db"
 )
 
 // Removing a source takes time, so it is marked first, which hides it, and removed afterwards in transactions of bounded
 // size. A process that stops in between leaves a marked source, which the next sweep removes.
 
 // markOrphans marks incomplete sources that no process is adding for removal.
-func markOrphans(ctx context.Context, b *db.Base, tx *sql.Tx) error {
-	ids, err := db.Numbers(ctx, tx, "SELECT id FROM sources WHERE state = ?", db.Adding)
+func markOrphans(ctx context.Context, b *database, tx *sql.Tx) error {
+	ids, err := numbers(ctx, tx, "SELECT id FROM sources WHERE state = ?", stateAdding)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
 		err := b.IfOrphan(id, func() error {
-			_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", db.Removing, id)
+			_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, id)
 			return err
 		})
 		if err != nil {
@@ -35,8 +33,8 @@ const removedAtOnce = 1000
 
 // removeMarked removes the sources that are marked for removal, and returns larger amounts of free space to the file
 // system.
-func removeMarked(ctx context.Context, b *db.Base) error {
-	ids, err := db.Numbers(ctx, b.Read, "SELECT id FROM sources WHERE state = ? ORDER BY id", db.Removing)
+func removeMarked(ctx context.Context, b *database) error {
+	ids, err := numbers(ctx, b.Read, "SELECT id FROM sources WHERE state = ? ORDER BY id", stateRemoving)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -59,8 +57,8 @@ func removeMarked(ctx context.Context, b *db.Base) error {
 
 // removeSome removes up to removedAtOnce chunks of a source, and with the last ones the source.
 func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err error) {
-	rows, err := db.Numbers(ctx, tx, "SELECT rowid FROM found WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?",
-		db.RowOf(source, 0, false), db.RowOf(source, db.MaxChunks-1, true), removedAtOnce)
+	rows, err := numbers(ctx, tx, "SELECT rowid FROM found WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?",
+		rowOf(source, 0, false), rowOf(source, maxChunks-1, true), removedAtOnce)
 	if err != nil {
 		return false, err
 	}
@@ -88,7 +86,7 @@ const (
 )
 
 // shrink returns free pages to the file system.
-func shrink(ctx context.Context, b *db.Base) error {
+func shrink(ctx context.Context, b *database) error {
 	for {
 		var pages, free int
 		if err := b.Read.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
@@ -106,7 +104,7 @@ func shrink(ctx context.Context, b *db.Base) error {
 	}
 }
 
-func vacuum(ctx context.Context, b *db.Base) error {
+func vacuum(ctx context.Context, b *database) error {
 	done, err := b.BeginWriting(ctx)
 	if err != nil {
 		return err

@@ -9,21 +9,21 @@ func (x *Index) makeRoom(ctx context.Context, b *base, cost, adding int64) error
 	if adding == 0 {
 		allowed.sources--
 	}
-	held, err := loadOf(ctx, b.Base)
+	held, err := loadOf(ctx, b.database)
 	if err != nil || held.within(allowed) {
 		return err
 	}
-	if err := removeMarked(ctx, b.Base); err != nil { // they would be removed in the background otherwise
+	if err := removeMarked(ctx, b.database); err != nil { // they would be removed in the background otherwise
 		return err
 	}
-	if held, err = loadOf(ctx, b.Base); err != nil || held.within(allowed) {
+	if held, err = loadOf(ctx, b.database); err != nil || held.within(allowed) {
 		return err
 	}
 	target := load{cost: max(0, allowed.cost-x.maxBytes/16), sources: allowed.sources - allowed.sources/16}
-	if held, err = evict(ctx, b.Base, held, target, adding); err != nil {
+	if held, err = evict(ctx, b.database, held, target, adding); err != nil {
 		return err
 	}
-	if err := removeMarked(ctx, b.Base); err != nil {
+	if err := removeMarked(ctx, b.database); err != nil {
 		return err
 	}
 	if !held.within(allowed) { // the rest is being added now

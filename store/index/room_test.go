@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
-	"corral/store/index/db"
 )
 
 // TestQuotaOfTiny checks that for very small chunks the quota still bounds the disk space.
@@ -98,7 +97,7 @@ func TestIdle(t *testing.T) {
 	old := time.Now().Add(-2 * defaultTTL)
 	age := func(names []string) {
 		for _, name := range names {
-			if err := os.Chtimes(filepath.Join(dir, db.DirName, name), old, old); err != nil {
+			if err := os.Chtimes(filepath.Join(dir, dirName, name), old, old); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -134,7 +133,7 @@ func TestManyOrphans(t *testing.T) {
 	add(t, x, Source{Label: "dead"}, numbered("kestrel", 30_000))
 	countRows(t, x, "SELECT count(*) FROM found")
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		_, err := b.Write.Exec("UPDATE sources SET state = ?", db.Adding)
+		_, err := b.Write.Exec("UPDATE sources SET state = ?", stateAdding)
 		return err
 	})
 	if err != nil {
@@ -155,7 +154,7 @@ func TestManySources(t *testing.T) {
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
 		_, err := b.Write.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 			INSERT INTO sources(name, label, artifact, stream, made, state, cost) SELECT 'run#', '', '', '', ?, ?, 1 FROM n`,
-			1<<14, time.Now().UnixNano(), db.Ready)
+			1<<14, time.Now().UnixNano(), stateReady)
 		return err
 	})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"corral/store/index/chunk"
-	"corral/store/index/db"
 )
 
 const (
@@ -89,12 +88,12 @@ func (s *search) run() error {
 func (s *search) choose() (isEmpty bool, err error) {
 	var first sql.NullInt64
 	err = s.tx.QueryRowContext(s.ctx, "SELECT sections, (SELECT id FROM sources WHERE state = ? AND made >= ? ORDER BY id LIMIT 1) FROM totals",
-		db.Ready, s.horizon).Scan(&s.total, &first)
+		stateReady, s.horizon).Scan(&s.total, &first)
 	if err != nil || !first.Valid {
 		return err == nil, err
 	}
-	s.low, s.high = db.RowOf(first.Int64, 0, false), math.MaxInt64
-	hidden, err := db.Numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE state <> 1")
+	s.low, s.high = rowOf(first.Int64, 0, false), math.MaxInt64
+	hidden, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE state <> 1")
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +111,7 @@ func setOf(ids []int64) map[int64]bool {
 
 // filter selects the sources that satisfy the query.
 func (s *search) filter() error {
-	where, args := "state = ?", []any{db.Ready}
+	where, args := "state = ?", []any{stateReady}
 	switch {
 	case s.query.Exact:
 		where, args = where+" AND name = ?", append(args, s.query.Source)
@@ -138,7 +137,7 @@ func (s *search) filter() error {
 	if len(args) == 1 {
 		return nil
 	}
-	ids, err := db.Numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
+	ids, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
 	if err != nil {
 		return err
 	}
@@ -150,18 +149,18 @@ func (s *search) filter() error {
 		return nil
 	}
 	s.chosen = setOf(ids)
-	s.low = max(s.low, db.RowOf(slices.Min(ids), 0, false))
-	s.high = db.RowOf(slices.Max(ids), db.MaxChunks-1, true)
+	s.low = max(s.low, rowOf(slices.Min(ids), 0, false))
+	s.high = rowOf(slices.Max(ids), maxChunks-1, true)
 	return nil
 }
 
 // accepts reports whether a row satisfies the query's filters.
 func (s *search) accepts(row int64) bool {
-	source := db.SourceOf(row)
+	source := sourceOf(row)
 	if s.hidden[source] || s.chosen != nil && !s.chosen[source] {
 		return false
 	}
-	return s.query.Class == "" || db.IsCode(row) == (s.query.Class == chunk.Code)
+	return s.query.Class == "" || isCode(row) == (s.query.Class == chunk.Code)
 }
 
 // count counts the chunks that contain each word, and corrects words that no chunk contains. It sorts words by rarity.
@@ -227,7 +226,7 @@ func (s *search) candidates() ([]int64, error) {
 func (s *search) newestFirst(rows []int64) []int64 {
 	if s.query.Newest {
 		slices.SortFunc(rows, func(a, b int64) int {
-			return cmp.Or(cmp.Compare(db.SourceOf(b), db.SourceOf(a)), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(sourceOf(b), sourceOf(a)), cmp.Compare(a, b))
 		})
 	}
 	return rows
@@ -320,7 +319,7 @@ func (s *search) source(id int64) (*Hit, error) {
 	var state int
 	err := s.tx.QueryRowContext(s.ctx, "SELECT name, made, state, artifact, stream FROM sources WHERE id = ?", id).
 		Scan(&h.Source, &made, &state, &h.Artifact, &h.Stream)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && (state != db.Ready || made < s.horizon) {
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (state != stateReady || made < s.horizon) {
 		h, err = nil, nil
 	}
 	if h != nil {

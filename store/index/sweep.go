@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-
-	"corral/store/index/db"
 )
 
 // sweep removes sources that expired or were replaced, and incomplete sources of processes that were killed. What cannot
@@ -14,24 +12,24 @@ import (
 // the base is damaged.
 func (x *Index) sweep(ctx context.Context, b *base) error {
 	err := b.Transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE made < ? AND state = ?", db.Removing, x.horizon(), db.Ready)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE made < ? AND state = ?", stateRemoving, x.horizon(), stateReady)
 		if err != nil {
 			return err
 		}
-		return markOrphans(ctx, b.Base, tx)
+		return markOrphans(ctx, b.database, tx)
 	})
 	var going int64
 	if err == nil {
-		err = b.Read.QueryRowContext(ctx, "SELECT coalesce(sum(sections), 0) FROM sources WHERE state = ?", db.Removing).Scan(&going)
+		err = b.Read.QueryRowContext(ctx, "SELECT coalesce(sum(sections), 0) FROM sources WHERE state = ?", stateRemoving).Scan(&going)
 	}
 	switch {
 	case err != nil:
 	case going > removedAtOnce:
 		x.removeLater(b)
 	default:
-		err = removeMarked(ctx, b.Base)
+		err = removeMarked(ctx, b.database)
 	}
-	if db.Damaged(err) {
+	if isDamaged(err) {
 		return err
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrPurged) {
@@ -51,12 +49,12 @@ func (x *Index) removeLater(b *base) {
 	b.refs++
 	x.work.Go(func() {
 		defer x.release(b)
-		err := removeMarked(x.ctx, b.Base)
+		err := removeMarked(x.ctx, b.database)
 		x.mu.Lock()
 		b.removing = false
 		x.mu.Unlock()
 		switch {
-		case db.Damaged(err):
+		case isDamaged(err):
 			x.replace(x.ctx, b, err)
 		case err != nil && x.ctx.Err() == nil && !errors.Is(err, ErrPurged):
 			x.log.Warn("sweeping a knowledge base failed", slog.String("error", err.Error()))

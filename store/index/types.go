@@ -5,11 +5,7 @@ import (
 	"time"
 
 	"corral/store/index/chunk"
-	"corral/store/index/db"
 )
-
-// A Base identifies a knowledge base. Any strings are allowed; they never become part of a path.
-type Base = db.ID
 
 // A Format is the format of a stream.
 type Format = chunk.Format
@@ -96,6 +92,6 @@ type Added struct {
 // Errors to check for with errors.Is.
 var (
 	ErrClosed = errors.New("the index is closed")
-	ErrPurged = db.ErrPurged
+	ErrPurged = errors.New("the knowledge base was purged during the operation")
 	ErrTaken  = errors.New("the name belongs to the output of a run")
 )

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"corral/store/index/db"
 )
 
 // A vocabulary collects the words of a source, for corrections of queries. It keeps only words of letters: numbers are rarely
@@ -59,7 +57,7 @@ func learnable(w string) bool {
 }
 
 // learn adds the words of a source to the base.
-func (v vocabulary) learn(ctx context.Context, b *db.Base, source int64) error {
+func (v vocabulary) learn(ctx context.Context, b *database, source int64) error {
 	var known int
 	err := b.Read.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM words").Scan(&known)
 	if err == nil && known >= maxKnown { // some may have been removed
@@ -92,7 +90,7 @@ func (v vocabulary) learn(ctx context.Context, b *db.Base, source int64) error {
 
 // forget removes words that are in no source any more. It does so only when half of the sources have been removed since the last
 // time.
-func forget(ctx context.Context, b *db.Base) error {
+func forget(ctx context.Context, b *database) error {
 	var sources, gone, first int64
 	err := b.Read.QueryRowContext(ctx, "SELECT sources, gone, (SELECT coalesce(min(id), ?) FROM sources) FROM totals",
 		int64(math.MaxInt64)).Scan(&sources, &gone, &first)

@@ -1,4 +1,4 @@
-package db
+package index
 
 import (
 	"crypto/sha256"
@@ -15,8 +15,8 @@ import (
 	"corral/store/at"
 )
 
-// DirName is the name of the directory of bases in a state directory.
-const DirName = "index"
+// dirName is the name of the directory of bases in a state directory.
+const dirName = "index"
 
 // Flags for files, which are opened by the descriptor of their directory (package at).
 const (
@@ -24,11 +24,11 @@ const (
 	lockFlags = unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 )
 
-// ErrNone reports that a base has no file.
-var ErrNone = errors.New("no such knowledge base")
+// errNone reports that a base has no file.
+var errNone = errors.New("no such knowledge base")
 
-// Reopen returns a descriptor of a directory that stays open when the caller closes dir.
-func Reopen(dir *os.File) (int, error) {
+// reopen returns a descriptor of a directory that stays open when the caller closes dir.
+func reopen(dir *os.File) (int, error) {
 	c, err := dir.SyscallConn()
 	if err != nil {
 		return -1, err
@@ -41,16 +41,16 @@ func Reopen(dir *os.File) (int, error) {
 }
 
 // openDir opens the directory of bases. If it does not exist, openDir creates it if create is set, and otherwise returns
-// ErrNone.
+// errNone.
 func openDir(state int, create bool) (int, error) {
 	if create {
-		if err := unix.Mkdirat(state, DirName, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
-			return -1, at.Err("mkdir", DirName, err)
+		if err := unix.Mkdirat(state, dirName, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, at.Err("mkdir", dirName, err)
 		}
 	}
-	fd, err := at.Open(state, DirName, at.Dir)
+	fd, err := at.Open(state, dirName, at.Dir)
 	if errors.Is(err, unix.ENOENT) {
-		return -1, ErrNone
+		return -1, errNone
 	}
 	if err != nil {
 		return -1, err
@@ -58,9 +58,9 @@ func openDir(state int, create bool) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
-		return -1, at.Err("stat", DirName, err)
+		return -1, at.Err("stat", dirName, err)
 	}
-	if err := private(DirName, &st, unix.S_IFDIR); err != nil {
+	if err := private(dirName, &st, unix.S_IFDIR); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -95,11 +95,11 @@ const (
 
 var suffixes = [...]string{dbSuffix, dbSuffix + "-wal", dbSuffix + "-shm", dbSuffix + "-journal", lockSuffix}
 
-// An ID identifies a knowledge base. Any strings are allowed; they never become part of a path.
-type ID struct{ Repo, Principal string }
+// A Base identifies a knowledge base. Any strings are allowed; they never become part of a path.
+type Base struct{ Repo, Principal string }
 
 // Prefix returns the prefix of the names of a base's files.
-func (b ID) Prefix() string {
+func (b Base) Prefix() string {
 	sum := sha256.Sum256([]byte(b.Repo + "\x00" + b.Principal))
 	return hex.EncodeToString(sum[:prefixLength/2]) + "-"
 }
@@ -111,7 +111,7 @@ const prefixLength = 32
 const maxNames = 1 << 20
 
 // files returns the names of a base's files, with any suffix.
-func files(dir int, b ID) ([]string, error) {
+func files(dir int, b Base) ([]string, error) {
 	all, err := at.Names(dir, maxNames)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func generation(names []string) string {
 }
 
 // newGeneration returns a name that no database of the base has had.
-func newGeneration(b ID, names []string) string {
+func newGeneration(b Base, names []string) string {
 	at := uint64(time.Now().UnixNano())
 	for _, name := range names {
 		gen, _, _ := strings.Cut(strings.TrimPrefix(name, b.Prefix()), ".")
@@ -166,7 +166,7 @@ func remove(dir int, names []string) error {
 }
 
 // removeBase removes all files of a base. The caller holds the lock on the directory.
-func removeBase(dir int, b ID) error {
+func removeBase(dir int, b Base) error {
 	names, err := files(dir, b)
 	if err != nil {
 		return err
@@ -185,8 +185,8 @@ func removeOther(dir int, names []string, but string) error {
 	return remove(dir, old)
 }
 
-// CloseFD closes a descriptor that is not negative.
-func CloseFD(fd int) {
+// closeFD closes a descriptor that is not negative.
+func closeFD(fd int) {
 	if fd >= 0 {
 		unix.Close(fd)
 	}

@@ -1,4 +1,4 @@
-package db
+package index
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // TestGenerations: a new generation is above all earlier ones, even if the clock was set back, and the latest is found
 // among other files.
 func TestGenerations(t *testing.T) {
-	id := ID{Repo: "/repo", Principal: "one"}
+	id := Base{Repo: "/repo", Principal: "one"}
 	future := fmt.Sprintf("%s%016x", id.Prefix(), uint64(math.MaxInt64))
 	names := []string{future + ".db-wal", id.Prefix() + "nonsense.db-wal", future[:len(future)-1] + ".lock"}
 	next := newGeneration(id, names)
@@ -25,7 +25,7 @@ func TestGenerations(t *testing.T) {
 	if got := generation(names); got != next {
 		t.Errorf("%s, not %s", got, next)
 	}
-	if other := newGeneration(ID{Repo: "/other"}, names); slices.Contains(names, other+".db") || strings.HasPrefix(other, id.Prefix()) {
+	if other := newGeneration(Base{Repo: "/other"}, names); slices.Contains(names, other+".db") || strings.HasPrefix(other, id.Prefix()) {
 		t.Errorf("%s", other)
 	}
 }

@@ -1,4 +1,4 @@
-package db
+package index
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// SchemaVersion is the version of the following schema. A base of another version is recreated.
-const SchemaVersion = 3
+// schemaVersion is the version of the following schema. A base of another version is recreated.
+const schemaVersion = 3
 
 // schema creates the tables. sources.cost is what a source counts against the quota. sources.label is "" if the name is
 // fixed. The row of a label is deleted with its last source; totals.top is the highest number of a deleted label, so that
@@ -95,7 +95,7 @@ func fill(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version=%d", SchemaVersion)); err != nil {
+	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version=%d", schemaVersion)); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -107,7 +107,7 @@ func probe(ctx context.Context, db *sql.DB) error {
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
-	if version != SchemaVersion {
+	if version != schemaVersion {
 		return errSchema
 	}
 	for _, query := range []string{
@@ -120,17 +120,17 @@ func probe(ctx context.Context, db *sql.DB) error {
 	} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {
-			return AsDamage(err)
+			return asDamage(err)
 		}
 		for rows.Next() {
 		}
 		err = errors.Join(rows.Err(), rows.Close())
 		if err != nil {
-			return AsDamage(err)
+			return asDamage(err)
 		}
 	}
 	var n int
-	return AsDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
+	return asDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
 }
 
 // checkTimeout bounds the check of a database whose last user was killed. SQLite itself does not need the check; it
@@ -151,7 +151,7 @@ func check(ctx context.Context, db *sql.DB) error {
 	case err != nil:
 		return err
 	case says != "ok":
-		return fmt.Errorf("%w: %s", ErrDamaged, says)
+		return fmt.Errorf("%w: %s", errDamaged, says)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package db
+package index
 
 import (
 	"context"
@@ -22,15 +22,15 @@ func lockDir(ctx context.Context, dir int) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("%s has been locked by another process for %v", DirName, lockTimeout)
+		return fmt.Errorf("%s has been locked by another process for %v", dirName, lockTimeout)
 	case errors.Is(err, ctx.Err()):
 		return err
 	default:
-		return at.Err("lock", DirName, err)
+		return at.Err("lock", dirName, err)
 	}
 }
 
-// lockedDir opens and locks the directory of bases. Closing it releases the lock. It returns ErrNone if it does not
+// lockedDir opens and locks the directory of bases. Closing it releases the lock. It returns errNone if it does not
 // exist.
 func lockedDir(ctx context.Context, state int) (int, error) {
 	dir, err := openDir(state, false)
@@ -38,7 +38,7 @@ func lockedDir(ctx context.Context, state int) (int, error) {
 		return -1, err
 	}
 	if err := lockDir(ctx, dir); err != nil {
-		CloseFD(dir)
+		closeFD(dir)
 		return -1, err
 	}
 	return dir, nil

@@ -1,12 +1,4 @@
-// Package db opens the file of a knowledge base, an SQLite database, and guards it: against other users, links, damage, and
-// other processes that open, add to or remove it at the same time.
-//
-// It knows the schema, but not how texts are found: package index runs its queries in the transactions that it begins.
-// Damage is an error for which Damaged returns true, whichever function returns it.
-//
-// The library is modernc.org/sqlite rather than mattn/go-sqlite3, which is up to a third faster but needs cgo: the
-// front-end is one static program without the memory bugs of C.
-package db
+package index
 
 import (
 	"cmp"
@@ -22,12 +14,9 @@ import (
 	"corral/store/at"
 )
 
-// ErrPurged is returned for an operation on a base whose files were removed since it was opened.
-var ErrPurged = errors.New("the knowledge base was purged during the operation")
-
-// A Base is an open knowledge base.
-type Base struct {
-	ID    ID
+// A database is an open knowledge base.
+type database struct {
+	ID    Base
 	Write *sql.DB // one connection
 	Read  *sql.DB // some
 
@@ -41,17 +30,17 @@ type Base struct {
 	adding map[int64]bool // sources that this process is adding; guarded by mu
 }
 
-// Open opens a base in a state directory, which must stay open meanwhile. Without create, the error is ErrNone if the base
+// openDatabase opens a base in a state directory, which must stay open meanwhile. Without create, the error is errNone if the base
 // has no file. A damaged base is removed and, with create, made again; recreated reports that, whatever the error.
-func Open(ctx context.Context, state int, id ID, create bool, log *slog.Logger) (b *Base, recreated bool, err error) {
+func openDatabase(ctx context.Context, state int, id Base, create bool, log *slog.Logger) (b *database, recreated bool, err error) {
 	dir, err := openDir(state, create)
 	if err != nil {
 		return nil, false, err
 	}
-	b = &Base{ID: id, dir: dir, lock: -1, writing: make(chan struct{}, 1), adding: map[int64]bool{}}
+	b = &database{ID: id, dir: dir, lock: -1, writing: make(chan struct{}, 1), adding: map[int64]bool{}}
 	if err = lockDir(ctx, dir); err == nil {
 		err = b.open(ctx, create)
-		if Damaged(err) {
+		if isDamaged(err) {
 			recreated, err = b.recreate(ctx, create, err, log)
 		}
 		unlockDir(dir)
@@ -64,46 +53,46 @@ func Open(ctx context.Context, state int, id ID, create bool, log *slog.Logger) 
 }
 
 // recreate removes a damaged database, and creates a new one if create is set. The caller holds the lock on the directory.
-func (b *Base) recreate(ctx context.Context, create bool, why error, log *slog.Logger) (removed bool, err error) {
+func (b *database) recreate(ctx context.Context, create bool, why error, log *slog.Logger) (removed bool, err error) {
 	log.Warn("knowledge base is damaged and will be recreated", slog.String("file", b.name), slog.String("error", why.Error()))
 	_ = b.disconnect()
 	if err := removeBase(b.dir, b.ID); err != nil {
 		return false, err
 	}
 	if !create {
-		return true, ErrNone
+		return true, errNone
 	}
 	return true, b.open(ctx, true)
 }
 
 // Exists reports whether the base has not been purged since it was opened.
-func (b *Base) Exists() bool {
+func (b *database) Exists() bool {
 	st, err := at.Stat(b.dir, b.name)
 	return err == nil && st.Ino == b.ino
 }
 
 // Close closes the base. Byte locks on its sources are released.
-func (b *Base) Close() error {
+func (b *database) Close() error {
 	err := b.disconnect()
-	CloseFD(b.dir)
+	closeFD(b.dir)
 	return err
 }
 
 // disconnect closes everything except the directory.
-func (b *Base) disconnect() error {
+func (b *database) disconnect() error {
 	var errs []error
 	for _, db := range []*sql.DB{b.Read, b.Write} { // the writer last: closing it checkpoints the WAL
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
 	}
-	CloseFD(b.lock)
+	closeFD(b.lock)
 	b.Read, b.Write, b.lock = nil, nil, -1
 	return errors.Join(errs...)
 }
 
 // open opens the files of a base. The caller holds the lock on the directory, and closes b even after an error.
-func (b *Base) open(ctx context.Context, create bool) error {
+func (b *database) open(ctx context.Context, create bool) error {
 	names, err := files(b.dir, b.ID)
 	if err != nil {
 		return err
@@ -115,7 +104,7 @@ func (b *Base) open(ctx context.Context, create bool) error {
 	isNew := gen == ""
 	if isNew {
 		if !create {
-			return ErrNone
+			return errNone
 		}
 		gen = newGeneration(b.ID, names)
 	}
@@ -136,12 +125,12 @@ func (b *Base) open(ctx context.Context, create bool) error {
 }
 
 // openFiles creates missing files, and checks existing ones.
-func (b *Base) openFiles(gen string) error {
+func (b *database) openFiles(gen string) error {
 	for _, suffix := range []string{lockSuffix, dbSuffix} {
 		fd, err := at.Open(b.dir, gen+suffix, makeFlags)
 		switch {
 		case err == nil:
-			CloseFD(fd)
+			closeFD(fd)
 		case !errors.Is(err, unix.EEXIST):
 			return err
 		}
@@ -169,7 +158,7 @@ func (b *Base) openFiles(gen string) error {
 }
 
 // connect opens the connections and checks the database.
-func (b *Base) connect(ctx context.Context, isNew, killed bool) (err error) {
+func (b *database) connect(ctx context.Context, isNew, killed bool) (err error) {
 	if b.Write, err = connect(b.dir, b.name, 1, writerPragmas); err != nil {
 		return err
 	}
@@ -188,7 +177,7 @@ func (b *Base) connect(ctx context.Context, isNew, killed bool) (err error) {
 }
 
 // BeginWriting waits until this process may write. The caller must call done.
-func (b *Base) BeginWriting(ctx context.Context) (done func(), err error) {
+func (b *database) BeginWriting(ctx context.Context) (done func(), err error) {
 	select {
 	case b.writing <- struct{}{}:
 		done = func() { <-b.writing }
@@ -203,7 +192,7 @@ func (b *Base) BeginWriting(ctx context.Context) (done func(), err error) {
 }
 
 // Transact runs f in a transaction that writes, which is committed if f returns nil, and otherwise rolled back.
-func (b *Base) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+func (b *database) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	done, err := b.BeginWriting(ctx)
 	if err != nil {
 		return err
@@ -225,7 +214,7 @@ func (b *Base) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 
 // LockSource marks a source as being added, until UnlockSource or the end of this process. It returns false if another
 // process adds a source with that id.
-func (b *Base) LockSource(id int64) bool {
+func (b *database) LockSource(id int64) bool {
 	b.mu.Lock()
 	b.adding[id] = true
 	b.mu.Unlock()
@@ -233,7 +222,7 @@ func (b *Base) LockSource(id int64) bool {
 }
 
 // UnlockSource reverses LockSource, even if that returned false.
-func (b *Base) UnlockSource(id int64) {
+func (b *database) UnlockSource(id int64) {
 	b.mu.Lock()
 	delete(b.adding, id)
 	b.mu.Unlock()
@@ -241,7 +230,7 @@ func (b *Base) UnlockSource(id int64) {
 }
 
 // IfOrphan calls f if no process is adding the source.
-func (b *Base) IfOrphan(id int64, f func() error) error {
+func (b *database) IfOrphan(id int64, f func() error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.adding[id] || !lockRange(b.lock, unix.F_WRLCK, 1+id) {
@@ -252,7 +241,7 @@ func (b *Base) IfOrphan(id int64, f func() error) error {
 }
 
 // Disk returns the total size of the files of a base in bytes.
-func (b *Base) Disk() int64 {
+func (b *database) Disk() int64 {
 	var n int64
 	names, err := files(b.dir, b.ID)
 	if err != nil {

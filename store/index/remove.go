@@ -1,4 +1,4 @@
-package db
+package index
 
 import (
 	"context"
@@ -12,27 +12,27 @@ import (
 	"corral/store/at"
 )
 
-// Remove removes the files of a base, even if it is damaged or open: its users get ErrPurged.
-func Remove(ctx context.Context, state int, id ID) error {
+// removeFiles removes the files of a base, even if it is damaged or open: its users get ErrPurged.
+func removeFiles(ctx context.Context, state int, id Base) error {
 	dir, err := lockedDir(ctx, state)
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, errNone) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer CloseFD(dir)
+	defer closeFD(dir)
 	return removeBase(dir, id)
 }
 
 // RemoveDamaged removes the files of a base that turned out to be damaged, unless they were replaced already. What cannot
 // be removed is found damaged again when it is next opened.
-func (b *Base) RemoveDamaged(ctx context.Context, state int, why error, log *slog.Logger) (removed bool) {
+func (b *database) RemoveDamaged(ctx context.Context, state int, why error, log *slog.Logger) (removed bool) {
 	dir, err := lockedDir(ctx, state)
 	if err != nil {
 		return false
 	}
-	defer CloseFD(dir)
+	defer closeFD(dir)
 	st, err := at.Stat(dir, b.name)
 	if err != nil || st.Ino != b.ino {
 		return false
@@ -45,16 +45,16 @@ func (b *Base) RemoveDamaged(ctx context.Context, state int, why error, log *slo
 	return true
 }
 
-// RemoveIdle removes the files of bases that were not written to since then and that no process has open.
-func RemoveIdle(ctx context.Context, state int, then time.Time) error {
+// removeIdle removes the files of bases that were not written to since then and that no process has open.
+func removeIdle(ctx context.Context, state int, then time.Time) error {
 	dir, err := lockedDir(ctx, state)
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, errNone) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer CloseFD(dir)
+	defer closeFD(dir)
 	names, err := at.Names(dir, maxNames)
 	if err != nil {
 		return err
@@ -100,6 +100,6 @@ func unlocked(dir int, name string) bool {
 	if err != nil {
 		return false
 	}
-	defer CloseFD(fd)
+	defer closeFD(fd)
 	return lockRange(fd, unix.F_WRLCK, 0)
 }

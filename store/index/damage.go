@@ -1,4 +1,4 @@
-package db
+package index
 
 import (
 	"database/sql"
@@ -9,8 +9,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// ErrDamaged reports inconsistent content of a base.
-var ErrDamaged = errors.New("the knowledge base is damaged")
+// errDamaged reports inconsistent content of a base.
+var errDamaged = errors.New("the knowledge base is damaged")
 
 // Codes of SQLite (sqlite.org/rescode.html); the low byte is the primary code.
 const (
@@ -21,9 +21,9 @@ const (
 	sqliteShortRead = 522
 )
 
-// Damaged reports whether an error means that the content of the file is damaged.
-func Damaged(err error) bool {
-	if errors.Is(err, ErrDamaged) || errors.Is(err, errSchema) {
+// isDamaged reports whether an error means that the content of the file is damaged.
+func isDamaged(err error) bool {
+	if errors.Is(err, errDamaged) || errors.Is(err, errSchema) {
 		return true
 	}
 	var s *sqlite.Error
@@ -38,11 +38,11 @@ func Damaged(err error) bool {
 	return s.Code() == sqliteShortRead
 }
 
-// AsDamage marks an error as damage that cannot occur in a sound database: a missing table or row.
-func AsDamage(err error) error {
+// asDamage marks an error as damage that cannot occur in a sound database: a missing table or row.
+func asDamage(err error) error {
 	var s *sqlite.Error
 	if errors.Is(err, sql.ErrNoRows) || errors.As(err, &s) && s.Code()&0xff == sqliteError {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return err
 }
