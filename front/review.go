@@ -66,7 +66,8 @@ func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths
 		if err != nil {
 			return nil, err
 		}
-		return &agent.Review{Missing: patches.Missing(sum)}, nil
+		r.Missing = patches.Missing(sum)
+		return r, v.addNewer(ctx, l, r, newerTime)
 	}
 	list := &entries{}
 	sum, err := changes.Show(ctx, v.conn, *l, maxEntries, paths, list.add)

@@ -112,7 +112,7 @@ func Missing(s *changes.PatchSum) []string {
 		say("%d more", more)
 	}
 	if s.OfGit > 0 {
-		say("%d paths in .git directories, which git does not accept", s.OfGit)
+		say("changes in .git, which git refuses in a patch; apply takes them")
 	}
 	if s.Incomplete {
 		lines = append(lines, "not everything could be examined: there may be more changes")

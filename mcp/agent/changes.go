@@ -190,7 +190,7 @@ func newer(list []Newer, more int) string {
 	return text + ": changes {action: refresh} takes that"
 }
 
-const directText = "Your calls work on the repository itself: changes are in it already. See them with git diff in run.\n"
+const directText = "Your calls work on the repository itself: changes are in it already. See them with git status and git diff in run.\n"
 
 // list returns changes as text, one line each; a new directory with many files, and a git directory, are one. dir is the directory
 // that was asked for.
@@ -244,6 +244,9 @@ func (t *Changes) diff(ctx context.Context, c tool.Caller, repo string, paths []
 		parts = append(parts, "no changes that a diff can show")
 	}
 	parts = append(parts, r.Missing[:min(len(r.Missing), 10)]...)
+	if text := newer(r.Newer, r.NewerMore); text != "" {
+		parts = append(parts, text)
+	}
 	if shown.handle != "" {
 		parts = append(parts, shown.handle)
 	}

@@ -73,6 +73,7 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("%q", r.Text)
 	}
 	for _, tt := range []struct{ arguments, want string }{
+		{`{"action":"diff"}`, news},
 		{`{"action":"refresh"}`, "newer    a.go\nnewer    b.go\nnewer    old/\n[you now see the repository's files wherever you changed nothing, conflict, changed by you and in the repository: b.go; to settle"},
 		{`{"action":"revert","path":"d/b.go"}`, "changed nothing, 2900 more reverted paths, conflict"},
 		{`{"action":"revert"}`, "revert requires path"},

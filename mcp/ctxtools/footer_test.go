@@ -33,6 +33,26 @@ func TestFooterChanges(t *testing.T) {
 	if got := call(); got != "out" {
 		t.Errorf("no news: %q", got)
 	}
+	for _, tt := range []struct{ paths, want string }{
+		{"a d/ d/b .git/ .git/index", "2 files changed"},
+		{".git/ .git/index", ""},
+		{".git/ .git/index .git/HEAD .git/logs/", ".git/ changed"},
+		{"sub/.git/HEAD sub/", "sub/.git/ changed"},
+		{"", "0 files changed"},
+	} {
+		changes.Entries = nil
+		for _, p := range strings.Fields(tt.paths) {
+			c := job.Change{Path: strings.TrimSuffix(p, "/"), Kind: "modified", Type: job.TypeFile}
+			if p != c.Path {
+				c.Type = job.TypeDirectory
+			}
+			changes.Entries = append(changes.Entries, c)
+		}
+		if got := call(); tt.want == "" && got != "out" || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q", tt.paths, got)
+		}
+	}
+	changes.Entries = []job.Change{{Path: "a", Kind: "added", Type: "file"}}
 	changes.More, f.Result.Sensitive = 1, []string{".git/hooks/pre-commit"}
 	f.ExitsWith(2)
 	if got := call(); !strings.HasSuffix(got, "\n\nstderr:\n[2 files changed, not applied, sensitive path changed: .git/hooks/pre-commit]") {

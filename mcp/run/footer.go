@@ -67,16 +67,36 @@ func Duration(d time.Duration) string {
 // maxSensitive is the maximum number of sensitive paths that a footer names.
 const maxSensitive = 5
 
+// files counts what differs from the repository. Directories hold other files, and git status alone writes an index.
+func files(c *job.Changes) []string {
+	n, git := c.More, ""
+	for _, e := range c.Entries {
+		dir, of, ofGit := strings.Cut("/"+e.Path, "/.git/")
+		switch {
+		case e.Type == job.TypeDirectory, ofGit && of == "index":
+		case ofGit:
+			git = strings.TrimPrefix(dir+"/.git/", "/")
+		default:
+			n++
+		}
+	}
+	switch {
+	case n == 1:
+		return []string{"1 file changed, not applied"}
+	case n > 0, len(c.Entries) == 0:
+		return []string{fmt.Sprintf("%d files changed, not applied", n)}
+	case git != "":
+		return []string{safe.Quote(git) + " changed, not applied"}
+	}
+	return nil
+}
+
 // Changed returns what a footer says about files: how many of the session's overlay differ from the repository, unless news is false,
 // and which sensitive ones the job changed.
 func Changed(r *job.Record, news bool) []string {
 	var parts []string
 	if c := r.Changes; c != nil && news {
-		n, word := len(c.Entries)+c.More, "files"
-		if n == 1 {
-			word = "file"
-		}
-		parts = append(parts, fmt.Sprintf("%d %s changed, not applied", n, word))
+		parts = append(parts, files(c)...)
 	} else if c == nil && r.ChangesReason != "" {
 		parts = append(parts, "changes not listed: "+tool.Clean(r.ChangesReason))
 	}
