@@ -26,7 +26,8 @@ func (s *Served) clampEntry(path string, q *Request, limits job.Limits) (job.Lim
 		if r.Overlay && q.Writes() && q.Tool != string(job.ToolChanges) {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("jobs can write to %q only through a session's layer: its workspace is overlay", path),
-				Hint: "request workspace overlay, or change the entry's workspace in the supervisor's configuration",
+				Hint: "request workspace overlay (--workspace overlay, or workspace: overlay in a front-end's own configuration), " +
+					"or change the entry's workspace in the supervisor's configuration",
 			}
 		}
 		var err error
