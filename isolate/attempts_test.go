@@ -42,6 +42,9 @@ func call(number int, args ...any) string {
 	return "kernel(syscall(" + strings.Join(words, ", ") + "))"
 }
 
+// other is the number of a user that the jail has, and none of its first jobs.
+const other = host.FirstJobUID + host.JobUIDs - 1
+
 // attempts run one after the other, each in a process of its own. The effects of those that succeed end with the job.
 var attempts = []attempt{
 	// Refused by the filter only.
@@ -67,9 +70,9 @@ var attempts = []attempt{
 
 	// Refused for lack of privilege only.
 	{"be root", call(unix.SYS_SETUID, 0), "EPERM", "identity"},
-	{"be somebody else", call(unix.SYS_SETUID, host.FirstJobUID+host.JobUIDs-1) + refusedOrDone, "refused", powerless},
+	{"be somebody else", call(unix.SYS_SETUID, other) + refusedOrDone, "refused", powerless},
 	{"be in a group", `my $g = pack("I", 0); ` + call(unix.SYS_SETGROUPS, 1, "$g"), "EPERM", powerless},
-	{"give a file away", `my $name = "x"; my $fd = ` + fmt.Sprintf("syscall(%d, $name, 0); ", unix.SYS_MEMFD_CREATE) + call(unix.SYS_FCHOWN, "$fd", 1002, 1002) + refusedOrDone, "refused", "seccomp " + powerless},
+	{"give a file away", `my $name = "x"; my $fd = ` + fmt.Sprintf("syscall(%d, $name, 0); ", unix.SYS_MEMFD_CREATE) + call(unix.SYS_FCHOWN, "$fd", other, other) + refusedOrDone, "refused", "seccomp " + powerless},
 	{"signal to process 1", "kernel(kill(0, 1) ? 0 : -1)", "EPERM", "identity landlock:6"},
 
 	// Each checks one property that one step establishes.
