@@ -43,7 +43,7 @@ var mistakes = []struct{ args, want string }{
 	{"help nope", "unknown command \"nope\"\nhint: corral help"},
 	{"help run x", "unexpected argument \"x\"\nhint: corral help run"},
 	{"sess", "unknown command \"sess\"\nhint: did you mean corral session?"},
-	{"audit tial", "tial is not a command of corral audit: must be tail, show, verify, export or forward\nhint: did you mean corral audit tail?"},
+	{"audit tial", "tial is not a command of corral audit: must be tail, show, verify or export\nhint: did you mean corral audit tail?"},
 	{"rootfs add x", "add is not a command of corral rootfs: must be import, list or remove\nhint: corral rootfs --help"},
 	// Commands without their arguments.
 	{"kill", "no job given\nhint: corral ps lists those that run"},
@@ -51,7 +51,7 @@ var mistakes = []struct{ args, want string }{
 	{"session exec --background x", "no program given\nhint: corral session exec ID -- PROGRAM [ARG]"},
 	{"session exec --background --tty x true", "--background cannot be combined with --tty or --stdin: nobody can type to the job, and its input is empty"},
 	{"session exec --jsn x true", "unknown option --jsn\nhint: did you mean --json?"},
-	{"audit", "no command given: corral audit needs tail, show, verify, export or forward\nhint: corral audit --help"},
+	{"audit", "no command given: corral audit needs tail, show, verify or export\nhint: corral audit --help"},
 	{"audit show", "wrong arguments for corral audit show\nhint: corral audit show JOB|SEQ"},
 	{"network test", "wrong arguments for corral network test\nhint: corral network test HOST[:PORT] [--repo ID] [--config FILE]"},
 	{"repo add", "wrong arguments for corral repo add\nhint: corral repo add DIR [--id ID] [--workspace direct|overlay|readonly] [--profile NAME] [--users NAME,...] [--config FILE]"},
