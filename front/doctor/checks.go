@@ -103,7 +103,8 @@ var checks = []check{
 	{
 		"host's files", "files outside the repository cannot be seen",
 		"report this: a jail should contain only system directories and toolchains",
-		&probe{script: `for f in "$` + baitFile + `" /etc/shadow /etc/machine-id /etc/ssh /root /boot /var/log /var/lib; do
+		&probe{script: `for f in "$` + baitFile + `" /etc/shadow /etc/machine-id /etc/ssh /root /boot /var/log \
+				/var/lib/corral /var/lib/dpkg /var/lib/systemd; do
 				[ -e "$f" ] && echo "sees $f"; done; true`}, judgeNothing,
 	},
 	{

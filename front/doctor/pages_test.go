@@ -35,6 +35,9 @@ var others = map[string]string{
 	"jobs:":       "GitHub's",
 	"steps:":      "Buildkite's",
 	"max_jobs: 4": "part of an entry of principals.d",
+	"service:":    "Fluent Bit's",
+
+	"data_dir: /var/lib/vector": "Vector's",
 }
 
 var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml[^\n]*\n(.*?)^ *```$")
