@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
@@ -144,6 +146,32 @@ func checkGitSettings(t *testing.T, more, email string) {
 	inGit(t, repo, nil, "config", "user.name", "of the repository")
 	if got := inGit(t, repo, env, "config", "user.name"); got != "of the repository\n" {
 		t.Errorf("the repository's own name does not win: %q", got)
+	}
+}
+
+// TestGitValues: values with control characters or of more than maxGitValue bytes do not count, nor does what a repository configures.
+func TestGitValues(t *testing.T) {
+	s := newSettings()
+	s.read("global\x00user.name\nAda\x00global\x00user.name\na\x1b[2J\x00system\x00user.email\n"+strings.Repeat("x", maxGitValue+1)+"\x00"+
+		"local\x00user.email\na@example.org\x00command\x00core.autocrlf\x00", "/home/ada")
+	if want := "[user]\n\tname = \"Ada\"\n"; s.config != want {
+		t.Errorf("%q, want %q", s.config, want)
+	}
+}
+
+// TestGitFIFO: a FIFO that somebody has open is no configuration, and nobody waits for what is written to it.
+func TestGitFIFO(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if text, ok := readRegular(path, maxGitOutput); ok {
+		t.Errorf("%q", text)
 	}
 }
 
