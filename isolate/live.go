@@ -53,8 +53,7 @@ type run struct {
 	asked      bool          // guarded by mu: a client asked for the end
 	patience   time.Duration // guarded by mu: the time that it has to end by itself, if that is less than Limits.KillAfter
 	told       bool          // guarded by mu: all its processes got a signal by which programs end
-	grace      *time.Timer   // guarded by mu: kills a job that was told to end; nil before that
-	late       *time.Timer   // guarded by mu: kills what the first process has left; nil while that runs
+	grace      *time.Timer   // guarded by mu: kills a job that was told to end, or what its first process has left; nil before that
 	slot       *cell.Slot    // guarded by mu: where the job runs; nil before and afterwards
 	cpu        int64         // guarded by mu: as usage read it last
 	peak       int64         // guarded by mu: likewise
@@ -170,10 +169,8 @@ func (r *run) hurry(patience time.Duration) {
 		return
 	}
 	r.patience = patience
-	for _, t := range []*time.Timer{r.grace, r.late} {
-		if t != nil && t.Stop() {
-			t.Reset(patience)
-		}
+	if r.grace != nil && r.grace.Stop() {
+		r.grace.Reset(patience)
 	}
 }
 
@@ -185,19 +182,35 @@ func (r *run) endLater(sl *cell.Slot) bool {
 	if r.over {
 		return false
 	}
-	if r.grace == nil {
-		r.grace = time.AfterFunc(min(r.limits.KillAfter, r.patience), func() {
-			defer close(r.graceDone)
-			r.setOutcome(wire.Killed)
-			r.endBy(sl.Kill)
-		})
-	}
+	r.killAfter(r.limits.KillAfter, sl)
 	return true
 }
 
-// ending reports whether the job was told to end, and has its time to do so.
-func (r *run) ending() bool {
-	return fault.Get(&r.mu, func() bool { return r.grace != nil })
+// lastPatience is how long the stub may take to end the processes that a job left running.
+const lastPatience = 100 * time.Millisecond
+
+// killLater has what the first process has left killed after lastPatience, in which the stub kills it, or after Limits.KillAfter if all
+// processes got a signal by which they end; unless the job was told to end, and has its time.
+func (r *run) killLater(sl *cell.Slot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	patience := lastPatience
+	if r.told {
+		patience = r.limits.KillAfter
+	}
+	r.killAfter(patience, sl)
+}
+
+// killAfter has the job killed after patience, or earlier as hurry says, unless its time has begun before. The caller holds r.mu.
+func (r *run) killAfter(patience time.Duration, sl *cell.Slot) {
+	if r.grace != nil {
+		return
+	}
+	r.grace = time.AfterFunc(min(patience, r.patience), func() {
+		defer close(r.graceDone)
+		r.setOutcome(wire.Killed)
+		r.endBy(sl.Kill)
+	})
 }
 
 // endGrace returns true if grace would still have killed the job. When it returns, grace does not use the slot.
@@ -334,28 +347,6 @@ func (r *run) command() *os.File {
 
 // clientless is how long a job has at most to end by itself when its client has gone: enough to remove a lock, and nobody waits for more.
 const clientless = 500 * time.Millisecond
-
-// killLater kills what an ended job has left, unless stop is called before: after lastPatience, in which the stub kills it, or after
-// Limits.KillAfter if all processes got a signal by which they end, or earlier as hurry says. stop waits for that if it is in progress.
-func (r *run) killLater(sl *cell.Slot) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	patience, done := lastPatience, make(chan struct{})
-	if r.told {
-		patience = min(r.limits.KillAfter, r.patience)
-	}
-	timer := time.AfterFunc(patience, func() {
-		defer close(done)
-		r.endBy(sl.Kill)
-	})
-	r.late = timer
-	return func() {
-		fault.With(&r.mu, func() { r.late = nil })
-		if !timer.Stop() {
-			<-done
-		}
-	}
-}
 
 // endOn ends the job at its deadline or when ctx ends, whichever is first, until stop is called.
 func (s *Supervisor) endOn(ctx context.Context, r *run) (stop func()) {

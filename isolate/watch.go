@@ -17,8 +17,8 @@ import (
 func (s *Supervisor) runIn(
 	ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, door *doorUse, terminal func(*os.File),
 ) (wire.Result, error) {
-	j := sl.Jail()
-	since := j.OpenWindow(q.Flags&wire.FlagNoRepo == 0, r.protect)
+	j, repo := sl.Jail(), q.Flags&wire.FlagNoRepo == 0
+	since := j.OpenWindow(repo, r.protect)
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
 	sl.CountLeft(func() cell.LeftSetter {
@@ -49,7 +49,7 @@ func (s *Supervisor) runIn(
 	result.Mounts = sl.Mounts()
 	sl.Account(&result)
 	// Also a job that may only read can have got a descriptor from one that writes.
-	if q.Flags&wire.FlagNoRepo == 0 && j.Scanned() {
+	if repo && j.Scanned() {
 		j.Sensitive(since, &result)
 	}
 	return result, nil
@@ -145,14 +145,10 @@ func follow(sl *cell.Slot, r *run, result *wire.Result, terminal func(*os.File))
 			if report.Kind == inside.Gone {
 				return true, mine, nil
 			}
-			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub. The
-			// processes of a job that was told to end have their time, see endLater.
-			if settled && !r.ending() {
-				defer r.killLater(sl)()
+			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub.
+			if settled {
+				r.killLater(sl)
 			}
 		}
 	}
 }
-
-// lastPatience is how long the stub may take to end the processes that a job left running.
-const lastPatience = 100 * time.Millisecond
