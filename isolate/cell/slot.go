@@ -276,11 +276,19 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 	if err := j.s.roots.refresh(j.root); err != nil { // what the jail has still works
 		j.s.Log.Warn("/etc of a jail not refreshed", "jail", j.name, "error", err)
 	}
-	if plain && len(j.view.roots) > 0 {
-		return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, true)
+	plain = plain && len(j.view.roots) > 0
+	if !plain {
+		if sl := j.pool.take(); sl != nil {
+			return sl, nil
+		}
 	}
-	if sl := j.pool.take(); sl != nil {
-		return sl, nil
+	return j.slotFor(plain)
+}
+
+// slotFor makes a slot for a job.
+func (j *Jail) slotFor(plain bool) (*Slot, error) {
+	if plain {
+		return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, true)
 	}
 	return j.plainSlot(false)
 }
@@ -288,10 +296,7 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 // Replace returns a new slot for the job whose slot failed with ErrSlotKilled.
 func (sl *Slot) Replace() (*Slot, error) {
 	sl.EndOnOOM(func() {}) // the job is not in it
-	if sl.plain {
-		return sl.jail.newSlot(sl.limits, sl.jail.key.profile, true)
-	}
-	return sl.jail.plainSlot(false)
+	return sl.jail.slotFor(sl.plain)
 }
 
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need; opens is set for the one that makes the door of
