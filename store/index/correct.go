@@ -179,22 +179,9 @@ func (s *search) sharingTrigrams(w string) ([]string, error) {
 	for _, g := range grams {
 		args = append(args, quote(g), limit)
 	}
-	rows, err := s.tx.QueryContext(s.ctx, `SELECT word FROM words JOIN (
+	return column[string](s.ctx, s.tx, `SELECT word FROM words JOIN (
 		SELECT id, count(*) AS shared FROM (`+strings.TrimPrefix(newest, " UNION ALL ")+`) GROUP BY id ORDER BY shared DESC, id DESC LIMIT ?)
 		USING (id) ORDER BY shared DESC, id DESC`, append(args, maxCompared)...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var known []string
-	for rows.Next() {
-		var k string
-		if err := rows.Scan(&k); err != nil {
-			return nil, err
-		}
-		known = append(known, k)
-	}
-	return known, rows.Err()
 }
 
 // trigrams returns the distinct sequences of three letters in a word.

@@ -151,7 +151,7 @@ func (s *search) loadTexts(ids string, byRow map[int64]*candidate) error {
 // countPhrases counts the phrases in the chunks.
 func (s *search) countPhrases(ids string, byRow map[int64]*candidate) error {
 	for _, p := range s.phrases {
-		rows, err := numbers(s.ctx, s.tx, "SELECT rowid FROM found WHERE found MATCH ? AND rowid IN (SELECT value FROM json_each(?))", p, ids)
+		rows, err := column[int64](s.ctx, s.tx, "SELECT rowid FROM found WHERE found MATCH ? AND rowid IN (SELECT value FROM json_each(?))", p, ids)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 
 // markOrphans marks incomplete sources that no process is adding for removal.
 func markOrphans(ctx context.Context, b *database, tx *sql.Tx) error {
-	ids, err := numbers(ctx, tx, "SELECT id FROM sources WHERE state = ?", stateAdding)
+	ids, err := column[int64](ctx, tx, "SELECT id FROM sources WHERE state = ?", stateAdding)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ const removedAtOnce = 1000
 // removeMarked removes the sources that are marked for removal, and returns larger amounts of free space to the file
 // system.
 func removeMarked(ctx context.Context, b *database) error {
-	ids, err := numbers(ctx, b.Read, "SELECT id FROM sources WHERE state = ? ORDER BY id", stateRemoving)
+	ids, err := column[int64](ctx, b.Read, "SELECT id FROM sources WHERE state = ? ORDER BY id", stateRemoving)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -57,7 +57,7 @@ func removeMarked(ctx context.Context, b *database) error {
 
 // removeSome removes up to removedAtOnce chunks of a source, and with the last ones the source.
 func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err error) {
-	rows, err := numbers(ctx, tx, "SELECT rowid FROM found WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?",
+	rows, err := column[int64](ctx, tx, "SELECT rowid FROM found WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?",
 		rowOf(source, 0, false), rowOf(source, maxChunks-1, true), removedAtOnce)
 	if err != nil {
 		return false, err

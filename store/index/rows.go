@@ -40,20 +40,20 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// numbers returns the first column of the result of a query.
-func numbers(ctx context.Context, q querier, query string, args ...any) ([]int64, error) {
+// column returns the first column of the result of a query.
+func column[T int64 | string](ctx context.Context, q querier, query string, args ...any) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var all []int64
+	var all []T
 	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
+		var value T
+		if err := rows.Scan(&value); err != nil {
 			return nil, err
 		}
-		all = append(all, n)
+		all = append(all, value)
 	}
 	return all, rows.Err()
 }

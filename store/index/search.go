@@ -93,7 +93,7 @@ func (s *search) choose() (isEmpty bool, err error) {
 		return err == nil, err
 	}
 	s.low, s.high = rowOf(first.Int64, 0, false), math.MaxInt64
-	hidden, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE state <> 1")
+	hidden, err := column[int64](s.ctx, s.tx, "SELECT id FROM sources WHERE state <> 1")
 	if err != nil {
 		return false, err
 	}
@@ -137,7 +137,7 @@ func (s *search) filter() error {
 	if len(args) == 1 {
 		return nil
 	}
-	ids, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
+	ids, err := column[int64](s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
 	if err != nil {
 		return err
 	}
