@@ -3,7 +3,6 @@ package isolate
 import (
 	"bytes"
 	"cmp"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -42,11 +41,8 @@ func BenchmarkAfterStart(b *testing.B) {
 	sandboxtest.Require(b, sandboxtest.Program("bash"), sandboxtest.Program("perl"), sandboxtest.Program("git"))
 	for _, steps := range []string{"", "landlock"} {
 		f := newFront(b, skip(strings.Fields(steps)))
-		for dir := f.Repo; dir != os.TempDir(); dir = filepath.Dir(dir) { // the owner starts in it
-			if err := os.Chmod(dir, 0o755); err != nil {
-				b.Fatal(err)
-			}
-		}
+		f.Repo = filepath.Join(sandboxtest.OpenDir(b), "repo") // the owner starts in it
+		mkdir(b, f.Repo, owner)
 		f.outside(b, manyFiles)
 		for name, w := range map[string]job.Workspace{"direct": job.Direct, "overlay": job.Overlay} {
 			for _, tt := range afterStart {

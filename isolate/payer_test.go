@@ -84,13 +84,7 @@ func TestSubUIDsAttack(t *testing.T) {
 		subuid := filepath.Join(t.TempDir(), "subuid")
 		put(t, subuid, tt.subuid, 0o600, 0)
 		s := supervise(t, func(c *Config) { c.MaxPerUser, c.subuid = most, subuid })
-		dir := t.TempDir()
-		for _, d := range []string{dir, filepath.Dir(dir)} {
-			if err := os.Chmod(d, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		path := filepath.Join(dir, "socket")
+		path := filepath.Join(sandboxtest.OpenDir(t), "socket")
 		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 		if err != nil {
 			t.Fatal(err)

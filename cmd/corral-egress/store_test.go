@@ -38,7 +38,7 @@ func compileStore(t *testing.T) []byte {
 func storeDirectory(t *testing.T) (path string, change func(*exec.Cmd)) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.LandlockABI(1))
-	root := filepath.Join(t.TempDir(), "cache")
+	root := filepath.Join(sandboxtest.OpenDir(t), "cache")
 	path = filepath.Join(root, "1000")
 	for _, dir := range []string{root, path} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -223,18 +223,13 @@ func TestTakenOver(t *testing.T) {
 	above := filepath.Dir(path)
 	other := filepath.Join(above, "other")
 	for _, err := range []error{
-		os.Chmod(filepath.Dir(above), 0o755), os.Chmod(above, 0o777), os.Mkdir(other, 0o777), os.Chmod(other, 0o777),
+		os.Chmod(above, 0o777), os.Mkdir(other, 0o777), os.Chmod(other, 0o777),
 		os.WriteFile(filepath.Join(above, "open"), nil, 0o666), os.Chmod(filepath.Join(above, "open"), 0o666),
 		os.WriteFile(filepath.Join(other, "file"), nil, 0o666), os.Chmod(filepath.Join(other, "file"), 0o666),
 		os.WriteFile(filepath.Join(path, "mine"), nil, 0o666), os.Chown(filepath.Join(path, "mine"), nobody, nobody),
 		os.Symlink(filepath.Join(other, "file"), filepath.Join(path, "link")),
 	} {
 		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for dir := filepath.Dir(above); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

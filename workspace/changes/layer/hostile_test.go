@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/sandboxtest"
 	"corral/workspace/changes/stream"
 )
 
@@ -149,12 +150,9 @@ func (w *world) unprivileged(args ...string) *output {
 	}
 	exe, err := os.Executable()
 	check(w.t, err)
-	tool := filepath.Join(w.t.TempDir(), "tool") // only root can access the directory of the test binary
+	tool := filepath.Join(sandboxtest.OpenDir(w.t), "tool") // only root can access the directory of the test binary
 	b, err := os.ReadFile(exe)
 	check(w.t, err, os.WriteFile(tool, b, 0o755))
-	for dir := filepath.Dir(tool); dir != "/tmp" && dir != "/var/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-		check(w.t, os.Chmod(dir, 0o755))
-	}
 	cmd := exec.Command(tool, w.args(args)...)
 	cmd.Env = []string{asTool + "=1"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUID, Gid: otherUID}}
