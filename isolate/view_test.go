@@ -2,7 +2,9 @@ package isolate
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +42,7 @@ func TestJobView(t *testing.T) {
 		{"root's home", "ls -A /root 2>/dev/null | wc -l", "0"},
 		{"homes", "ls /home 2>&1 | grep -c Permission; stat -c %U /home/job", "1\njob"},
 		{"own home", "cd; pwd; touch x && ls", "/home/job\nx"},
-		{"logs and state", "ls -A /var | grep -vx -e lib -e lock | tr '\\n' ' '", "door empty layer lower masked root run tmp "},
+		{"logs and state", "ls -A /var | grep -vx -e lib -e lock | tr '\\n' ' '", "boot-id door empty layer lower masked root run tmp "},
 		{"services", "ls -A /run /sys /var/empty | grep -vx lock | grep -c ^[a-z]", "0"},
 		{"scratch directories", `for d in /run/lock /var/lib/php/sessions; do [ ! -L $d ] || { echo x >$d/x && rm $d/x; } || echo fails; done; [ ! -e /var/lib ] || ls /var/lib/ /var/lib/php | grep -vx -e php -e sessions -e '.*:' -e ''`, ""},
 		{"beside the repository", "ls -A " + filepath.Dir(f.Repo), "repo"},
@@ -154,6 +156,23 @@ func TestMaskedProc(t *testing.T) {
 	}
 	if got := f.Sh(script + "true"); got != "" {
 		t.Errorf("readable: %s", got)
+	}
+}
+
+// TestBootID: the jobs of a jail see one boot ID, which is neither another jail's nor the kernel's.
+func TestBootID(t *testing.T) {
+	const file = "/proc/sys/kernel/random/boot_id"
+	kernel, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := sharedFront(t), newFront(t)
+	first, again, other := a.Sh("cat "+file), a.Sh("cat "+file), b.Sh("cat "+file)
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(first) {
+		t.Errorf("%q is no random UUID", first)
+	}
+	if first != again || first == other || slices.Contains([]string{first, other}, strings.TrimSpace(string(kernel))) {
+		t.Errorf("jobs of one jail see %q and %q, one of another %q, the kernel has %q", first, again, other, kernel)
 	}
 }
 

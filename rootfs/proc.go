@@ -1,11 +1,30 @@
 package rootfs
 
+import (
+	"crypto/rand"
+	"fmt"
+)
+
 // The masks of paths that a job must not see; both lie in each jail's read-only root. The file has no permissions and
 // no content. A device such as /dev/null, which others use, could still be opened for writing.
 const (
 	MaskDir  = "/var/empty"
 	MaskFile = "/var/masked"
 )
+
+// BootIDFile is mounted over /proc/sys/kernel/random/boot_id in each job's /proc. It is in each jail's read-only root.
+const BootIDFile = "/var/boot-id"
+
+// WriteBootID writes [BootIDFile] below the directory dirfd, a jail's root that [Tree.Write] has written: a random UUID (RFC 9562,
+// version 4) in the kernel's form, random(4). The kernel's own is the same in all jails, so jobs of two users could tell that they
+// share a machine, and name it to others. It returns an error if the file exists. The caller closes dirfd.
+func WriteBootID(dirfd int) error {
+	var id [16]byte
+	rand.Read(id[:]) // never fails
+	id[6], id[8] = id[6]&0xf|0x40, id[8]&0x3f|0x80
+	text := fmt.Sprintf("%x-%x-%x-%x-%x\n", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return Tree{Entries: []Entry{{Path: BootIDFile, Mode: 0o444, Data: []byte(text)}}}.Write(dirfd)
+}
 
 // DoorDir has the resolver's settings for jobs that may reach hosts, in each jail's read-only root: files named like those of
 // /etc that they replace.

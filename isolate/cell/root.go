@@ -114,6 +114,9 @@ func (r *roots) make(at, repo, common string, authority []byte) (*jailRoot, erro
 	}
 	j.etc = j.tree.With(files, etcDir)
 	err = missing.Write(int(j.dir.Fd()))
+	if err == nil {
+		err = rootfs.WriteBootID(int(j.dir.Fd()))
+	}
 	if err == nil { // over what was written ahead for any jail
 		err = files.Overwrite(int(j.dir.Fd()))
 	}

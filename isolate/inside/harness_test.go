@@ -28,7 +28,7 @@ const patience = 20 * time.Second
 const nobody = 0x6fff0001
 
 // needsJail lists steps that need a jail's root, which these stubs do not have.
-var needsJail = []string{"mqueue", "proc-masks", "accounts", "repo"}
+var needsJail = []string{"mqueue", "proc-masks", "proc-sys", "accounts", "repo"}
 
 // A stub is a process of the real stub program, in its own namespaces and in the host's root.
 type stub struct {

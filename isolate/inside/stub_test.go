@@ -163,6 +163,9 @@ func TestMasks(t *testing.T) {
 			t.Errorf("%s does not cover %s", path, table)
 		}
 	}
+	if !strings.Contains(text, `mount_at("`+rootfs.BootIDFile+`", `) {
+		t.Errorf("%s covers nothing", rootfs.BootIDFile)
+	}
 	if !strings.Contains(text, `mount_at("/proc/sys", "/proc/sys"`) || !slices.Equal(rootfs.ReadOnlyProc, []string{"/proc/sys"}) {
 		t.Errorf("rootfs.ReadOnlyProc is %q, but the stub makes /proc/sys read-only", rootfs.ReadOnlyProc)
 	}

@@ -114,7 +114,11 @@ static int kernel_settings(struct job *j)
 	if (r < 0)
 		return r;
 	/* mount(2) ignores attributes on the first bind; only a remount sets them. */
-	return mount_at(0, "/proc/sys", 0, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
+	r = mount_at(0, "/proc/sys", 0, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
+	if (r < 0)
+		return r;
+	/* The same in all jails, the kernel's own would tell jobs of two users that they share a machine. */
+	return mount_at("/var/boot-id", "/proc/sys/kernel/random/boot_id", 0, MS_BIND, 0);
 }
 
 static int terminals(struct job *j)
