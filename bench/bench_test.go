@@ -151,12 +151,19 @@ func TestMarkdown(t *testing.T) {
 	r := &Result{Title: "T", Date: "today", Machine: "m", Columns: []string{"row", "why"}, Plots: []*Plot{{Title: "P", file: "p.svg"}}}
 	r.add("a|b", "it <b>said</b> `x`\nand more")
 	var w strings.Builder
-	r.markdown(&w)
+	r.markdown(&w, false)
 	if want := "| a\\|b | it &lt;b>said&lt;/b> 'x' and more |\n"; !strings.Contains(w.String(), want) {
 		t.Errorf("%q is not in\n%s", want, w.String())
 	}
 	if !strings.Contains(w.String(), "![P](p.svg)") {
 		t.Error(w.String())
+	}
+	for column, want := range map[string]string{setsUp: "\n| row |\n|---|\n| a\\|b |\n", medianOf: "m.\n\n![P]"} {
+		r.Columns[1] = column
+		w.Reset()
+		if r.markdown(&w, true); !strings.Contains(w.String(), want) {
+			t.Errorf("described: %q is not in\n%s", want, w.String())
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,11 @@ import (
 const (
 	pageBegin = "<!-- begin: bench -write -->"
 	pageEnd   = "<!-- end: bench -write -->"
+)
+
+const (
+	medianOf = "median ms"
+	setsUp   = "sets up" // the last column, of what a row does not set up, follows
 )
 
 // pageKeys are the results on the page, in its order.
@@ -27,6 +33,7 @@ func writePage(_ context.Context, o *options) error {
 		return err
 	}
 	var text strings.Builder
+	described, machine := false, "" // whether a table above says what each row sets up; the machine of the section above
 	for _, key := range pageKeys() {
 		r, err := o.kept(key)
 		if err != nil {
@@ -45,7 +52,13 @@ func writePage(_ context.Context, o *options) error {
 			}
 			p.file = name + ".svg"
 		}
-		r.markdown(&text)
+		if r.Machine == machine {
+			r.Machine = "The same machine"
+		} else {
+			machine = r.Machine
+		}
+		r.markdown(&text, described)
+		described = described || slices.Contains(r.Columns, setsUp)
 	}
 	if text.Len() == 0 {
 		return errors.New("nothing is kept in " + o.results + "\nhint: bench/all measures")
@@ -67,8 +80,9 @@ func between(page, text string) (string, error) {
 	return head + pageBegin + "\n" + strings.TrimRight(text, "\n") + "\n\n" + pageEnd + "\n" + tail, nil
 }
 
-// markdown writes the result as a section.
-func (r *Result) markdown(w *strings.Builder) {
+// markdown writes the result as a section. If a table above has described the rows, columns of what they set up are left out, and so is
+// the table if the chart has its medians.
+func (r *Result) markdown(w *strings.Builder, described bool) {
 	fmt.Fprintf(w, "\n### %s\n\n%s. %s", r.Title, r.Date, r.Machine)
 	if r.Busy != "" {
 		fmt.Fprintf(w, "; %s", r.Busy)
@@ -76,23 +90,35 @@ func (r *Result) markdown(w *strings.Builder) {
 	if r.Rounds > 0 {
 		fmt.Fprintf(w, "; %d rounds", r.Rounds)
 	}
-	w.WriteString(".\n\n")
-	line := func(cells []string) {
-		for _, c := range cells {
-			w.WriteString("| " + cell(c) + " ")
-		}
-		w.WriteString("|\n")
+	w.WriteString(".\n")
+	width := len(r.Columns)
+	if n := slices.Index(r.Columns, setsUp); described && n >= 0 {
+		width = n // the two columns are the last
 	}
-	line(r.Columns)
-	w.WriteString(strings.Repeat("|---", len(r.Columns)) + "|\n")
-	for _, row := range r.Rows {
-		line(row)
+	if !described || len(r.Plots) == 0 || !slices.Contains(r.Columns, medianOf) {
+		r.table(w, width)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "\n%s\n", strings.ReplaceAll(n, "<", "&lt;"))
 	}
 	for _, p := range r.Plots {
 		fmt.Fprintf(w, "\n![%s](%s)\n", p.Title, p.file)
+	}
+}
+
+// table writes the first columns.
+func (r *Result) table(w *strings.Builder, width int) {
+	line := func(cells []string) {
+		for _, c := range cells[:min(width, len(cells))] {
+			w.WriteString("| " + cell(c) + " ")
+		}
+		w.WriteString("|\n")
+	}
+	w.WriteString("\n")
+	line(r.Columns)
+	w.WriteString(strings.Repeat("|---", width) + "|\n")
+	for _, row := range r.Rows {
+		line(row)
 	}
 }
 

@@ -95,7 +95,7 @@ func (t *rate) slice(ctx context.Context, r *Row, n int, d time.Duration) error 
 
 func rateTable(rows []*Row, rates rates) *Result {
 	const title = "Jobs a second, by how many run at once"
-	r := newResult("parallel", title, "row", "1", "2", "8", "64", "× bare at 8", "CPU ms a job at 1", "CPU ms a job at 8", "sets up",
+	r := newResult("parallel", title, "row", "1", "2", "8", "64", "× bare at 8", "CPU ms a job at 1", "CPU ms a job at 8", setsUp,
 		"does not")
 	plot := &Plot{Title: title + ": 8", Unit: "jobs a second, median", Log: true}
 	at := func(row *Row, n int) (perSecond, cpu float64) {

@@ -177,7 +177,7 @@ func tableMode(key, title string, make table) func(context.Context, *options) er
 
 // latencies makes the table of the measured rows.
 func latencies(key, title string, rows []*Row) *Result {
-	r := newResult(key, title, "row", "median ms", "p95 ms", "p99 ms", "added ms", "× bare", "sets up", "does not")
+	r := newResult(key, title, "row", medianOf, "p95 ms", "p99 ms", "added ms", "× bare", setsUp, "does not")
 	plot := &Plot{Title: title, Unit: "ms, median; the line goes to p95", Log: true}
 	for _, row := range rows {
 		if row.Missing != "" {
