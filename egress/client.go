@@ -56,7 +56,7 @@ func (c *client) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Received implements splice.Socket.
+// Received implements relay.Socket.
 func (c *client) Received(n int) (within int, over error) {
 	within = c.site.door.record.up.add(n)
 	c.up.Add(int64(within))
@@ -66,7 +66,7 @@ func (c *client) Received(n int) (within int, over error) {
 	return within, over
 }
 
-// Sending implements splice.Socket.
+// Sending implements relay.Socket.
 func (c *client) Sending(n int) (within int, over error) {
 	within = c.site.door.record.down.add(n)
 	c.down.Add(int64(within))
@@ -76,7 +76,7 @@ func (c *client) Sending(n int) (within int, over error) {
 	return within, over
 }
 
-// Unsent implements splice.Socket.
+// Unsent implements relay.Socket.
 func (c *client) Unsent(n int) {
 	c.site.door.record.down.total.Add(-int64(n))
 	c.down.Add(-int64(n))

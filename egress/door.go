@@ -18,7 +18,6 @@ import (
 	"corral/egress/leaf"
 	"corral/egress/names"
 	"corral/egress/relay"
-	"corral/egress/sockets"
 	"corral/internal/ratelimit"
 	"corral/internal/text"
 	"corral/policy/network"
@@ -51,7 +50,7 @@ type door struct {
 	ctx         context.Context // ends when the door is closed
 	cancel      context.CancelFunc
 	udp         net.PacketConn
-	seeds       *sockets.Source
+	seeds       *source
 	tcp         net.Listener
 	conns       *budget
 	files       *share // of Server.files
@@ -126,7 +125,7 @@ func (d *door) listen(files []*os.File) (err error) {
 		d.udp.Close()
 		return fmt.Errorf("the door's TCP socket: %w", err)
 	}
-	if d.seeds, err = sockets.New(files[2], files[3]); err != nil {
+	if d.seeds, err = newSource(files[2], files[3]); err != nil {
 		d.tcp.Close()
 		d.udp.Close()
 		return err

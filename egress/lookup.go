@@ -9,7 +9,6 @@ import (
 
 	"corral/egress/control"
 	"corral/egress/names"
-	"corral/egress/sockets"
 	"corral/policy/network"
 )
 
@@ -96,7 +95,7 @@ func (d *door) listenAt(h *host, port network.Port) error {
 		return nil
 	}
 	d.files.give(1)
-	if errors.Is(err, sockets.ErrBusy) {
+	if errors.Is(err, errSeedsBusy) {
 		return fmt.Errorf("the job itself uses port %d of all addresses, or connects to corral's", port.Number)
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"corral/egress/pull"
+	"corral/egress/packages"
 	"corral/egress/relay"
 	"corral/policy/network"
 )
@@ -18,7 +18,7 @@ const pullFiles = 3
 // A pulled answers the requests to a registry.
 type pulled struct {
 	site     *site
-	registry pull.Registry
+	registry packages.Registry
 	used     *relay.Secret // nil: none
 }
 
@@ -29,7 +29,7 @@ func (s *site) pull(method string, paths []string, used *relay.Secret) relay.Pul
 		if !d.Allowed || d.Registry == "" {
 			continue
 		}
-		r := pull.Registry{Kind: d.Registry, MinAge: d.MinAge, Rule: d.Rule, Scheme: "http", Host: s.host.name}
+		r := packages.Registry{Kind: d.Registry, MinAge: d.MinAge, Rule: d.Rule, Scheme: "http", Host: s.host.name}
 		standard := uint16(80)
 		if s.protocol == network.HTTPS {
 			r.Scheme, standard = "https", 443
@@ -59,9 +59,9 @@ func (p *pulled) Serve(w http.ResponseWriter, in *http.Request, host http.RoundT
 		r.Login = p.used.Login(in.Header.Get(p.used.Header))
 	}
 	err := server.cache.Serve(w, in, r, host)
-	denied := (*pull.Denied)(nil)
+	denied := (*packages.Denied)(nil)
 	switch {
-	case errors.Is(err, pull.ErrPass):
+	case errors.Is(err, packages.ErrPass):
 		return relay.ErrPass
 	case errors.As(err, &denied):
 		return &relay.Denied{Why: denied.Why}

@@ -22,8 +22,8 @@ import (
 	"corral/egress/store"
 )
 
-// A packages is a registry of npm at alpha that can be switched off, and a mirror of Debian at beta, by plain HTTP.
-type packages struct {
+// A mirrors is a registry of npm at alpha that can be switched off, and a mirror of Debian at beta, by plain HTTP.
+type mirrors struct {
 	w    *world
 	file atomic.Pointer[string] // what it sends as demo-1.0.0.tgz
 	off  atomic.Bool
@@ -33,9 +33,9 @@ type packages struct {
 // right is the content of demo-1.0.0.tgz, larger than what is buffered.
 var right = strings.Repeat("of the package\n", 20_000)
 
-func (w *world) packages(token string) *packages {
+func (w *world) packages(token string) *mirrors {
 	w.t.Helper()
-	p := &packages{w: w}
+	p := &mirrors{w: w}
 	p.file.Store(&right)
 	sum := sha512.Sum512([]byte(right))
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

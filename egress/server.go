@@ -15,8 +15,8 @@ import (
 	"corral/egress/control"
 	"corral/egress/dial"
 	"corral/egress/leaf"
-	"corral/egress/pull"
-	"corral/egress/splice"
+	"corral/egress/packages"
+	"corral/egress/relay"
 	"corral/egress/store"
 	"corral/internal/text"
 )
@@ -56,7 +56,7 @@ type Server struct {
 	// requests has an element for each request of all doors that is served, but those that a door has of its own.
 	requests chan struct{}
 	conns    int // see Config.Connections
-	cache    *pull.Cache
+	cache    *packages.Cache
 	doors    map[uint64]*door // used by the goroutine of Serve alone
 	work     sync.WaitGroup   // the goroutines of doors
 
@@ -66,13 +66,13 @@ type Server struct {
 }
 
 // ownFiles are descriptors for what is not a job's: the pipes of relays, the program's own, and a margin.
-const ownFiles = splice.Files + 64
+const ownFiles = relay.Files + 64
 
 // New returns a Server without doors.
 func New(c Config) *Server {
 	return &Server{
 		dialer: c.Dialer, names: c.Names, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
-		requests: make(chan struct{}, maxAllRequests), conns: c.Connections, cache: pull.New(c.Store), doors: map[uint64]*door{},
+		requests: make(chan struct{}, maxAllRequests), conns: c.Connections, cache: packages.New(c.Store), doors: map[uint64]*door{},
 	}
 }
 

@@ -211,13 +211,13 @@ func (c *server) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Received implements splice.Socket: the job's connection counts.
+// Received implements relay.Socket: the job's connection counts.
 func (*server) Received(n int) (int, error) { return n, nil }
 
-// Sending implements splice.Socket.
+// Sending implements relay.Socket.
 func (*server) Sending(n int) (int, error) { return n, nil }
 
-// Unsent implements splice.Socket.
+// Unsent implements relay.Socket.
 func (*server) Unsent(int) {}
 
 // SyscallConn implements syscall.Conn.

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"corral/egress/splice"
 )
 
 // The protocols.
@@ -127,11 +125,10 @@ func (r *Relay) copyBoth(client, server net.Conn) error {
 	return errors.Join(up, down)
 }
 
-// copyOne copies until the end of one direction, and passes the end on. What comes fast is passed on by the kernel alone: see
-// egress/splice.
+// copyOne copies until the end of one direction, and passes the end on. What comes fast is passed on by the kernel alone: see splicer.
 func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 	await := waiter(from)
-	direct := splice.New(to, from)
+	direct := newSplicer(to, from)
 	for {
 		if err := await(); err != nil {
 			return err
@@ -141,7 +138,7 @@ func (r *Relay) copyOne(to, from net.Conn, idle *time.Timer) error {
 			break
 		}
 		if err == nil && n == bufferSize && direct != nil { // more may have arrived
-			err = direct.PassOn(func() { idle.Reset(r.idle) })
+			err = direct.passOn(func() { idle.Reset(r.idle) })
 		}
 		if err != nil {
 			return err

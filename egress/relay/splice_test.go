@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/test/sandboxtest"
 )
 
-// A counted is a splice.Socket that counts, with a bound in each direction.
+// A counted is a Socket that counts, with a bound in each direction.
 type counted struct {
 	*net.TCPConn
 	in, out, read atomic.Int64
@@ -66,6 +68,13 @@ func pair(t *testing.T) (near, far *net.TCPConn) {
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn.(*net.TCPConn), (<-accepted).(*net.TCPConn)
+}
+
+// countedPair returns both ends of a connection. The far one counts.
+func countedPair(t *testing.T) (near *net.TCPConn, far *counted) {
+	t.Helper()
+	near, conn := pair(t)
+	return near, &counted{TCPConn: conn}
 }
 
 // spliced relays between a client and a server through two counted sockets. Serve's result is on the channel.
@@ -166,4 +175,121 @@ func TestSpliceBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// await waits until something has arrived at a socket.
+func await(t *testing.T, s *counted) {
+	t.Helper()
+	raw, err := s.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+}
+
+// TestPassOn: what has arrived is passed on and counted, and nothing else happens: passOn does not wait, and says nothing of an end.
+func TestPassOn(t *testing.T) {
+	client, inner := countedPair(t)
+	server, outer := countedPair(t)
+	s := newSplicer(outer, inner)
+	active := 0
+	pass := func() {
+		t.Helper()
+		if err := s.passOn(func() { active++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass()
+	if active != 0 {
+		t.Error("active without bytes")
+	}
+	if _, err := io.WriteString(client, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, inner)
+	pass()
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(server, got); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if inner.in.Load() != 5 || outer.out.Load() != 5 || active == 0 {
+		t.Errorf("%d bytes received, %d sent, active %d times", inner.in.Load(), outer.out.Load(), active)
+	}
+	client.Close()
+	await(t, inner)
+	pass()
+	if n, err := inner.Read(got); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if newSplicer(outer, inner.TCPConn) != nil || newSplicer(outer.TCPConn, inner) != nil {
+		t.Error("connections that count nothing are passed on")
+	}
+}
+
+// TestLeavesNothing: what one connection could not send, or must not, is not sent on another.
+func TestLeavesNothing(t *testing.T) {
+	for name, most := range map[string]int{"the server is gone": 0, "over the bound": 10} {
+		t.Run(name, func(t *testing.T) {
+			client, inner := countedPair(t)
+			server, outer := countedPair(t)
+			inner.maxIn = int64(most)
+			if _, err := client.Write(bytes.Repeat([]byte("secret"), 1000)); err != nil {
+				t.Fatal(err)
+			}
+			await(t, inner)
+			want := errBound
+			if most == 0 {
+				want = unix.EPIPE
+				_ = server.SetLinger(0)
+				server.Close()
+				await(t, outer)
+				_, _ = outer.Read(make([]byte, 1)) // takes the error: ECONNRESET
+			}
+			if err := newSplicer(outer, inner).passOn(func() {}); !errors.Is(err, want) {
+				t.Errorf("ended with %v, want %v", err, want)
+			}
+			if sent := outer.out.Load(); sent != int64(most) {
+				t.Errorf("%d bytes are counted as sent, want %d", sent, most)
+			}
+			for p := pipes.take(); p != nil; p = pipes.take() {
+				if n, err := unix.Read(p.from, make([]byte, 10)); !errors.Is(err, unix.EAGAIN) {
+					t.Errorf("a pipe has %d bytes (%v)", n, err)
+				}
+				defer pipes.give(p, 0)
+			}
+		})
+	}
+}
+
+// TestPipes: the number of pipes is bounded, and one that is not empty is not used again.
+func TestPipes(t *testing.T) {
+	var p pipePool
+	var all []*pipe
+	for used := p.take(); used != nil; used = p.take() {
+		all = append(all, used)
+	}
+	if len(all) != maxPipes {
+		t.Errorf("%d pipes, want %d", len(all), maxPipes)
+	}
+	p.give(all[0], 1)
+	for _, used := range all[1:] {
+		p.give(used, 0)
+	}
+	if p.size() != maxPipes-1 {
+		t.Errorf("%d pipes are kept, want %d", p.size(), maxPipes-1)
+	}
+	for used := p.take(); used != nil; used = p.take() {
+		unix.Close(used.from)
+		unix.Close(used.to)
+	}
+}
+
+// size returns how many pipes are not in use.
+func (p *pipePool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.free)
 }

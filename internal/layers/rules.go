@@ -107,17 +107,17 @@ var owners = []owner{
 	},
 	{
 		"golang.org/x/mod",
-		[]string{"egress/registry"},
+		[]string{"egress/packages"},
 		"versions of packages are compared in one place",
 	},
 	{
 		"golang.org/x/crypto",
-		[]string{"egress/registry"},
+		[]string{"egress/packages"},
 		"one package knows the digests of registries; the standard library lacks BLAKE2b",
 	},
 	{
 		"github.com/ulikunitz/xz",
-		[]string{"egress/registry"},
+		[]string{"egress/packages"},
 		"what an archive compressed is read in one place, with bounds that the library does not have",
 	},
 	{

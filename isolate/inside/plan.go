@@ -374,7 +374,7 @@ const (
 
 // DoorSockets is the number of sockets in a door. The first one is for datagrams, and bound to 127.0.0.1:53; the second one,
 // DoorListener, listens for streams there: they receive the job's queries for names. The others are for streams, and not
-// bound: package egress/sockets makes further ones of them.
+// bound: package egress makes further ones of them.
 const DoorSockets = 4
 
 // DoorListener is the index of the listener among the sockets of a door.

@@ -1,4 +1,4 @@
-package registry
+package packages
 
 import (
 	"encoding/json"

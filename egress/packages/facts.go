@@ -1,15 +1,13 @@
-package pull
+package packages
 
 import (
 	"crypto/sha256"
 	"sync"
-
-	"corral/egress/registry"
 )
 
 // Bounds of what is known. A fact takes about 200 bytes.
 const (
-	maxFacts     = 200_000
+	maxKnown     = 200_000
 	maxDownloads = 64
 	maxRead      = 1024
 )
@@ -19,14 +17,14 @@ const (
 type facts struct {
 	mu sync.Mutex
 	// The fields below are guarded by mu.
-	files     map[[sha256.Size]byte]registry.Fact // without the address
-	downloads map[[sha256.Size]byte]string        // where registries of cargo have their files, by config.json
-	read      map[[sha256.Size]byte]bool          // indexes of packages of Debian that were read
+	files     map[[sha256.Size]byte]Fact   // without the address
+	downloads map[[sha256.Size]byte]string // where registries of cargo have their files, by config.json
+	read      map[[sha256.Size]byte]bool   // indexes of packages of Debian that were read
 }
 
 func newFacts() *facts {
 	return &facts{
-		files: map[[sha256.Size]byte]registry.Fact{}, downloads: map[[sha256.Size]byte]string{}, read: map[[sha256.Size]byte]bool{},
+		files: map[[sha256.Size]byte]Fact{}, downloads: map[[sha256.Size]byte]string{}, read: map[[sha256.Size]byte]bool{},
 	}
 }
 
@@ -35,7 +33,7 @@ func keyOf(scope, address string) [sha256.Size]byte {
 }
 
 // get returns what is known of the file at an address.
-func (f *facts) get(scope, address string) (registry.Fact, bool) {
+func (f *facts) get(scope, address string) (Fact, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fact, ok := f.files[keyOf(scope, address)]
@@ -43,7 +41,7 @@ func (f *facts) get(scope, address string) (registry.Fact, bool) {
 }
 
 // add adds what an index says. Of two indexes that have a file, the one that was read last applies.
-func (f *facts) add(scope string, list ...registry.Fact) {
+func (f *facts) add(scope string, list ...Fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fact := range list {
@@ -51,13 +49,13 @@ func (f *facts) add(scope string, list ...registry.Fact) {
 		if fact.Address == "" {
 			continue
 		}
-		if old := f.files[key]; fact.Digest == (registry.Digest{}) {
+		if old := f.files[key]; fact.Digest == (Digest{}) {
 			fact.Digest = old.Digest // one index has the digest, another one the date
 		} else if fact.Published.IsZero() {
 			fact.Published = old.Published
 		}
 		fact.Address = ""
-		put(f.files, maxFacts, key, fact)
+		put(f.files, maxKnown, key, fact)
 	}
 }
 

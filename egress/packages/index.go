@@ -1,4 +1,4 @@
-package pull
+package packages
 
 import (
 	"compress/gzip"
@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/egress/registry"
 	"corral/egress/store"
 	"corral/policy/network"
 )
@@ -22,7 +21,7 @@ import (
 const maxIndex = 64 << 20
 
 // A class has the indexes up to a size. Reading one takes more memory than that: for the index, for what the job gets of it, and for what
-// is decoded at once, which registry.Read bounds.
+// is decoded at once, which Read bounds.
 type class struct {
 	size   int // bytes of an index
 	most   int // that are read at once
@@ -57,7 +56,7 @@ const (
 
 // A document is an index of the registry.
 type document struct {
-	registry.Document
+	Document
 	save func() // keeps it
 }
 
@@ -73,19 +72,19 @@ func (p *pull) serveIndex(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	o := registry.Options{Before: p.before(), Published: func(versions []string) []time.Time { return p.times(ctx, versions) }}
+	o := Options{Before: p.before(), Published: func(versions []string) []time.Time { return p.times(ctx, versions) }}
 	if p.item.Ageless {
 		o.Before = time.Time{}
 	}
-	o.HTML = p.Kind == network.PyPI && !strings.Contains(p.in.Header.Get("Accept"), registry.SimpleJSON)
+	o.HTML = p.Kind == network.PyPI && !strings.Contains(p.in.Header.Get("Accept"), SimpleJSON)
 	read, err := p.read(ctx, d, o)
-	if !errors.Is(err, registry.ErrMalformed) {
+	if !errors.Is(err, ErrMalformed) {
 		d.save()
 	}
 	switch {
-	case errors.Is(err, registry.ErrMalformed) && p.MinAge == 0:
-		read = registry.Reading{Body: d.Body, Type: d.Type} // nothing is known of it
-	case errors.Is(err, registry.ErrMalformed), errors.Is(err, registry.ErrNoTimes), errors.Is(err, registry.ErrYoung):
+	case errors.Is(err, ErrMalformed) && p.MinAge == 0:
+		read = Reading{Body: d.Body, Type: d.Type} // nothing is known of it
+	case errors.Is(err, ErrMalformed), errors.Is(err, ErrNoTimes), errors.Is(err, ErrYoung):
 		return denied("%s: %v, and the rule has `min_age: %s`", p.item.Name, err, network.FormatAge(p.MinAge))
 	case err != nil:
 		return err
@@ -104,27 +103,27 @@ func (p *pull) serveIndex(w http.ResponseWriter) error {
 }
 
 // read reads an index, and remembers what it says.
-func (p *pull) read(ctx context.Context, d *document, o registry.Options) (registry.Reading, error) {
+func (p *pull) read(ctx context.Context, d *document, o Options) (Reading, error) {
 	if p.Kind == network.Cargo {
 		o.Download = p.download(ctx, d.URL)
 	}
-	r, err := registry.Read(p.Kind, d.Document, o)
+	r, err := Read(p.Kind, d.Document, o)
 	p.facts.add(p.scope, r.Facts...)
 	if r.Download != "" {
-		p.facts.setDownload(p.scope, registry.Address(d.URL), r.Download)
+		p.facts.setDownload(p.scope, Address(d.URL), r.Download)
 	}
 	return r, err
 }
 
 // download returns where the files of a registry of cargo are, "" if it does not say.
 func (p *pull) download(ctx context.Context, index *url.URL) string {
-	path := registry.CargoConfig(index.Path)
+	path := CargoConfig(index.Path)
 	config := *index
 	config.Path, config.RawPath = path, ""
 	if path == "" {
 		return ""
 	}
-	if dl, known := p.facts.download(p.scope, registry.Address(&config)); known {
+	if dl, known := p.facts.download(p.scope, Address(&config)); known {
 		return dl
 	}
 	return p.readInner(ctx, &config, path).Download
@@ -132,7 +131,7 @@ func (p *pull) download(ctx context.Context, index *url.URL) string {
 
 // short reports whether the index is requested in its short form, which has no times.
 func (p *pull) short() bool {
-	enough := p.item.Class == registry.File || strings.Contains(p.in.Header.Get("Accept"), "vnd.npm.install-v1")
+	enough := p.item.Class == File || strings.Contains(p.in.Header.Get("Accept"), "vnd.npm.install-v1")
 	return p.Kind == network.NPM && p.MinAge == 0 && enough
 }
 
@@ -145,12 +144,12 @@ func (p *pull) learn(path string) error {
 	if err != nil {
 		return err
 	}
-	d, err := p.document(ctx, path, registry.Classify(p.Kind, u.Path), p.short(), p.most)
+	d, err := p.document(ctx, path, Classify(p.Kind, u.Path), p.short(), p.most)
 	if err != nil {
 		closeAnswer(err)
 		return err
 	}
-	if _, err := p.read(ctx, d, registry.Options{}); err != nil {
+	if _, err := p.read(ctx, d, Options{}); err != nil {
 		return denied("the index of %.200q: %v", p.item.Name, err)
 	}
 	d.save()
@@ -166,7 +165,7 @@ func (p *pull) times(ctx context.Context, versions []string) []time.Time {
 		limit <- struct{}{}
 		work.Go(func() {
 			defer func() { <-limit }()
-			list[i] = p.timeOf(ctx, registry.InfoPath(p.in.URL.Path, version))
+			list[i] = p.timeOf(ctx, InfoPath(p.in.URL.Path, version))
 		})
 	}
 	work.Wait()
@@ -176,7 +175,7 @@ func (p *pull) times(ctx context.Context, versions []string) []time.Time {
 // timeOf returns what the .info at a path says.
 func (p *pull) timeOf(ctx context.Context, path string) time.Time {
 	u := &url.URL{Scheme: p.Scheme, Host: p.Host, Path: path}
-	address := registry.Address(u)
+	address := Address(u)
 	if f, known := p.facts.get(p.scope, address); known || path == "" {
 		return f.Published
 	}
@@ -186,18 +185,18 @@ func (p *pull) timeOf(ctx context.Context, path string) time.Time {
 }
 
 // readInner reads an index for another one.
-func (p *pull) readInner(ctx context.Context, u *url.URL, path string) registry.Reading {
+func (p *pull) readInner(ctx context.Context, u *url.URL, path string) Reading {
 	release, err := p.inner.acquire(ctx)
 	if err != nil {
-		return registry.Reading{}
+		return Reading{}
 	}
 	defer release()
-	d, err := p.document(ctx, u.EscapedPath(), registry.Classify(p.Kind, path), false, int64(inner.size))
+	d, err := p.document(ctx, u.EscapedPath(), Classify(p.Kind, path), false, int64(inner.size))
 	if err != nil {
 		closeAnswer(err)
-		return registry.Reading{}
+		return Reading{}
 	}
-	r, err := p.read(ctx, d, registry.Options{})
+	r, err := p.read(ctx, d, Options{})
 	if err == nil {
 		d.save()
 	}
@@ -208,7 +207,7 @@ func (p *pull) readInner(ctx context.Context, u *url.URL, path string) registry.
 func accepted(kind string, short bool) string {
 	switch {
 	case kind == network.PyPI:
-		return registry.SimpleJSON + ", text/html;q=0.5"
+		return SimpleJSON + ", text/html;q=0.5"
 	case kind == network.NPM && short:
 		return "application/vnd.npm.install-v1+json, application/json;q=0.8"
 	case kind == network.NPM:
@@ -219,7 +218,7 @@ func accepted(kind string, short bool) string {
 
 // document returns what is at an escaped path: what is kept while it is fresh, else what the registry has, and what is kept if the
 // registry cannot be reached. The error is a *statusError for another answer of the registry, whose body the caller closes.
-func (p *pull) document(ctx context.Context, path string, item registry.Item, short bool, limit int64) (*document, error) {
+func (p *pull) document(ctx context.Context, path string, item Item, short bool, limit int64) (*document, error) {
 	u, err := p.url(path)
 	if err != nil {
 		return nil, err
@@ -231,7 +230,7 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 	key := p.key(path, variant)
 	kept, entry := p.kept(ctx, key, u, limit)
 	age := p.now().Sub(time.Unix(entry.Checked, 0))
-	if kept != nil && (item.Class == registry.File || age < fresh) {
+	if kept != nil && (item.Class == File || age < fresh) {
 		return kept, nil
 	}
 	encoding := "gzip"
@@ -260,11 +259,11 @@ func (p *pull) document(ctx context.Context, path string, item registry.Item, sh
 	if err != nil {
 		return nil, err
 	}
-	d := &document{Document: registry.Document{URL: u, Type: reply.Header.Get("Content-Type"), Body: body}}
+	d := &document{Document: Document{URL: u, Type: reply.Header.Get("Content-Type"), Body: body}}
 	d.save = func() {
 		p.save(d, store.Entry{
 			Key: key, Kind: p.Kind, Host: p.Host, Name: item.Name, Type: d.Type, Tag: reply.Header.Get("ETag"),
-			Date: reply.Header.Get("Last-Modified"), Index: item.Class != registry.File, Checked: p.now().Unix(),
+			Date: reply.Header.Get("Last-Modified"), Index: item.Class != File, Checked: p.now().Unix(),
 		})
 	}
 	return d, nil
@@ -330,7 +329,7 @@ func (p *pull) kept(ctx context.Context, key string, u *url.URL, limit int64) (*
 	if err != nil {
 		return nil, store.Entry{}
 	}
-	return &document{registry.Document{URL: u, Type: e.Type, Body: body}, func() {}}, e
+	return &document{Document{URL: u, Type: e.Type, Body: body}, func() {}}, e
 }
 
 // save keeps a document. One that cannot be kept is requested again by the next job.

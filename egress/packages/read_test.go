@@ -1,4 +1,4 @@
-package registry
+package packages
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ var (
 	long = strings.Repeat("cd", 64)
 )
 
-func document(t *testing.T, address, kind, body string) Document {
+func documentAt(t *testing.T, address, kind, body string) Document {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -136,7 +136,7 @@ const packument = `{"name":"demo","readme":"of 3.0.0","dist-tags":{"latest":"3.0
 
 // TestNPM: versions that are too young or of an unknown age are left out, and tags lead to those that are there.
 func TestNPM(t *testing.T) {
-	d := document(t, "https://npm.example.org/demo", "application/json", packument)
+	d := documentAt(t, "https://npm.example.org/demo", "application/json", packument)
 	all, err := Read(network.NPM, d, Options{})
 	if err != nil || string(all.Body) != packument || len(all.Facts) != 3 {
 		t.Fatalf("%+v, %v", all, err)
@@ -175,7 +175,7 @@ func TestNPM(t *testing.T) {
 		`{"versions":{"1.0.0":{}}}`: ErrNoTimes, `{"versions":{}}`: nil, `{"version":"1.0.0"}`: ErrMalformed, `[]`: ErrMalformed, `{`: ErrMalformed,
 		`{"versions":` + strings.Repeat("[", 100_000): ErrMalformed, `{"versions":{},"time":7,"dist-tags":[]}`: nil,
 	} {
-		if _, err := Read(network.NPM, document(t, "https://npm.example.org/demo", "", body), Options{Before: cutoff}); !errors.Is(err, want) {
+		if _, err := Read(network.NPM, documentAt(t, "https://npm.example.org/demo", "", body), Options{Before: cutoff}); !errors.Is(err, want) {
 			t.Errorf("%.60s: %v, want %v", body, err, want)
 		}
 	}
@@ -194,7 +194,7 @@ const simple = `{"meta":{"api-version":"1.1"},"name":"demo","versions":["1.0","2
 // TestPyPI: files that are too young are left out, in JSON and in HTML.
 func TestPyPI(t *testing.T) {
 	body := strings.ReplaceAll(simple, "SUM", sum)
-	d := document(t, "https://pypi.example.org/simple/demo/", SimpleJSON+"; charset=utf-8", body)
+	d := documentAt(t, "https://pypi.example.org/simple/demo/", SimpleJSON+"; charset=utf-8", body)
 	all, err := Read(network.PyPI, d, Options{})
 	if err != nil || string(all.Body) != body || len(all.Facts) != 4 {
 		t.Fatalf("%+v, %v", all, err)
@@ -215,7 +215,7 @@ func TestPyPI(t *testing.T) {
 		t.Errorf("%s, %v", r.Body, err)
 	}
 	// What is written is read as the same facts.
-	r, err = Read(network.PyPI, document(t, "https://pypi.example.org/simple/demo/", "text/html", string(r.Body)), Options{})
+	r, err = Read(network.PyPI, documentAt(t, "https://pypi.example.org/simple/demo/", "text/html", string(r.Body)), Options{})
 	if err != nil || len(r.Facts) != 2 || r.Facts[0].Digest != all.Facts[0].Digest || r.Facts[1].Digest != all.Facts[1].Digest {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -229,24 +229,24 @@ func TestPyPI(t *testing.T) {
 		{SimpleJSON, `{"files":7}`, ErrMalformed},
 		{SimpleJSON, `<a href=x.whl>`, ErrMalformed},
 	} {
-		if _, err := Read(network.PyPI, document(t, "https://pypi.example.org/simple/demo/", tt.kind, tt.body), Options{Before: cutoff}); !errors.Is(err, tt.want) {
+		if _, err := Read(network.PyPI, documentAt(t, "https://pypi.example.org/simple/demo/", tt.kind, tt.body), Options{Before: cutoff}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.body, err, tt.want)
 		}
 	}
 	const links = `<A data-x=1 HREF='../../a.whl#sha256=SUM' data-dist-info-metadata="sha256=SUM"><a href="b.whl#md5=00"><a name=x><a href="c.whl#sha1=aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d">`
-	r, err = Read(network.PyPI, document(t, "https://pypi.example.org/simple/demo/", "text/html", strings.ReplaceAll(links, "SUM", sum)), Options{})
+	r, err = Read(network.PyPI, documentAt(t, "https://pypi.example.org/simple/demo/", "text/html", strings.ReplaceAll(links, "SUM", sum)), Options{})
 	if err != nil || len(r.Facts) != 2 || r.Facts[0].Address != "https://pypi.example.org/a.whl" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-// TestCargo: lines that are too young or of an unknown age are left out, and crates are where config.json says.
-func TestCargo(t *testing.T) {
+// TestReadCargo: lines that are too young or of an unknown age are left out, and crates are where config.json says.
+func TestReadCargo(t *testing.T) {
 	line := func(version, pubtime string) string {
 		return `{"name":"demo","vers":"` + version + `","cksum":"` + sum + `"` + pubtime + `}` + "\n"
 	}
 	body := line("1.0.0", `,"pubtime":"`+may+`"`) + line("2.0.0", `,"pubtime":"`+june+`"`) + "\n" + line("3.0.0", "")
-	d := document(t, "https://index.example.org/de/mo/demo", "text/plain", body)
+	d := documentAt(t, "https://index.example.org/de/mo/demo", "text/plain", body)
 	r, err := Read(network.Cargo, d, Options{Before: cutoff, Download: "https://static.example.org/crates"})
 	if err != nil || string(r.Body) != line("1.0.0", `,"pubtime":"`+may+`"`) || len(r.Facts) != 3 {
 		t.Fatalf("%s, %+v, %v", r.Body, r.Facts, err)
@@ -272,19 +272,19 @@ func TestCargo(t *testing.T) {
 	if got := CargoConfig("/x/de/mo/demo"); got != "/x/config.json" || CargoConfig("/crates/demo/1.0.0/download") != "" {
 		t.Error(got)
 	}
-	r, err = Read(network.Cargo, document(t, "https://index.example.org/config.json", "", `{"dl":"https://x.example.org"}`), Options{Before: cutoff})
+	r, err = Read(network.Cargo, documentAt(t, "https://index.example.org/config.json", "", `{"dl":"https://x.example.org"}`), Options{Before: cutoff})
 	if err != nil || r.Download != "https://x.example.org" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for body, want := range map[string]error{line("1.0.0", ""): ErrNoTimes, "": nil, "{": ErrMalformed, "7": ErrMalformed} {
-		if _, err := Read(network.Cargo, document(t, "https://index.example.org/de/mo/demo", "", body), Options{Before: cutoff}); !errors.Is(err, want) {
+		if _, err := Read(network.Cargo, documentAt(t, "https://index.example.org/de/mo/demo", "", body), Options{Before: cutoff}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", body, err, want)
 		}
 	}
 }
 
-// TestGo: a list has the versions that are old enough, and an .info tells of the files of its version.
-func TestGo(t *testing.T) {
+// TestReadGo: a list has the versions that are old enough, and an .info tells of the files of its version.
+func TestReadGo(t *testing.T) {
 	old, _ := time.Parse(time.RFC3339, may)
 	var asked []string
 	published := func(versions []string) []time.Time {
@@ -297,7 +297,7 @@ func TestGo(t *testing.T) {
 		}
 		return times
 	}
-	d := document(t, "https://proxy.example.org/example.org/a/@v/list", "text/plain", "v1.0.0\nbad\nv1.10.0\n v1.9.0\r\nv2.0.0\n")
+	d := documentAt(t, "https://proxy.example.org/example.org/a/@v/list", "text/plain", "v1.0.0\nbad\nv1.10.0\n v1.9.0\r\nv2.0.0\n")
 	r, err := Read(network.Go, d, Options{Before: cutoff, Published: published})
 	if err != nil || string(r.Body) != "v1.10.0\nv1.9.0\nv1.0.0\n" || !slices.Equal(asked, []string{"v2.0.0", "v1.10.0", "v1.9.0", "v1.0.0"}) {
 		t.Errorf("%q, %q, %v", r.Body, asked, err)
@@ -321,17 +321,17 @@ func TestGo(t *testing.T) {
 	for body, want := range map[string]error{
 		`{"Version":"v1.0.0","Time":"` + may + `"}`: nil, `{"Version":"v1.0.0","Time":"` + june + `"}`: ErrYoung, `{}`: ErrNoTimes, `[`: ErrMalformed,
 	} {
-		d := document(t, "https://proxy.example.org/example.org/a/@v/v1.0.0.info", "", body)
+		d := documentAt(t, "https://proxy.example.org/example.org/a/@v/v1.0.0.info", "", body)
 		r, err := Read(network.Go, d, Options{Before: cutoff})
 		if !errors.Is(err, want) || want == nil && (len(r.Facts) != 3 || r.Facts[2].Address != "https://proxy.example.org/example.org/a/@v/v1.0.0.zip") {
 			t.Errorf("%s: %+v, %v, want %v", body, r, err, want)
 		}
 	}
-	d = document(t, "https://proxy.example.org/example.org/a/@v/main.info", "", `{"Version":"v1.0.0","Time":"`+may+`"}`)
+	d = documentAt(t, "https://proxy.example.org/example.org/a/@v/main.info", "", `{"Version":"v1.0.0","Time":"`+may+`"}`)
 	if r, err := Read(network.Go, d, Options{Before: cutoff}); err != nil || len(r.Facts) > 0 {
 		t.Errorf("files of a branch: %+v, %v", r, err)
 	}
-	d = document(t, "https://sum.example.org/lookup/a@v1.0.0", "", "1\na v1.0.0 h1:\n")
+	d = documentAt(t, "https://sum.example.org/lookup/a@v1.0.0", "", "1\na v1.0.0 h1:\n")
 	if r, err := Read(network.Go, d, Options{Before: cutoff}); err != nil || !bytes.Equal(r.Body, d.Body) {
 		t.Errorf("a lookup: %q, %v", r.Body, err)
 	}
@@ -427,17 +427,17 @@ func TestCrowded(t *testing.T) {
 		network.Go: `{"Time":"` + may + `"` + members(`,"%x":0`, n) + `}`,
 	} {
 		at := map[string]string{network.Go: "a/@v/v1.0.0.info", network.Cargo: "de/mo/demo"}[name]
-		_, err := Read(name, document(t, "https://example.org/"+at, SimpleJSON, body), Options{})
+		_, err := Read(name, documentAt(t, "https://example.org/"+at, SimpleJSON, body), Options{})
 		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "more") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	quoted := `{"files":[],"about":"` + strings.Repeat(`,{[\"`, n) + `"}`
-	if _, err := Read(network.PyPI, document(t, "https://example.org/", SimpleJSON, quoted), Options{}); err != nil {
+	if _, err := Read(network.PyPI, documentAt(t, "https://example.org/", SimpleJSON, quoted), Options{}); err != nil {
 		t.Errorf("in a text: %v", err)
 	}
 	links := `<a href="/a.whl#sha256=` + sum + `">` + strings.Repeat("<a >", 2*maxFacts)
-	if facts := factsOfHTML(document(t, "https://example.org/", "text/html", links+`<a href="/b.whl#sha256=`+sum+`">`)); len(facts) != 1 {
+	if facts := factsOfHTML(documentAt(t, "https://example.org/", "text/html", links+`<a href="/b.whl#sha256=`+sum+`">`)); len(facts) != 1 {
 		t.Errorf("%d facts", len(facts))
 	}
 }
@@ -464,7 +464,7 @@ func TestFactsMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for n := range links {
-		for _, f := range factsOfHTML(document(t, "https://pypi.example.org/simple/demo/", "text/html", fmt.Sprintf(link, n))) {
+		for _, f := range factsOfHTML(documentAt(t, "https://pypi.example.org/simple/demo/", "text/html", fmt.Sprintf(link, n))) {
 			digests = append(digests, f.Digest)
 		}
 	}
@@ -494,7 +494,7 @@ func TestAddress(t *testing.T) {
 			t.Errorf("%s: %q, want %q", from, got, want)
 		}
 	}
-	if _, err := Read("rubygems", document(t, "https://a.example.org/", "", ""), Options{}); !errors.Is(err, ErrMalformed) {
+	if _, err := Read("rubygems", documentAt(t, "https://a.example.org/", "", ""), Options{}); !errors.Is(err, ErrMalformed) {
 		t.Error(err)
 	}
 }
@@ -518,7 +518,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n uint8, body string) {
 		k := kinds[int(n)%len(kinds)]
-		d := document(t, k.at, k.mime, body)
+		d := documentAt(t, k.at, k.mime, body)
 		for _, o := range []Options{{}, {Before: cutoff, HTML: true, Download: "https://x.example.org/{crate}"}, {Before: cutoff, Published: func(v []string) []time.Time { return make([]time.Time, len(v)) }}} {
 			r, err := Read(k.kind, d, o)
 			for _, fact := range r.Facts {

@@ -1,8 +1,4 @@
-// Package sockets makes TCP listeners in the network namespace of a job, without a capability and without entering it.
-//
-// A process that has two unbound sockets of a namespace, the seeds, gets any number of further ones: one seed listens, the
-// other connects to it, and the accepted socket, disconnected, is a new unbound socket of that namespace.
-package sockets
+package egress
 
 import (
 	"errors"
@@ -16,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own is the address at which seeds meet. It is the job's own address in the range of synthetic addresses.
-var Own = netip.MustParseAddr("198.18.0.1")
+// seedAddress is the address at which seeds meet. It is the job's own address in the range of synthetic addresses.
+var seedAddress = netip.MustParseAddr("198.18.0.1")
 
 const (
 	// strangers is how many connections of the job's to a listening seed are closed before making a socket fails. The
@@ -28,22 +24,24 @@ const (
 	backlog  = 64
 )
 
-// ErrBusy means that the job connected to the seeds itself, or took the address. Another attempt may succeed.
-var ErrBusy = errors.New("the job uses the address itself")
+// errSeedsBusy means that the job connected to the seeds itself, or took the address. Another attempt may succeed.
+var errSeedsBusy = errors.New("the job uses the address itself")
 
-// A Source makes sockets of one namespace. Its methods may be called concurrently.
-type Source struct {
+// A source makes TCP sockets in the network namespace of a job, without a capability and without entering it. A process that has two
+// unbound sockets of a namespace, the seeds, gets any number of further ones: one seed listens, the other connects to it, and the
+// accepted socket, disconnected, is a new unbound socket of that namespace. Its methods may be called concurrently.
+type source struct {
 	mu     sync.Mutex
 	listen int // seeds
 	dial   int
 	closed bool
 }
 
-// New makes a Source of two seeds, which it takes over, also on error.
-func New(a, b *os.File) (*Source, error) {
+// newSource makes a source of two seeds, which it takes over, also on error.
+func newSource(a, b *os.File) (*source, error) {
 	defer a.Close()
 	defer b.Close()
-	s := &Source{listen: -1, dial: -1}
+	s := &source{listen: -1, dial: -1}
 	var err error
 	if s.listen, err = take(a); err == nil {
 		s.dial, err = take(b)
@@ -79,7 +77,7 @@ func take(seed *os.File) (int, error) {
 }
 
 // Close closes the seeds. Listeners stay.
-func (s *Source) Close() {
+func (s *source) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -93,8 +91,8 @@ func (s *Source) Close() {
 	}
 }
 
-// Listen returns a listener at an address of the namespace. It returns ErrBusy if the job has taken the address.
-func (s *Source) Listen(at netip.AddrPort) (*net.TCPListener, error) {
+// Listen returns a listener at an address of the namespace. It returns errSeedsBusy if the job has taken the address.
+func (s *source) Listen(at netip.AddrPort) (*net.TCPListener, error) {
 	fd, err := s.socket()
 	if err != nil {
 		return nil, err
@@ -107,7 +105,7 @@ func (s *Source) Listen(at netip.AddrPort) (*net.TCPListener, error) {
 	}
 	switch err := unix.Bind(fd, address(at)); {
 	case errors.Is(err, unix.EADDRINUSE):
-		return nil, fmt.Errorf("bind %s: %w", at, ErrBusy)
+		return nil, fmt.Errorf("bind %s: %w", at, errSeedsBusy)
 	case err != nil:
 		return nil, fmt.Errorf("bind %s: %w", at, err)
 	}
@@ -122,7 +120,7 @@ func (s *Source) Listen(at netip.AddrPort) (*net.TCPListener, error) {
 }
 
 // socket returns a new unbound socket of the namespace.
-func (s *Source) socket() (int, error) {
+func (s *source) socket() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -162,7 +160,7 @@ func (s *Source) socket() (int, error) {
 }
 
 // accept returns the connection of the other seed, and closes those of the job.
-func (s *Source) accept(from netip.AddrPort) (int, error) {
+func (s *source) accept(from netip.AddrPort) (int, error) {
 	for range strangers + 1 {
 		if err := await(s.listen, time.Now().Add(patience)); err != nil {
 			return -1, err
@@ -178,7 +176,7 @@ func (s *Source) accept(from netip.AddrPort) (int, error) {
 		}
 		unix.Close(fd)
 	}
-	return -1, fmt.Errorf("make a socket: %w", ErrBusy)
+	return -1, fmt.Errorf("make a socket: %w", errSeedsBusy)
 }
 
 // await waits until a connection can be accepted, or until the time end.
@@ -191,7 +189,7 @@ func await(fd int, end time.Time) error {
 		case err != nil:
 			return fmt.Errorf("poll a seed: %w", err)
 		case n == 0:
-			return fmt.Errorf("make a socket: %w", ErrBusy)
+			return fmt.Errorf("make a socket: %w", errSeedsBusy)
 		default:
 			return nil
 		}
@@ -208,7 +206,7 @@ func disconnect(fd int) error {
 
 // bind binds a disconnected seed to a port that the kernel chooses, also one that was bound before.
 func bind(fd int) error {
-	own := address(netip.AddrPortFrom(Own, 0))
+	own := address(netip.AddrPortFrom(seedAddress, 0))
 	err := unix.Bind(fd, own)
 	if errors.Is(err, unix.EINVAL) { // it is bound
 		err = unbind(fd)

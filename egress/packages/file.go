@@ -1,4 +1,4 @@
-package pull
+package packages
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"os"
 	"time"
 
-	"corral/egress/registry"
 	"corral/egress/store"
 	"corral/policy/network"
 )
@@ -29,15 +28,15 @@ func (p *pull) serveFile(w http.ResponseWriter) error {
 			old, content = &e, file
 		}
 	}
-	current := p.item.Class == registry.Current
+	current := p.item.Class == Current
 	if old != nil && !current {
 		// The index may say another digest than when the file was kept, or a stronger one with which it was not verified.
-		if digest == (registry.Digest{}) || registry.ParseDigest(old.Digest) == digest {
+		if digest == (Digest{}) || ParseDigest(old.Digest) == digest {
 			return p.serveKept(w, *old, content)
 		}
 		old = nil
 	}
-	if digest == (registry.Digest{}) && p.item.Index != "" && !p.item.Verified && p.keep {
+	if digest == (Digest{}) && p.item.Index != "" && !p.item.Verified && p.keep {
 		_ = p.learn((&url.URL{Path: p.item.Index}).EscapedPath()) // without it, the file is passed on and not kept
 		digest = p.digest()
 	}
@@ -58,8 +57,8 @@ func (p *pull) serveFile(w http.ResponseWriter) error {
 }
 
 // digest returns what the file must hash to, zero if that is unknown.
-func (p *pull) digest() registry.Digest {
-	if p.item.Digest != (registry.Digest{}) {
+func (p *pull) digest() Digest {
+	if p.item.Digest != (Digest{}) {
 		return p.item.Digest
 	}
 	f, _ := p.facts.get(p.scope, p.address)
@@ -93,19 +92,19 @@ func (o *ongoing) Read(b []byte) (int, error) {
 }
 
 // pass answers with what the registry sends, verifies it if its digest is known, and keeps it if it may be.
-func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest registry.Digest, key string) error {
+func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest Digest, key string) error {
 	if reply.StatusCode != http.StatusOK {
 		return answer(w, reply)
 	}
 	defer reply.Body.Close()
 	encoding := reply.Header.Get("Content-Encoding")
 	k := &keeper{}
-	if p.keep && encoding == "" && (digest != registry.Digest{} || p.item.Verified || p.item.Class == registry.Current) {
+	if p.keep && encoding == "" && (digest != Digest{} || p.item.Verified || p.item.Class == Current) {
 		k.begin(p.store)
 	}
 	defer k.abort()
 	var theirs hash.Hash
-	if digest != (registry.Digest{}) {
+	if digest != (Digest{}) {
 		theirs = digest.New()
 	}
 	check := store.NewCheck(io.TeeReader(reply.Body, k), theirs, digest.Sum)
@@ -113,7 +112,7 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest registry
 		e := store.Entry{
 			Key: key, Kind: p.Kind, Host: p.Host, Name: p.item.Name, SHA256: check.SHA256(), Digest: digest.String(),
 			Type: reply.Header.Get("Content-Type"), Tag: reply.Header.Get("ETag"), Date: reply.Header.Get("Last-Modified"),
-			Index: p.item.Class == registry.Current, Checked: p.now().Unix(),
+			Index: p.item.Class == Current, Checked: p.now().Unix(),
 		}
 		if f, _ := p.facts.get(p.scope, p.address); !f.Published.IsZero() {
 			e.Published = f.Published.Unix()
@@ -137,13 +136,13 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest registry
 }
 
 // short returns the beginning of a digest.
-func short(d registry.Digest) string {
+func short(d Digest) string {
 	return d.Algorithm + ":" + hex.EncodeToString([]byte(d.Sum[:8])) + "…"
 }
 
 // readPackages reads an index of packages of Debian that is kept, before its client gets the end of it: it then requests the files.
 func (p *pull) readPackages(key, sha256 string) error {
-	if p.Kind != network.Debian || !registry.HasPackages(p.in.URL.Path) {
+	if p.Kind != network.Debian || !HasPackages(p.in.URL.Path) {
 		return nil
 	}
 	release, err := p.permits[len(classes)-1].acquire(p.in.Context())
@@ -161,7 +160,7 @@ func (p *pull) readPackages(key, sha256 string) error {
 	defer content.Close()
 	at := &url.URL{Scheme: p.Scheme, Host: p.Host, Path: p.in.URL.Path}
 	// Files of an index that cannot be read are passed on, and not kept.
-	_ = registry.ReadPackages(at, content, func(f registry.Fact) { p.facts.add(p.scope, f) })
+	_ = ReadPackages(at, content, func(f Fact) { p.facts.add(p.scope, f) })
 	return nil
 }
 

@@ -1,5 +1,4 @@
-// Package splice passes bytes from one socket to another inside of the kernel, with splice(2): they are counted, and not read.
-package splice
+package relay
 
 import (
 	"errors"
@@ -80,15 +79,16 @@ func (p *pipePool) give(used *pipe, left int) {
 	unix.Close(used.to)
 }
 
-// A Splicer passes bytes from one socket to another. It is not for concurrent use.
-type Splicer struct {
+// A splicer passes bytes from one socket to another inside of the kernel, with splice(2): they are counted, and not read. It is not for
+// concurrent use.
+type splicer struct {
 	from, to       Socket
 	rawFrom, rawTo syscall.RawConn
 }
 
-// New returns a Splicer, nil if not both connections are sockets.
-func New(to, from net.Conn) *Splicer {
-	s := &Splicer{}
+// newSplicer returns a splicer, nil if not both connections are sockets.
+func newSplicer(to, from net.Conn) *splicer {
+	s := &splicer{}
 	var ok bool
 	if s.from, ok = from.(Socket); !ok {
 		return nil
@@ -106,9 +106,9 @@ func New(to, from net.Conn) *Splicer {
 	return s
 }
 
-// PassOn passes on what has arrived, until no more has, and calls active whenever something has. It may pass on nothing: a Read says why,
+// passOn passes on what has arrived, until no more has, and calls active whenever something has. It may pass on nothing: a Read says why,
 // such as an end or an error of reading, or has what is left.
-func (s *Splicer) PassOn(active func()) error {
+func (s *splicer) passOn(active func()) error {
 	p := pipes.take()
 	if p == nil {
 		return nil
@@ -134,7 +134,7 @@ func (s *Splicer) PassOn(active func()) error {
 }
 
 // receive moves into the pipe what has arrived, and returns how many bytes.
-func (s *Splicer) receive(p *pipe) (n int) {
+func (s *splicer) receive(p *pipe) (n int) {
 	_ = s.rawFrom.Read(func(fd uintptr) bool {
 		n = fill(int(fd), p)
 		return true
@@ -143,7 +143,7 @@ func (s *Splicer) receive(p *pipe) (n int) {
 }
 
 // send sends n bytes of the pipe. left is how many are in it.
-func (s *Splicer) send(p *pipe, n int, left *int) error {
+func (s *splicer) send(p *pipe, n int, left *int) error {
 	within, over := s.to.Sending(n)
 	sent := 0
 	var failed error

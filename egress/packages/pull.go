@@ -1,4 +1,4 @@
-// Package pull answers requests of jobs to registries of packages: from a store where it can, and otherwise from the registry, whose
+// Package packages answers requests of jobs to registries of packages: from a store where it can, and otherwise from the registry, whose
 // answer it verifies and keeps for the next job of the same user.
 //
 // What a job can have an influence on is not kept. A request that is answered from the store, or kept in it, is made with headers of
@@ -9,7 +9,11 @@
 // of Go by the checksum database, indexes of Debian by signatures. A file with another digest is cut off before its end, and not kept.
 //
 // With a minimum age, younger versions are left out of indexes, and their files are denied. What nobody knows the age of is denied.
-package pull
+//
+// A registry is a host that an operator named, but what it sends is not trusted: it may be malformed, large or nested. What reads it
+// (Classify, Read, ReadPackages) is pure and bounded: it returns facts about files, each at an address: the digest that the file must
+// have, and when it was published. What is unknown stays unknown; nothing is guessed from a name.
+package packages
 
 import (
 	"crypto/sha256"
@@ -20,7 +24,6 @@ import (
 	"strings"
 	"time"
 
-	"corral/egress/registry"
 	"corral/egress/store"
 	"corral/policy/network"
 )
@@ -87,8 +90,8 @@ type pull struct {
 	host    http.RoundTripper
 	own     http.Header // credentials of the job's own
 	scope   string      // of facts: the rule, and what the job has an influence on the registry with
-	item    registry.Item
-	address string // see registry.Address
+	item    Item
+	address string // see Address
 	keep    bool   // it may be answered from the store, and kept
 	class   int    // of the index that is read, or is to be waited for
 	release func() // gives the permission of the class back; nil: it has none
@@ -101,19 +104,19 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 	p.keep = c.store != nil && len(p.own) == 0
 	p.scope = scopeOf(r, p.own)
 	defer p.leave()
-	p.item = registry.Classify(r.Kind, in.URL.Path)
-	p.address = registry.Address(&url.URL{Scheme: r.Scheme, Host: r.Host, Path: in.URL.Path, RawQuery: in.URL.RawQuery})
+	p.item = Classify(r.Kind, in.URL.Path)
+	p.address = Address(&url.URL{Scheme: r.Scheme, Host: r.Host, Path: in.URL.Path, RawQuery: in.URL.RawQuery})
 	if p.address == "" {
-		p.item = registry.Item{}
-	} else if _, known := c.facts.get(p.scope, p.address); known && p.item.Class != registry.File {
-		p.item = registry.Item{Class: registry.File, Name: in.URL.Path[strings.LastIndexByte(in.URL.Path, '/')+1:]}
+		p.item = Item{}
+	} else if _, known := c.facts.get(p.scope, p.address); known && p.item.Class != File {
+		p.item = Item{Class: File, Name: in.URL.Path[strings.LastIndexByte(in.URL.Path, '/')+1:]}
 	}
 	switch {
-	case p.item.Class == registry.Other && r.MinAge > 0:
+	case p.item.Class == Other && r.MinAge > 0:
 		return denied("the rule has `min_age`, and corral does not know how old what is at %.200q is", in.URL.Path)
-	case p.item.Class == registry.Other:
+	case p.item.Class == Other:
 		return ErrPass
-	case p.item.Class == registry.Index:
+	case p.item.Class == Index:
 		if in.Method == http.MethodHead {
 			return ErrPass
 		}

@@ -1,4 +1,4 @@
-package registry
+package packages
 
 import (
 	"crypto/sha1" //nolint:gosec // old packages of npm have no other digest, and npm accepts it

@@ -1,12 +1,4 @@
-// Package registry reads what registries of packages serve: which paths lead to files that never change, which to indexes, what an
-// index says about files, and an index without what is younger than a minimum age.
-//
-// A registry is a host that an operator named, but what it sends is not trusted: it may be malformed, large or nested, and the
-// package bounds what it reads. A reader returns facts about files, each at an address: the digest that the file must have, and
-// when it was published. What is unknown stays unknown; nothing is guessed from a name.
-//
-// The package is pure: it opens and requests nothing.
-package registry
+package packages
 
 import (
 	"errors"

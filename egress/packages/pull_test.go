@@ -1,4 +1,4 @@
-package pull
+package packages
 
 import (
 	"bytes"
@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"corral/egress/registry"
 	"corral/egress/store"
 	"corral/internal/test/sandboxtest"
 	"corral/policy/network"
@@ -128,8 +127,8 @@ func files(contents map[string]string) http.Handler {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		if strings.HasPrefix(content, "{") {
 			w.Header().Set("Content-Type", "application/json")
-			if strings.Contains(r.Header.Get("Accept"), registry.SimpleJSON) {
-				w.Header().Set("Content-Type", registry.SimpleJSON)
+			if strings.Contains(r.Header.Get("Accept"), SimpleJSON) {
+				w.Header().Set("Content-Type", SimpleJSON)
 			}
 		}
 		if r.Header.Get("Accept-Encoding") == "gzip" {
@@ -579,7 +578,7 @@ func TestHosts(t *testing.T) {
 	if g.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(g.body, "demo-1.0.zip#sha256=") {
 		t.Errorf("%+v", g)
 	}
-	w.get(lists, "/simple/demo/", func(r *http.Request) { r.Header.Set("Accept", registry.SimpleJSON) }).is(t, "JSON", index)
+	w.get(lists, "/simple/demo/", func(r *http.Request) { r.Header.Set("Accept", SimpleJSON) }).is(t, "JSON", index)
 	if len(w.seen) != 2 {
 		t.Errorf("%d requests", len(w.seen))
 	}
@@ -780,15 +779,15 @@ func TestClasses(t *testing.T) {
 	for name, of := range bodies {
 		kind, content := network.NPM, "application/json"
 		if strings.HasPrefix(name, "PyPI") {
-			kind, content = network.PyPI, registry.SimpleJSON
+			kind, content = network.PyPI, SimpleJSON
 		}
 		for _, c := range classes {
 			if !sandboxtest.Soak() && c.size > 4<<20 {
 				continue // isolate/test/network TestRegistryMemory has the program itself read some of these
 			}
-			d := registry.Document{URL: &url.URL{Scheme: "https", Host: "example.org", Path: "/"}, Type: content, Body: []byte(of(c.size))}
+			d := Document{URL: &url.URL{Scheme: "https", Host: "example.org", Path: "/"}, Type: content, Body: []byte(of(c.size))}
 			before := heap()
-			r, err := registry.Read(kind, d, registry.Options{Before: time.Now()})
+			r, err := Read(kind, d, Options{Before: time.Now()})
 			took := heap() - before + len(d.Body)
 			if err != nil || len(r.Facts) == 0 || len(r.Body) < c.size/2 || took > c.memory {
 				t.Errorf("%s, %d KiB: %d KiB of %d, %d facts, %v", name, c.size>>10, took>>10, c.memory>>10, len(r.Facts), err)
@@ -830,8 +829,8 @@ func TestDecompressed(t *testing.T) {
 func TestFacts(t *testing.T) {
 	f := newFacts()
 	at := time.Now()
-	f.add("r", registry.Fact{Address: "a", Digest: registry.ParseDigest("sha256:" + sumOf("x"))}, registry.Fact{Address: "a", Published: at}, registry.Fact{})
-	if got, ok := f.get("r", "a"); !ok || got.Digest == (registry.Digest{}) || !got.Published.Equal(at) {
+	f.add("r", Fact{Address: "a", Digest: ParseDigest("sha256:" + sumOf("x"))}, Fact{Address: "a", Published: at}, Fact{})
+	if got, ok := f.get("r", "a"); !ok || got.Digest == (Digest{}) || !got.Published.Equal(at) {
 		t.Errorf("%+v", got)
 	}
 	if _, ok := f.get("s", "a"); ok {

@@ -1,4 +1,4 @@
-package sockets
+package egress
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-func source(t *testing.T, job *nettest.Space) *Source {
+func newSeeds(t *testing.T, job *nettest.Space) *source {
 	t.Helper()
-	s, err := New(job.TCP(), job.TCP())
+	s, err := newSource(job.TCP(), job.TCP())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func source(t *testing.T, job *nettest.Space) *Source {
 func TestListen(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	job := nettest.Job(t)
-	s := source(t, job)
+	s := newSeeds(t, job)
 	for n := range 100 {
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 7, byte(n)}), 443)
 		l, err := s.Listen(at)
@@ -69,14 +69,14 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestTaken: an address that the job listens at is an error, and the next one works.
-func TestTaken(t *testing.T) {
+// TestSeedAddressTaken: an address that the job listens at is an error, and the next one works.
+func TestSeedAddressTaken(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	job := nettest.Job(t)
-	s := source(t, job)
+	s := newSeeds(t, job)
 	job.Listen(netip.MustParseAddrPort("0.0.0.0:443"))
-	if _, err := s.Listen(netip.MustParseAddrPort("198.18.0.2:443")); !errors.Is(err, ErrBusy) {
-		t.Errorf("got %v, want ErrBusy", err)
+	if _, err := s.Listen(netip.MustParseAddrPort("198.18.0.2:443")); !errors.Is(err, errSeedsBusy) {
+		t.Errorf("got %v, want errSeedsBusy", err)
 	}
 	l, err := s.Listen(netip.MustParseAddrPort("198.18.0.2:80"))
 	if err != nil {
@@ -91,8 +91,8 @@ func TestStranger(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	for _, count := range []int{1, strangers - 1} {
 		job := nettest.Job(t)
-		s := source(t, job)
-		if err := unix.Bind(s.listen, address(netip.AddrPortFrom(Own, 0))); err != nil {
+		s := newSeeds(t, job)
+		if err := unix.Bind(s.listen, address(netip.AddrPortFrom(seedAddress, 0))); err != nil {
 			t.Fatal(err)
 		}
 		if err := unix.Listen(s.listen, strangers); err != nil {
@@ -133,11 +133,11 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// TestFlood: while a job connects to every port that it can guess, listeners are made or refused, and are never the job's.
-func TestFlood(t *testing.T) {
+// TestSeedsFlooded: while a job connects to every port that it can guess, listeners are made or refused, and are never the job's.
+func TestSeedsFlooded(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	job := nettest.Job(t)
-	s := source(t, job)
+	s := newSeeds(t, job)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 2 {
@@ -150,7 +150,7 @@ func TestFlood(t *testing.T) {
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 1, byte(n)}), 443)
 		l, err := s.Listen(at)
 		if err != nil {
-			if !errors.Is(err, ErrBusy) {
+			if !errors.Is(err, errSeedsBusy) {
 				t.Error(err)
 			}
 			continue
@@ -168,14 +168,14 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// flood connects to ports of Own in turn until stop.
+// flood connects to ports of seedAddress in turn until stop.
 func flood(stop *atomic.Bool) {
 	for port := 1024; !stop.Load(); port = 1024 + (port+1)%64000 {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return
 		}
-		_ = unix.Connect(fd, address(netip.AddrPortFrom(Own, uint16(port))))
+		_ = unix.Connect(fd, address(netip.AddrPortFrom(seedAddress, uint16(port))))
 		unix.Close(fd)
 	}
 }
@@ -189,7 +189,7 @@ func TestLeft(t *testing.T) {
 		var to netip.AddrPort
 		var err error
 		for _, step := range []func(){
-			func() { err = unix.Bind(int(a.Fd()), address(netip.AddrPortFrom(Own, 0))) },
+			func() { err = unix.Bind(int(a.Fd()), address(netip.AddrPortFrom(seedAddress, 0))) },
 			func() { err = unix.Listen(int(a.Fd()), 1) },
 			func() {
 				if to, err = local(int(a.Fd())); err == nil {
@@ -201,7 +201,7 @@ func TestLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := New(a, b)
+		s, err := newSource(a, b)
 		if err != nil {
 			t.Fatalf("after %d steps: %v", steps, err)
 		}
@@ -219,7 +219,7 @@ func TestSeeds(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	job := nettest.Job(t)
 	bound := job.TCP()
-	if err := unix.Bind(int(bound.Fd()), address(netip.AddrPortFrom(Own, 5))); err != nil {
+	if err := unix.Bind(int(bound.Fd()), address(netip.AddrPortFrom(seedAddress, 5))); err != nil {
 		t.Fatal(err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -227,12 +227,12 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string]*os.File{"bound": bound, "UDP": job.UDP(netip.MustParseAddrPort("127.0.0.1:53")), "file": null} {
-		if s, err := New(job.TCP(), bad); err == nil {
+		if s, err := newSource(job.TCP(), bad); err == nil {
 			s.Close()
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	s := source(t, job)
+	s := newSeeds(t, job)
 	s.Close()
 	if _, err := s.Listen(netip.MustParseAddrPort("198.18.0.2:443")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: %v", err)
@@ -248,7 +248,7 @@ func TestAwaitEnds(t *testing.T) {
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
 	for _, left := range []time.Duration{-time.Minute, 0, time.Millisecond} {
-		if err := await(fds[0], time.Now().Add(left)); !errors.Is(err, ErrBusy) {
+		if err := await(fds[0], time.Now().Add(left)); !errors.Is(err, errSeedsBusy) {
 			t.Errorf("with %v left: %v", left, err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestAwaitEnds(t *testing.T) {
 func TestListenAgain(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	job := nettest.Job(t)
-	s := source(t, job)
+	s := newSeeds(t, job)
 	at := netip.MustParseAddrPort("198.18.0.2:443")
 	for range 2 {
 		l, err := s.Listen(at)
