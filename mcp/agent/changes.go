@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
+	"corral/mcp/ctxtools"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -122,10 +122,10 @@ func refreshed(r *Review) string {
 	}
 	parts := []string{"you now see the repository's files wherever you changed nothing"}
 	if more > 0 {
-		parts = append(parts, answer.Counted(more, "more reverted path"))
+		parts = append(parts, ctxtools.Counted(more, "more reverted path"))
 	}
 	if r.NewerMore > 0 {
-		parts = append(parts, answer.Counted(r.NewerMore, "more newer path"))
+		parts = append(parts, ctxtools.Counted(r.NewerMore, "more newer path"))
 	}
 	if len(r.Conflicts) > 0 {
 		parts = append(parts, "conflict, changed by you and in the repository: "+names(r.Conflicts, maxNamed)+
@@ -202,7 +202,7 @@ func list(r *Review, dir string) string {
 		parts = []string{"no changes"}
 	} else {
 		more := writeLines(&b, "", fold(c.Entries, dir)) + c.More
-		parts = []string{answer.Counted(len(c.Entries)+c.More, "change") + ", not applied"}
+		parts = []string{ctxtools.Counted(len(c.Entries)+c.More, "change") + ", not applied"}
 		if more > 0 {
 			parts = append(parts, fmt.Sprintf("%d not shown: give path", more))
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
+	"corral/mcp/ctxtools"
 
 	safe "corral/internal/text"
 )
@@ -34,7 +34,7 @@ func (f folded) line() string {
 		name += "/"
 	}
 	if f.below > 0 {
-		name += "  (" + answer.Counted(f.below, "change") + ")"
+		name += "  (" + ctxtools.Counted(f.below, "change") + ")"
 	}
 	if f.Sensitive {
 		name += "  (sensitive)"

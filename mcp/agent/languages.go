@@ -6,18 +6,18 @@ import (
 
 	"corral/internal/nearest"
 	"corral/job"
-	"corral/mcp/ctxtools/language"
+	"corral/mcp/ctxtools"
 	"corral/mcp/tool"
 )
 
 // languageOf returns the language that a name or alias means.
-func languageOf(name string) (language.Name, error) {
+func languageOf(name string) (ctxtools.Language, error) {
 	if strings.TrimSpace(name) == "" {
 		return "shell", nil
 	}
-	all, l := language.Name("").Choices(), language.Name("").Named(name)
+	all, l := ctxtools.Language("").Choices(), ctxtools.Language("").Named(name)
 	if slices.Contains(all, l) {
-		return language.Name(l), nil
+		return ctxtools.Language(l), nil
 	}
 	if command, _ := job.ProgramNamed(name); command != "" {
 		return "", tool.Invalid("language", "%q is a program: use language shell with code: %s", tool.Clip(name), command)
@@ -33,8 +33,8 @@ func languageOf(name string) (language.Name, error) {
 // installed returns the languages among runtimes, nil for all, as a list for a description; the first is the default.
 func installed(runtimes []string) string {
 	list := []string{"shell (default)"}
-	for _, name := range language.Name("").Choices() {
-		if runtime := language.Of(language.Name(name)).Runtime; name != "shell" && (runtimes == nil || slices.Contains(runtimes, runtime)) {
+	for _, name := range ctxtools.Language("").Choices() {
+		if runtime := ctxtools.Language(name).Runtime(); name != "shell" && (runtimes == nil || slices.Contains(runtimes, runtime)) {
 			list = append(list, name)
 		}
 	}

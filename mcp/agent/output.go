@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"corral/mcp/ctxtools/answer"
+	"corral/mcp/ctxtools"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -168,7 +168,7 @@ func lineRange(s string) (from, to int64, err error) {
 // show returns what was read as text.
 func show(found *artifact.Answer, a *outputArgs) string {
 	if found.Match == artifact.NoMatch || len(found.Excerpts) == 0 {
-		return run.Footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, answer.Counted(int(found.Lines), "line"))})
+		return run.Footer([]string{fmt.Sprintf("no line of %s has a term, of %s", a.Stream, ctxtools.Counted(int(found.Lines), "line"))})
 	}
 	body, from, to, cut := excerpts(found)
 	parts := []string{}

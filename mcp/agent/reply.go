@@ -9,7 +9,6 @@ import (
 	"corral/internal/lazyregexp"
 	"corral/job"
 	"corral/mcp/ctxtools"
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -20,10 +19,10 @@ type view struct {
 	*Suite
 	caller   tool.Caller
 	intent   string
-	language language.Name   // of a process that this call started; "" for others
-	notes    []string        // further facts for the footer
-	newer    func() []string // what the footer says about changes of the repository; nil: nothing
-	tail     int             // number of last lines to show; 0 shows all, or both ends
+	language ctxtools.Language // of a process that this call started; "" for others
+	notes    []string          // further facts for the footer
+	newer    func() []string   // what the footer says about changes of the repository; nil: nothing
+	tail     int               // number of last lines to show; 0 shows all, or both ends
 }
 
 // reply returns the reply about a process: what it wrote, and how it ended or that it runs.

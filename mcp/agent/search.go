@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"corral/mcp/ctxtools"
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/index"
@@ -27,13 +26,13 @@ func hits(found *ctxtools.Recalled, query string, now time.Time) string {
 	}
 	var parts []string
 	if more := found.Matched - len(found.Hits); more > 0 {
-		parts = append(parts, answer.Counted(more, "more place"))
+		parts = append(parts, ctxtools.Counted(more, "more place"))
 	}
 	if len(found.Hits) == 0 {
 		parts = append(parts, "nothing found")
 	}
 	if found.Pending > 0 {
-		parts = append(parts, answer.Counted(found.Pending, "output")+" not searched: still being indexed")
+		parts = append(parts, ctxtools.Counted(found.Pending, "output")+" not searched: still being indexed")
 	}
 	if found.Left > 0 {
 		parts = append(parts, fmt.Sprintf("repositories not searched: %d, give repoId", found.Left))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -59,11 +58,11 @@ type sourceReply struct {
 func baseOf(repo string, s index.Stats) *baseReply {
 	r := &baseReply{Repo: repo, Sources: s.Sources, Sections: s.Sections, Lines: s.Lines, Bytes: s.Bytes, Disk: s.Disk}
 	if s.Sources > 0 {
-		r.Oldest, r.Newest = answer.Stamp(s.Oldest), answer.Stamp(s.Newest)
+		r.Oldest, r.Newest = stamp(s.Oldest), stamp(s.Newest)
 	}
 	for _, one := range s.BySource[:min(len(s.BySource), maxStatSources)] {
 		r.BySource = append(r.BySource, sourceReply{
-			Source: answer.SingleLine(one.Name), Time: answer.Stamp(one.Time), Sections: one.Sections, Lines: one.Lines, Bytes: one.Bytes,
+			Source: singleLine(one.Name), Time: stamp(one.Time), Sections: one.Sections, Lines: one.Lines, Bytes: one.Bytes,
 			Artifact: one.Artifact, Stream: one.Stream,
 		})
 	}
@@ -72,7 +71,7 @@ func baseOf(repo string, s index.Stats) *baseReply {
 
 // size returns the counts of a knowledge base as text.
 func (r *baseReply) size() string {
-	return fmt.Sprintf("%s, %s, %s", answer.Counted(r.Sources, "source"), answer.Counted(r.Sections, "section"), answer.Kilobytes(r.Bytes))
+	return fmt.Sprintf("%s, %s, %s", Counted(r.Sources, "source"), Counted(r.Sections, "section"), kilobytes(r.Bytes))
 }
 
 // A statsReply is the structuredContent of ctx_stats.
@@ -106,24 +105,24 @@ func (t *Stats) Call(ctx context.Context, arguments json.RawMessage) (tool.Resul
 func (r *statsReply) words() string {
 	var b strings.Builder
 	if r.Base.Sources == 0 {
-		fmt.Fprintf(&b, "Knowledge base of %s is empty.\n", answer.SingleLine(r.Base.Repo))
+		fmt.Fprintf(&b, "Knowledge base of %s is empty.\n", singleLine(r.Base.Repo))
 	} else {
-		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", answer.SingleLine(r.Base.Repo), r.Base.size(),
-			answer.Kilobytes(r.Base.Disk))
+		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", singleLine(r.Base.Repo), r.Base.size(),
+			kilobytes(r.Base.Disk))
 		fmt.Fprintf(&b, "Indexed from %s to %s\n\n", r.Base.Oldest, r.Base.Newest)
 	}
 	for _, s := range r.Base.BySource {
-		fmt.Fprintf(&b, "  - %s: %s, %s (%s)\n", s.Source, answer.Counted(s.Sections, "section"), answer.Kilobytes(s.Bytes), s.Time)
+		fmt.Fprintf(&b, "  - %s: %s, %s (%s)\n", s.Source, Counted(s.Sections, "section"), kilobytes(s.Bytes), s.Time)
 	}
 	if more := r.Base.Sources - len(r.Base.BySource); more > 0 {
 		fmt.Fprintf(&b, "  … and %d more\n", more)
 	}
 	if r.Indexing > 0 {
-		b.WriteString(answer.Counted(r.Indexing, "output") + " still being indexed\n")
+		b.WriteString(Counted(r.Indexing, "output") + " still being indexed\n")
 	}
 	s := r.Session
 	fmt.Fprintf(&b, "\nThis session: %s, %s of output, %s returned, %s kept out of the context.",
-		answer.Counted(s.Calls, "call"), answer.Kilobytes(s.Output), answer.Kilobytes(s.Returned), answer.Kilobytes(s.KeptOut))
+		Counted(s.Calls, "call"), kilobytes(s.Output), kilobytes(s.Returned), kilobytes(s.KeptOut))
 	return b.String()
 }
 
@@ -179,9 +178,9 @@ func (t *Purge) Call(ctx context.Context, arguments json.RawMessage) (tool.Resul
 	}
 	reply := &purgeReply{Removed: baseOf(base.Repo, removed)}
 	reply.Removed.BySource = nil
-	reply.Text = "Purged the knowledge base of " + answer.SingleLine(base.Repo) + ": " + reply.Removed.size() + " removed."
+	reply.Text = "Purged the knowledge base of " + singleLine(base.Repo) + ": " + reply.Removed.size() + " removed."
 	if removed.Sources == 0 {
-		reply.Text = "The knowledge base of " + answer.SingleLine(base.Repo) + " is empty: there was nothing to remove."
+		reply.Text = "The knowledge base of " + singleLine(base.Repo) + " is empty: there was nothing to remove."
 	}
 	return tool.TextResult(reply, reply.Text, false), nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -123,10 +122,10 @@ func (t *BatchExecute) answerAll(ctx context.Context, reply *batchReply, queries
 const batchLimit = 5
 
 // unanswered returns answers without hits, for a batch with nothing to search.
-func unanswered(queries []string) []*answer.Answer {
-	var answers []*answer.Answer
+func unanswered(queries []string) []*answer {
+	var answers []*answer
 	for _, q := range queries {
-		answers = append(answers, answer.New(q, &index.Found{}))
+		answers = append(answers, newAnswer(q, &index.Found{}))
 	}
 	return answers
 }

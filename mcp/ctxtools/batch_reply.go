@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 )
@@ -14,9 +13,9 @@ import (
 // A batchReply is the structuredContent of ctx_batch_execute.
 type batchReply struct {
 	said
-	Commands []*commandReply  `json:"commands"` // in the order of the call
-	Results  []*answer.Answer `json:"results,omitempty"`
-	Reason   string           `json:"message,omitempty"` // error message
+	Commands []*commandReply `json:"commands"` // in the order of the call
+	Results  []*answer       `json:"results,omitempty"`
+	Reason   string          `json:"message,omitempty"` // error message
 }
 
 // A commandReply is the outcome of one command.
@@ -106,18 +105,18 @@ func (r *batchReply) words() string {
 			sections += in.Sections
 		}
 	}
-	fmt.Fprintf(&b, "Executed %s (%s, %s). Indexed %s. Searched %s.\n\n## Commands\n", answer.Counted(len(r.Commands), "command"),
-		answer.Counted(int(lines), "line"), answer.Kilobytes(bytes), answer.Counted(sections, "section"), searched(len(r.Results)))
+	fmt.Fprintf(&b, "Executed %s (%s, %s). Indexed %s. Searched %s.\n\n## Commands\n", Counted(len(r.Commands), "command"),
+		Counted(int(lines), "line"), kilobytes(bytes), Counted(sections, "section"), searched(len(r.Results)))
 	for _, c := range r.Commands {
 		b.WriteString("\n- " + c.line())
 	}
 	for _, c := range r.Commands {
 		if c.Output != "" {
-			fmt.Fprintf(&b, "\n\n## %s\n%s", answer.SingleLine(c.Label), c.Output)
+			fmt.Fprintf(&b, "\n\n## %s\n%s", singleLine(c.Label), c.Output)
 		}
 	}
 	if len(r.Results) > 0 {
-		b.WriteString("\n\n---\n\n" + answer.Text(r.Results))
+		b.WriteString("\n\n---\n\n" + answersText(r.Results))
 	}
 	if r.Reason != "" {
 		b.WriteString("\n\n_(" + r.Reason + ")_")
@@ -137,16 +136,16 @@ func searched(n int) string {
 
 // line returns one line about a command.
 func (c *commandReply) line() string {
-	label := answer.SingleLine(c.Label)
+	label := singleLine(c.Label)
 	switch {
 	case c.Status == job.Denied:
-		return label + ": denied: " + answer.SingleLine(c.Message)
+		return label + ": denied: " + singleLine(c.Message)
 	case !c.executed:
-		return label + ": not run: " + answer.SingleLine(c.Message)
+		return label + ": not run: " + singleLine(c.Message)
 	}
-	line := fmt.Sprintf("%s: %s, %s, %s", label, c.ended, answer.Counted(int(c.Lines), "line"), answer.Kilobytes(c.Bytes))
+	line := fmt.Sprintf("%s: %s, %s, %s", label, c.ended, Counted(int(c.Lines), "line"), kilobytes(c.Bytes))
 	if c.Reason != "" {
-		line += ", not indexed: " + answer.SingleLine(c.Reason)
+		line += ", not indexed: " + singleLine(c.Reason)
 	}
 	if len(c.Denied) > 0 {
 		line += ", " + strings.Join(c.Denied, ", ")

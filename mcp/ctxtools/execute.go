@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 )
@@ -17,11 +16,11 @@ type Execute struct{ *Suite }
 
 // executeArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
 type executeArgs struct {
-	Language   language.Name `arg:"language,required"`
-	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
-	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; with background: until the reply. Default: the policy's maximum"`
-	Background bool          `arg:"background" about:"let it run on"`
-	Dir        string        `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
+	Language   Language `arg:"language,required"`
+	Code       string   `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
+	Timeout    int      `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; with background: until the reply. Default: the policy's maximum"`
+	Background bool     `arg:"background" about:"let it run on"`
+	Dir        string   `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory"`
 	intentArg
 	run.HiddenNetworkArg
 	repoArg
@@ -44,7 +43,7 @@ func (t *Execute) Name() string { return "ctx_execute" }
 // Definition implements Tool.
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(executeDescription, language.Installed(t.Runtimes)),
+		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(executeDescription, installedLanguages(t.Runtimes)),
 		Input: tool.InputSchema(executeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), TextOnly: true, Destructive: true,
 	}
 }
@@ -68,7 +67,7 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return failed(err)
 	}
-	l := language.Of(a.Language)
+	l := languageOf(a.Language)
 	run := &scriptRun{
 		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: dir,
 		label: "execute:" + l.Name, network: network,

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 )
@@ -18,10 +17,10 @@ type ExecuteFile struct{ *Suite }
 
 // fileArgs are the arguments of ctx_execute_file.
 type fileArgs struct {
-	Path     string        `arg:"path,required,min=1,max=4096,nonul" also:"file,file_path" about:"relative to the repository, or absolute in it"`
-	Language language.Name `arg:"language,required"`
-	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
-	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; default: the policy's maximum"`
+	Path     string   `arg:"path,required,min=1,max=4096,nonul" also:"file,file_path" about:"relative to the repository, or absolute in it"`
+	Language Language `arg:"language,required"`
+	Code     string   `arg:"code,required,min=1,max=1MiB,bytes,nonul"`
+	Timeout  int      `arg:"timeout,min=1,max=86400000,nonull" also:"timeoutMs" about:"milliseconds; default: the policy's maximum"`
 	intentArg
 	run.HiddenNetworkArg
 	repoArg
@@ -59,10 +58,10 @@ func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool
 	if err != nil {
 		return failed(err)
 	}
-	l, name := language.Of(a.Language), plainPath(a.Path)
+	l, name := languageOf(a.Language), plainPath(a.Path)
 	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code),
-		env:     map[string]*string{language.PathVariable: &name},
+		env:     map[string]*string{pathVariable: &name},
 		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path), network: network,
 	})
 	if err != nil {

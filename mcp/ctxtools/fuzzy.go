@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"corral/mcp/ctxtools/backlog"
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -26,7 +24,7 @@ type fuzzyIndex struct{ x *Suite }
 // IndexArtifact implements FuzzyIndex.
 func (f fuzzyIndex) IndexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error {
 	switch err := f.x.indexArtifact(ctx, b, m); {
-	case errors.Is(err, errStillIndexing), errors.Is(err, backlog.ErrFull):
+	case errors.Is(err, errStillIndexing), errors.Is(err, errFull):
 		return execute.ErrNotIndexed
 	case err != nil:
 		return indexError(ctx, err)
@@ -67,7 +65,7 @@ func SourcesOf(m *artifact.Manifest) []index.Source {
 	var sources []index.Source
 	add := func(stream string, bytes int64) {
 		if bytes > 0 {
-			sources = append(sources, index.Source{Label: language.Label(m.Runtime), Artifact: m.ArtifactID, Stream: stream, Time: m.CreatedAt})
+			sources = append(sources, index.Source{Label: languageLabel(m.Runtime), Artifact: m.ArtifactID, Stream: stream, Time: m.CreatedAt})
 		}
 	}
 	add(artifact.Stdout, m.StdoutBytes)

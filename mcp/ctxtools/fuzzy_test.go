@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"corral/internal/test/mcptest"
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -174,7 +173,7 @@ func TestSourcesOf(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for runtime, want := range map[string]string{"shell": "execute:shell", "kotlin": "execute:kotlin", "": "execute"} {
-		if got := language.Label(runtime); got != want {
+		if got := languageLabel(runtime); got != want {
 			t.Errorf("%q: %q", runtime, got)
 		}
 	}

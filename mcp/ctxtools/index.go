@@ -11,8 +11,6 @@ import (
 	"corral/internal/redact"
 	safe "corral/internal/text"
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -121,13 +119,13 @@ func (a *indexArgs) label() string {
 	if s := strings.TrimSpace(a.Source); s != "" {
 		return s
 	}
-	p := answer.SingleLine(a.Path)
+	p := singleLine(a.Path)
 	return cmp.Or(safe.Tail(p, maxSourceName), "content")
 }
 
 // readFile writes a file of the repository to standard output. It resolves symbolic links inside the jail, so that the server
 // never follows a link that a job made.
-const readFile = `file=$(realpath -e -- "$` + language.PathVariable + `") || exit 1
+const readFile = `file=$(realpath -e -- "$` + pathVariable + `") || exit 1
 here=$(pwd -P)
 case $file in
 "$here" | "$here"/*) ;;
@@ -144,7 +142,7 @@ func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, erro
 	}
 	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile,
-		env: map[string]*string{language.PathVariable: &name},
+		env: map[string]*string{pathVariable: &name},
 	})
 	if err != nil {
 		return nil, err
@@ -170,9 +168,9 @@ func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, erro
 // words returns the reply's text.
 func (in *indexedOutput) words() string {
 	var b strings.Builder
-	source := answer.SingleLine(in.Source)
-	b.WriteString("Indexed " + answer.Counted(in.Sections, "section") + " from \"" + source + "\" into knowledge base (" +
-		answer.Counted(int(in.Lines), "line") + ", " + answer.Kilobytes(in.Bytes) + ").\n")
+	source := singleLine(in.Source)
+	b.WriteString("Indexed " + Counted(in.Sections, "section") + " from \"" + source + "\" into knowledge base (" +
+		Counted(int(in.Lines), "line") + ", " + kilobytes(in.Bytes) + ").\n")
 	if in.Truncated {
 		b.WriteString("Not all of it was indexed.\n")
 	}

@@ -14,8 +14,6 @@ import (
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
-	"corral/mcp/ctxtools/backlog"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -46,7 +44,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 		}
 		log := x.noted()
 		ctx := mcptest.AsUser(t.Context())
-		for n := range backlog.MaxEach + 2 {
+		for n := range maxEach + 2 {
 			id := begin(t, ctx, x)
 			a := f.act(t, n)
 			write(t, a.stdout, "some\n")
@@ -60,11 +58,11 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 				defer b.mu.Unlock()
 				return b.ran != nil && b.ran.record.Request == nil
 			})
-			if n < backlog.MaxEach {
+			if n < maxEach {
 				continue
 			}
 			v, r := callCtxJob(t, ctx, x, id, `"action":"status"`)
-			if v["indexReason"] != backlog.ErrFull.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+backlog.ErrFull.Error()) {
+			if v["indexReason"] != errFull.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+errFull.Error()) {
 				t.Errorf("%q %v", r.Text, v)
 			}
 		}
@@ -104,7 +102,7 @@ func TestSlowIndexingContinuesAfterReply(t *testing.T) {
 	k.hold = make(chan struct{})
 	x.patience = time.Millisecond
 	v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
-	want := "Output: " + answer.Kilobytes(int64(len(f.Stdout))) + ", still being indexed.\n\nUse ctx_search(queries: [...], source: \"execute:shell\") later to find what is in it."
+	want := "Output: " + kilobytes(int64(len(f.Stdout))) + ", still being indexed.\n\nUse ctx_search(queries: [...], source: \"execute:shell\") later to find what is in it."
 	if r.Text != want || r.IsError || v["indexReason"] != "still being indexed" || v["indexed"] != nil {
 		t.Errorf("%q %v", r.Text, v)
 	}
@@ -149,7 +147,7 @@ func TestPurgeDropsPendingIndexing(t *testing.T) {
 	f.Stdout = logLines(201, "refused")
 	x, k := newCtx(t, f)
 	k.hold = make(chan struct{})
-	for range backlog.MaxRunning + 3 {
+	for range maxRunning + 3 {
 		mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"shell","code":"x"}`)
 	}
 	other := inSession(t.Context(), "user:eve", "s1")

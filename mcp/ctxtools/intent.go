@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -26,9 +25,9 @@ func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a
 ) (string, *indexedOutput, error) {
 	in := indexedOf(a)
 	var w strings.Builder
-	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", answer.Counted(a.Sections, "section"), label)
+	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", Counted(a.Sections, "section"), label)
 	if intent == "" {
-		fmt.Fprintf(&w, "The output is too long to be shown (%s, %s).\n", answer.Counted(int(a.Lines), "line"), answer.Kilobytes(a.Bytes))
+		fmt.Fprintf(&w, "The output is too long to be shown (%s, %s).\n", Counted(int(a.Lines), "line"), kilobytes(a.Bytes))
 	} else {
 		found, err := k.Search(ctx, b, index.Query{Text: intent, Source: a.Name, Exact: true, Limit: maxIntentSections})
 		if err != nil {
@@ -49,12 +48,12 @@ func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a
 // matched writes the list of sections that match an intent.
 func matched(w *strings.Builder, a index.Added, found *index.Found, intent string) {
 	if len(found.Hits) == 0 {
-		fmt.Fprintf(w, "No sections matched intent %s in %d-line output (%s).\n", quotedLine(intent), a.Lines, answer.Kilobytes(a.Bytes))
+		fmt.Fprintf(w, "No sections matched intent %s in %d-line output (%s).\n", quotedLine(intent), a.Lines, kilobytes(a.Bytes))
 		return
 	}
 	n := max(found.Matched, len(found.Hits))
-	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", answer.Counted(n, "section"), quotedLine(intent), answer.Counted(int(a.Lines), "line"),
-		answer.Kilobytes(a.Bytes))
+	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", Counted(n, "section"), quotedLine(intent), Counted(int(a.Lines), "line"),
+		kilobytes(a.Bytes))
 	words := strings.Fields(intent)
 	for _, h := range found.Hits {
 		fmt.Fprintf(w, "  - %s: %s\n", cutLine(h.Title, nil), cutLine(h.Line, words))

@@ -12,7 +12,6 @@ import (
 
 	"corral/internal/test/mcptest"
 	"corral/job"
-	"corral/mcp/ctxtools/language"
 	"corral/store/artifact"
 	"corral/store/index"
 )
@@ -44,7 +43,7 @@ func (m *scriptRunner) Decide(_ context.Context, r *job.Request) (job.Decision, 
 		return job.Decision{Rule: "runtime.allowed", Reasons: []string{"no such thing here"}, Hash: mcptest.SomeHash}, nil
 	}
 	if code == readFile {
-		code = "file " + *r.Env[language.PathVariable]
+		code = "file " + *r.Env[pathVariable]
 	}
 	return job.Decision{Hash: mcptest.SomeHash, Spec: job.Spec{Args: []string{code}, Limits: r.Usual}}, nil
 }

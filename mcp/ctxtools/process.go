@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -24,7 +23,7 @@ type Script struct {
 	Caller tool.Caller
 	Repo   string // id of a repository that the caller may use
 	// Language is the language of the code.
-	Language language.Name
+	Language Language
 	Code     string
 	Dir      string // relative to the repository; "" is its root
 	Network  string // see job.Request
@@ -44,10 +43,10 @@ type Process struct {
 // Launch starts a script in the session that its caller's scripts share, see job.Request.Share. The script runs until it ends,
 // is cancelled, or has reached x.BackgroundLife. The caller must call Detach or Cancel, or wait until it is Done.
 func (x *Suite) Launch(ctx context.Context, s Script) *Process {
-	l := language.Of(s.Language)
+	l := languageOf(s.Language)
 	return &Process{x, x.launch(ctx, &scriptRun{
 		tool: s.Tool, caller: s.Caller, repo: s.Repo, runtime: l.Runtime, code: l.Source(s.Code), dir: s.Dir, network: s.Network,
-		label: language.Label(l.Runtime), background: true, share: true, queueWait: s.QueueWait, input: s.Input,
+		label: languageLabel(l.Runtime), background: true, share: true, queueWait: s.QueueWait, input: s.Input,
 	})}
 }
 
@@ -237,8 +236,8 @@ func marked(h index.Hit) int {
 }
 
 // Unavailable returns the error for a language whose program this host does not have. missing is job.Decision.Missing.
-func Unavailable(l language.Name, missing string) *tool.Error {
-	return unavailable(language.Of(l).Runtime, missing)
+func Unavailable(l Language, missing string) *tool.Error {
+	return unavailable(languageOf(l).Runtime, missing)
 }
 
 // NotRun reports whether the program of r was not executed; then r has a message.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"corral/internal/strictjson"
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -52,8 +51,8 @@ func (t *Search) Definition() tool.Definition {
 // A searchReply is the structuredContent of ctx_search.
 type searchReply struct {
 	said
-	Results  []*answer.Answer `json:"results"`
-	Indexing int              `json:"indexing,omitempty"` // number of outputs that are still being indexed and cannot be found yet
+	Results  []*answer `json:"results"`
+	Indexing int       `json:"indexing,omitempty"` // number of outputs that are still being indexed and cannot be found yet
 }
 
 // emptyBase is the reply to a search of an empty knowledge base.
@@ -85,7 +84,7 @@ func (t *Search) Call(ctx context.Context, arguments json.RawMessage) (tool.Resu
 	if empty && reply.Indexing == 0 {
 		return failed(&tool.Error{Code: tool.CodeNotFound, Message: emptyBase})
 	}
-	reply.Text = answer.Text(reply.Results) + indexingText(reply.Indexing)
+	reply.Text = answersText(reply.Results) + indexingText(reply.Indexing)
 	return tool.TextResult(reply, reply.Text, false), nil
 }
 
@@ -106,7 +105,7 @@ func (x *Suite) searchable(c tool.Caller, repo string) (index.Base, error) {
 
 // searchAll answers queries one after the other. empty reports that the knowledge base is empty.
 func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q index.Query,
-) (answers []*answer.Answer, empty bool, err error) {
+) (answers []*answer, empty bool, err error) {
 	for _, text := range queries {
 		q.Text = text
 		found, err := x.Knowledge.Search(ctx, b, q)
@@ -114,7 +113,7 @@ func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q
 			return nil, false, indexError(ctx, err)
 		}
 		empty = empty || found.Empty
-		answers = append(answers, answer.New(text, found))
+		answers = append(answers, newAnswer(text, found))
 	}
 	return answers, empty, nil
 }
@@ -162,7 +161,7 @@ func indexingText(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return "\n\n_(" + answer.Counted(n, "output") + " still being indexed: what is in it cannot be found yet)_"
+	return "\n\n_(" + Counted(n, "output") + " still being indexed: what is in it cannot be found yet)_"
 }
 
 // member returns the value of a key in a valid JSON object, nil if it is absent.

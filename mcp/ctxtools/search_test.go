@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/test/mcptest"
-	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -232,7 +231,7 @@ func TestCtxSearchIsBounded(t *testing.T) {
 	queries := strings.TrimSuffix(strings.Repeat(`"x",`, 100), ",")
 	v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Search{cannedCtx(t, k)}, `{"limit":50,"queries":[`+queries+`]}`)
 	results, _ := v["results"].([]any)
-	if len(r.Text) > answer.MaxText+100<<10 || len(results) != 100 {
+	if len(r.Text) > maxAnswers+100<<10 || len(results) != 100 {
 		t.Fatalf("%d bytes, %d answers", len(r.Text), len(results))
 	}
 	omitted, hits := 0, 0

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/mcp/ctxtools/backlog"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/index"
@@ -58,9 +57,9 @@ type shared struct {
 	life    context.Context // of background jobs
 	end     context.CancelFunc
 	running sync.WaitGroup // background jobs
-	pending *backlog.Backlog
+	pending *backlog
 	jobs    jobs
-	turns   backlog.Turns // serialize the indexing of one artifact
+	turns   turns // serialize the indexing of one artifact
 	sums    sums
 	seen    run.Seen
 }
@@ -70,7 +69,7 @@ func New(s Settings) *Suite {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	x := &Suite{Settings: s, shared: &shared{pending: backlog.New()}}
+	x := &Suite{Settings: s, shared: &shared{pending: newBacklog()}}
 	x.life, x.end = context.WithCancel(context.Background())
 	return x
 }

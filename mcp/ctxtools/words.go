@@ -8,8 +8,6 @@ import (
 
 	safe "corral/internal/text"
 	"corral/job"
-	"corral/mcp/ctxtools/answer"
-	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/policy/runtimes"
@@ -77,7 +75,7 @@ func unavailable(runtime, missing string) *tool.Error {
 		install = "Install it: " + r.Elsewhere + "."
 	}
 	return &tool.Error{
-		Code: tool.CodeUnsupported, Message: fmt.Sprintf("Runtime error: %s not available. %s", language.Title(runtime), install),
+		Code: tool.CodeUnsupported, Message: fmt.Sprintf("Runtime error: %s not available. %s", languageTitle(runtime), install),
 		Details: map[string]any{"missing": tool.Clean(missing)},
 	}
 }
@@ -168,7 +166,7 @@ func (w *replyText) stdout() {
 		}
 		w.reply.IndexReason = tool.Clean(err.Error())
 		if errors.Is(err, errStillIndexing) {
-			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", answer.Kilobytes(n), w.ran.label)
+			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", kilobytes(n), w.ran.label)
 			return
 		}
 	} else if n > 0 {

@@ -1,5 +1,4 @@
-// Package language edits code of the languages that the ctx tools accept, and names the runtimes that run it.
-package language
+package ctxtools
 
 import (
 	"fmt"
@@ -9,14 +8,14 @@ import (
 	"corral/job"
 )
 
-// A language is one that the ctx tools accept code in.
-type language struct {
+// A languageEntry is one that the ctx tools accept code in.
+type languageEntry struct {
 	Name    string // in arguments
 	Runtime string // of package runtimes
 	title   string
 }
 
-var languages = []language{
+var languages = []languageEntry{
 	{"javascript", "node", "JavaScript"},
 	{"typescript", "typescript", "TypeScript"},
 	{"python", "python", "Python"},
@@ -31,11 +30,11 @@ var languages = []language{
 	{"csharp", "csharp", "C#"},
 }
 
-// A Name is the name of a language.
-type Name string
+// A Language is the name of a language.
+type Language string
 
 // Choices implements Choices.
-func (Name) Choices() []string {
+func (Language) Choices() []string {
 	var names []string
 	for _, l := range languages {
 		names = append(names, l.Name)
@@ -44,16 +43,16 @@ func (Name) Choices() []string {
 }
 
 // Named implements tool.Named: it knows the words that job.RuntimeNamed does.
-func (Name) Named(name string) string {
+func (Language) Named(name string) string {
 	runtime := job.RuntimeNamed(name)
-	if n := slices.IndexFunc(languages, func(l language) bool { return l.Runtime == runtime }); n >= 0 {
+	if n := slices.IndexFunc(languages, func(l languageEntry) bool { return l.Runtime == runtime }); n >= 0 {
 		return languages[n].Name
 	}
 	return name
 }
 
 // Hint implements tool.Named.
-func (Name) Hint(name string) string {
+func (Language) Hint(name string) string {
 	command, _ := job.ProgramNamed(name)
 	if command == "" {
 		return ""
@@ -61,22 +60,25 @@ func (Name) Hint(name string) string {
 	return fmt.Sprintf("%q is a program: use language \"shell\" with code %q", name, command)
 }
 
-// Of returns the language with this name, which must exist.
-func Of(name Name) language {
-	n := slices.IndexFunc(languages, func(l language) bool { return l.Name == string(name) })
+// languageOf returns the language with this name, which must exist.
+func languageOf(name Language) languageEntry {
+	n := slices.IndexFunc(languages, func(l languageEntry) bool { return l.Name == string(name) })
 	return languages[n]
 }
 
-// Title returns the name of a runtime's language for use in a sentence.
-func Title(runtime string) string {
-	if n := slices.IndexFunc(languages, func(l language) bool { return l.Runtime == runtime }); n >= 0 {
+// Runtime returns the runtime of a language, which must exist.
+func (l Language) Runtime() string { return languageOf(l).Runtime }
+
+// languageTitle returns the name of a runtime's language for use in a sentence.
+func languageTitle(runtime string) string {
+	if n := slices.IndexFunc(languages, func(l languageEntry) bool { return l.Runtime == runtime }); n >= 0 {
 		return languages[n].title
 	}
 	return runtime
 }
 
-// Installed returns a sentence that lists the languages whose runtimes this host has; nil is all.
-func Installed(runtimes []string) string {
+// installedLanguages returns a sentence that lists the languages whose runtimes this host has; nil is all.
+func installedLanguages(runtimes []string) string {
 	var can, not []string
 	for _, l := range languages {
 		if runtimes == nil || slices.Contains(runtimes, l.Runtime) {
@@ -95,17 +97,17 @@ func Installed(runtimes []string) string {
 }
 
 // Source returns code in the form in which it is run. Only Go is edited, see wrapGo; package runtimes adds PHP's opening tag.
-func (l language) Source(code string) string {
+func (l languageEntry) Source(code string) string {
 	if l.Name == "go" {
 		return wrapGo(code).String()
 	}
 	return code
 }
 
-// Label returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
+// languageLabel returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
 // other names than runtimes.
-func Label(runtime string) string {
-	if n := slices.IndexFunc(languages, func(l language) bool { return l.Runtime == runtime }); n >= 0 {
+func languageLabel(runtime string) string {
+	if n := slices.IndexFunc(languages, func(l languageEntry) bool { return l.Runtime == runtime }); n >= 0 {
 		return "execute:" + languages[n].Name
 	}
 	if runtime == "" {

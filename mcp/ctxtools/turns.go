@@ -1,18 +1,18 @@
-package backlog
+package ctxtools
 
 import (
 	"context"
 	"sync"
 )
 
-// Turns serializes the indexing of each artifact.
-type Turns struct {
+// turns serializes the indexing of each artifact.
+type turns struct {
 	mu  sync.Mutex
 	all map[string]chan struct{} // guarded by mu: each is closed when the current holder is done
 }
 
 // Acquire waits for its turn at an artifact. The caller must call done.
-func (t *Turns) Acquire(ctx context.Context, handle string) (done func(), err error) {
+func (t *turns) Acquire(ctx context.Context, handle string) (done func(), err error) {
 	mine := make(chan struct{})
 	for {
 		t.mu.Lock()
@@ -34,7 +34,7 @@ func (t *Turns) Acquire(ctx context.Context, handle string) (done func(), err er
 	}
 }
 
-func (t *Turns) release(handle string, mine chan struct{}) {
+func (t *turns) release(handle string, mine chan struct{}) {
 	t.mu.Lock()
 	delete(t.all, handle)
 	t.mu.Unlock()

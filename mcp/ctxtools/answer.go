@@ -1,5 +1,4 @@
-// Package answer renders what a search of a knowledge base found, as the ctx tools show it.
-package answer
+package ctxtools
 
 import (
 	"cmp"
@@ -18,12 +17,12 @@ const (
 	maxWholeSection = 1500
 	// excerptMargin is how many bytes of a longer section are shown before and after a match.
 	excerptMargin = 300
-	// MaxText is the maximum number of bytes of sections in one reply, well below the maximum of a message.
-	MaxText = 1 << 20
+	// maxAnswers is the maximum number of bytes of sections in one reply, well below the maximum of a message.
+	maxAnswers = 1 << 20
 )
 
-// A Answer is the result of one query.
-type Answer struct {
+// An answer is the result of one query.
+type answer struct {
 	Query     string            `json:"query"`
 	Hits      []hitReply        `json:"hits"`
 	Matched   int               `json:"matched"`             // number of sections that match, including those that are not in hits
@@ -46,13 +45,13 @@ type hitReply struct {
 	Artifact   string `json:"artifactHandle,omitempty"` // of a job's output: for runtime_query_output, as long as that is kept
 }
 
-// New returns the answer to a query from what was found.
-func New(query string, f *index.Found) *Answer {
-	a := &Answer{Query: tool.Clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
+// newAnswer returns the answer to a query from what was found.
+func newAnswer(query string, f *index.Found) *answer {
+	a := &answer{Query: tool.Clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
 	for _, h := range f.Hits {
 		a.Hits = append(a.Hits, hitReply{
-			Source: tool.Clean(h.Source), Time: Stamp(h.Time), Title: titleOf(h), Content: excerpt(tool.Clean(h.Text), h.Marks),
-			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: tool.CutText(SingleLine(h.Line), tool.MaxShort), LineNumber: h.LineNumber,
+			Source: tool.Clean(h.Source), Time: stamp(h.Time), Title: titleOf(h), Content: excerpt(tool.Clean(h.Text), h.Marks),
+			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: tool.CutText(singleLine(h.Line), tool.MaxShort), LineNumber: h.LineNumber,
 			Stream: h.Stream, Artifact: h.Artifact,
 		})
 	}
@@ -67,13 +66,13 @@ func New(query string, f *index.Found) *Answer {
 
 // titleOf returns a section's title, or its line numbers if it has none.
 func titleOf(h index.Hit) string {
-	return cmp.Or(SingleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
+	return cmp.Or(singleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
 }
 
 // write returns one answer as text and subtracts its size from room.
-func (a *Answer) write(room *int) string {
+func (a *answer) write(room *int) string {
 	var b strings.Builder
-	b.WriteString("## " + SingleLine(a.Query) + "\n")
+	b.WriteString("## " + singleLine(a.Query) + "\n")
 	if len(a.Hits) == 0 {
 		b.WriteString("No results found.")
 	}
@@ -87,7 +86,7 @@ func (a *Answer) write(room *int) string {
 		if n > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", SingleLine(h.Source), h.Time, h.Title, h.Content)
+		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", singleLine(h.Source), h.Time, h.Title, h.Content)
 	}
 	for _, note := range a.notes() {
 		b.WriteString("\n\n_(" + note + ")_")
@@ -96,10 +95,10 @@ func (a *Answer) write(room *int) string {
 }
 
 // notes returns hints about how the query was answered.
-func (a *Answer) notes() []string {
+func (a *answer) notes() []string {
 	var notes, words []string
 	for _, word := range slices.Sorted(maps.Keys(a.Corrected)) {
-		words = append(words, fmt.Sprintf("%q for %q", SingleLine(a.Corrected[word]), SingleLine(word)))
+		words = append(words, fmt.Sprintf("%q for %q", singleLine(a.Corrected[word]), singleLine(word)))
 	}
 	if len(words) > 0 {
 		notes = append(notes, "searched for "+strings.Join(words, ", "))
@@ -165,10 +164,10 @@ func boundary(s string, n int) int {
 	return n
 }
 
-// Text returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
+// answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
 // and removed from the answer.
-func Text(answers []*Answer) string {
-	room := MaxText
+func answersText(answers []*answer) string {
+	room := maxAnswers
 	parts := make([]string, len(answers))
 	for n, a := range answers {
 		parts[n] = a.write(&room)

@@ -1,4 +1,4 @@
-package language
+package ctxtools
 
 import (
 	"go/parser"

@@ -1,4 +1,4 @@
-package language
+package ctxtools
 
 import (
 	"strings"
@@ -6,9 +6,9 @@ import (
 	"corral/internal/lazyregexp"
 )
 
-// PathVariable is the environment variable with the path of the file. Code in any language can read it, and the path never
+// pathVariable is the environment variable with the path of the file. Code in any language can read it, and the path never
 // becomes part of the program text, so it needs no quoting.
-const PathVariable = "CORRAL_FILE"
+const pathVariable = "CORRAL_FILE"
 
 // A reader is a language's code for reading the file and the way to insert it into the caller's code. Where the language
 // permits, the lines of the caller's code keep their numbers.
@@ -55,7 +55,7 @@ var readers = map[string]reader{
 }
 
 // WithFile returns code with variables for the content and the path of the file.
-func (l language) WithFile(code string) string {
+func (l languageEntry) WithFile(code string) string {
 	r := readers[l.Name]
 	if r.place == nil {
 		return r.front + code

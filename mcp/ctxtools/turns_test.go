@@ -1,4 +1,4 @@
-package backlog
+package ctxtools
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 // TestTurns: a turn ends when its holder is done, and a wait for it with its context.
 func TestTurns(t *testing.T) {
-	var x Turns
+	var x turns
 	done, err := x.Acquire(t.Context(), "h")
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package backlog
+package ctxtools
 
 import (
 	"context"
@@ -14,22 +14,22 @@ var base = index.Base{Repo: "app", Principal: "user:ada"}
 
 // TestIndexBacklogIsBounded: the backlog is bounded in total and per knowledge base; more is refused, not queued.
 func TestIndexBacklogIsBounded(t *testing.T) {
-	x := New()
+	x := newBacklog()
 	hold := make(chan struct{})
 	hang := func(context.Context) { <-hold }
 	for n := range maxAll {
-		b := index.Base{Repo: string(rune('a' + n/MaxEach))}
+		b := index.Base{Repo: string(rune('a' + n/maxEach))}
 		if _, err := x.Run(t.Context(), b, hang); err != nil {
 			t.Fatalf("%d: %v", n, err)
 		}
-		if n != MaxEach-1 {
+		if n != maxEach-1 {
 			continue
 		}
-		if _, err := x.Run(t.Context(), b, hang); !errors.Is(err, ErrFull) {
+		if _, err := x.Run(t.Context(), b, hang); !errors.Is(err, errFull) {
 			t.Errorf("one above the limit of a base: %v", err)
 		}
 	}
-	if _, err := x.Run(t.Context(), base, hang); !errors.Is(err, ErrFull) {
+	if _, err := x.Run(t.Context(), base, hang); !errors.Is(err, errFull) {
 		t.Errorf("one above the total limit: %v", err)
 	}
 	close(hold)
@@ -37,21 +37,21 @@ func TestIndexBacklogIsBounded(t *testing.T) {
 	if x.n != 0 || len(x.all) != 0 {
 		t.Errorf("%d entries left", x.n)
 	}
-	if _, err := x.Run(t.Context(), base, hang); !errors.Is(err, ErrShuttingDown) {
+	if _, err := x.Run(t.Context(), base, hang); !errors.Is(err, errShuttingDown) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
 // TestIndexWaitEndsWithContext: a wait for others' indexing ends with its context.
 func TestIndexWaitEndsWithContext(t *testing.T) {
-	x := New()
-	began := make(chan struct{}, MaxRunning)
-	for range MaxRunning {
+	x := newBacklog()
+	began := make(chan struct{}, maxRunning)
+	for range maxRunning {
 		if _, err := x.Run(t.Context(), base, func(ctx context.Context) { began <- struct{}{}; <-ctx.Done() }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range MaxRunning {
+	for range maxRunning {
 		<-began
 	}
 	q, err := x.Run(t.Context(), base, func(ctx context.Context) { // waits for a slot

@@ -1,4 +1,4 @@
-package language
+package ctxtools
 
 import (
 	"strings"
@@ -32,7 +32,7 @@ func TestWithFile(t *testing.T) {
 		if front == "" || strings.Contains(front, "\n") && tt.language != "php" {
 			t.Errorf("%s: %q", tt.language, front)
 		}
-		got := strings.Replace(Of(Name(tt.language)).WithFile(tt.code), front, here, 1)
+		got := strings.Replace(languageOf(Language(tt.language)).WithFile(tt.code), front, here, 1)
 		if got != tt.want {
 			t.Errorf("%s: %q: got %q, want %q", tt.language, tt.code, got, tt.want)
 		}
@@ -45,7 +45,7 @@ func TestWithFile(t *testing.T) {
 		{"csharp", "using X;\nclass P { public static async Task Main() {} }", "using static CorralFile; using X;\nclass", "}\n"},
 		{"csharp", "Console.WriteLine(1);", "string file_path = ", "Console.WriteLine(1);"},
 	} {
-		if got := Of(Name(tt.language)).WithFile(tt.code); !strings.HasPrefix(got, tt.front) || !strings.HasSuffix(got, tt.back) {
+		if got := languageOf(Language(tt.language)).WithFile(tt.code); !strings.HasPrefix(got, tt.front) || !strings.HasSuffix(got, tt.back) {
 			t.Errorf("%s: %q: got %q", tt.language, tt.code, got)
 		}
 	}
