@@ -10,7 +10,6 @@ import (
 	"corral/internal/text"
 	"corral/isolate/admit"
 	"corral/isolate/host"
-	"corral/isolate/operate"
 )
 
 // A Reloaded says what reading the configuration again had for results.
@@ -31,14 +30,14 @@ func (r Reloaded) Notes() []string {
 // A reloader reads the configuration again while jobs run.
 type reloader struct {
 	s      *Supervisor
-	rounds *operate.Rounds[Reloaded]
+	rounds *rounds[Reloaded]
 	now    atomic.Pointer[Config] // the configuration that applies to new requests
 }
 
 func newReloader(s *Supervisor) *reloader {
 	r := &reloader{s: s}
 	r.now.Store(&s.config)
-	r.rounds = operate.NewRounds(r.reload)
+	r.rounds = newRounds(r.reload)
 	return r
 }
 

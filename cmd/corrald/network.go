@@ -7,7 +7,6 @@ import (
 
 	"corral/egress/control"
 	"corral/internal/config"
-	"corral/internal/secret"
 	"corral/isolate/admit"
 	"corral/policy/network"
 )
@@ -74,7 +73,7 @@ func (n *networks) secret(name string) (control.Secret, error) {
 		return s, nil
 	}
 	c := n.config.Secrets[name]
-	value, err := secret.Source{File: c.File, Credential: c.Credential, Command: c.Command}.Read()
+	value, err := secretSource{File: c.File, Credential: c.Credential, Command: c.Command}.Read()
 	if err != nil {
 		return control.Secret{}, err
 	}

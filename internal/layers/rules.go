@@ -198,7 +198,7 @@ var rooms = []room{
 	},
 	{
 		"cmd",
-		[]string{"egress", "front", "internal", "isolate", "job", "policy", "workspace"},
+		[]string{"egress", "front", "internal", "isolate", "job", "policy", "store/at", "workspace"},
 		"programs connect packages, and nothing depends on them",
 	},
 	{"scripts", []string{"front/commands", "internal", "test"}, "what develops the programs is not linked with them, nor they with it"},

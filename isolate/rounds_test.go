@@ -1,4 +1,4 @@
-package operate
+package isolate
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 func TestRounds(t *testing.T) {
 	var running, began atomic.Int64
 	gate := make(chan struct{})
-	r := NewRounds(func() (int64, error) {
+	r := newRounds(func() (int64, error) {
 		if running.Add(1) != 1 {
 			t.Error("two rounds at once")
 		}
@@ -63,7 +63,7 @@ func TestRounds(t *testing.T) {
 // TestRoundsError: a failed round fails for those who share it, and not for later ones.
 func TestRoundsError(t *testing.T) {
 	fail := true
-	r := NewRounds(func() (string, error) {
+	r := newRounds(func() (string, error) {
 		if fail {
 			return "", errors.New("faulty")
 		}

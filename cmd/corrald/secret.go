@@ -1,8 +1,4 @@
-// Package secret reads the secrets that the operator's configuration names.
-//
-// Its caller is root. So a file or program is used only if root alone controls it and every directory above it, and is neither a
-// pipe nor a device, at which a reader could wait for ever.
-package secret
+package main
 
 import (
 	"bytes"
@@ -24,38 +20,39 @@ import (
 
 // The size of a secret in bytes. A shorter one would be in many responses, where it is looked for.
 const (
-	minSize = 8
-	maxSize = 4096
+	minSecret = 8
+	maxSecret = 4096
 )
 
-// timeout is how long a command may take.
-const timeout = 10 * time.Second
+// secretTimeout is how long a command may take.
+const secretTimeout = 10 * time.Second
 
-// A Source says where a secret is, in one of its fields.
-type Source struct {
+// A secretSource says where a secret is that the operator's configuration names, in one of its fields. A file or program is used only if
+// root alone controls it and every directory above it, and is neither a pipe nor a device, at which a reader could wait for ever.
+type secretSource struct {
 	File       string   // absolute path
 	Credential string   // name of a credential, see systemd.exec(5)
 	Command    []string // the program is an absolute path
 }
 
 // Read returns the secret without a line end behind it. No error has a part of the secret.
-func (s Source) Read() (string, error) {
+func (s secretSource) Read() (string, error) {
 	switch {
 	case s.File != "":
-		return s.clean(readFile(s.File))
+		return s.clean(readSecret(s.File))
 	case s.Credential != "":
 		dir := os.Getenv("CREDENTIALS_DIRECTORY")
 		if dir == "" {
 			return "", fmt.Errorf("credential %q: the service manager passes no credentials\nhint: add LoadCredential=%s:FILE to corrald.service, and restart it",
 				s.Credential, s.Credential)
 		}
-		return s.clean(readFile(filepath.Join(dir, s.Credential)))
+		return s.clean(readSecret(filepath.Join(dir, s.Credential)))
 	}
 	return s.clean(s.run())
 }
 
 // clean checks a secret that was read.
-func (s Source) clean(b []byte, err error) (string, error) {
+func (s secretSource) clean(b []byte, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -64,8 +61,8 @@ func (s Source) clean(b []byte, err error) (string, error) {
 	if len(s.Command) > 0 {
 		name = "the output of " + s.Command[0]
 	}
-	if len(b) < minSize || len(b) > maxSize {
-		return "", fmt.Errorf("%s has a secret of %d bytes: must be %d to %d", name, len(b), minSize, maxSize)
+	if len(b) < minSecret || len(b) > maxSecret {
+		return "", fmt.Errorf("%s has a secret of %d bytes: must be %d to %d", name, len(b), minSecret, maxSecret)
 	}
 	if bytes.ContainsFunc(b, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return "", fmt.Errorf("%s has more than a secret: must be one line of printable ASCII characters", name)
@@ -73,8 +70,8 @@ func (s Source) clean(b []byte, err error) (string, error) {
 	return string(b), nil
 }
 
-// open opens a file that root alone controls, and returns its mode.
-func open(path string) (*os.File, uint32, error) {
+// openOwned opens a file that root alone controls, and returns its mode.
+func openOwned(path string) (*os.File, uint32, error) {
 	dir, err := directory.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, 0, err
@@ -97,8 +94,8 @@ func open(path string) (*os.File, uint32, error) {
 	return f, st.Mode & 0o7777, nil
 }
 
-func readFile(path string) ([]byte, error) {
-	f, mode, err := open(path)
+func readSecret(path string) ([]byte, error) {
+	f, mode, err := openOwned(path)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +103,13 @@ func readFile(path string) ([]byte, error) {
 	if mode&0o077 != 0 {
 		return nil, fmt.Errorf("%s has mode %04o: others than root may read the secret\nhint: chmod 600 %s, and take another secret if somebody could have read it", path, mode, path)
 	}
-	return io.ReadAll(io.LimitReader(f, maxSize+3))
+	return io.ReadAll(io.LimitReader(f, maxSecret+3))
 }
 
 // run runs the command, and ends it with everything that it started.
-func (s Source) run() ([]byte, error) {
+func (s secretSource) run() ([]byte, error) {
 	program := s.Command[0]
-	f, mode, err := open(program)
+	f, mode, err := openOwned(program)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +117,7 @@ func (s Source) run() ([]byte, error) {
 	if mode&0o022 != 0 || mode&0o100 == 0 {
 		return nil, fmt.Errorf("%s has mode %04o: must be executable, and writable by root alone", program, mode)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
 	defer cancel()
 	var out bounded
 	cmd := exec.CommandContext(ctx, program, s.Command[1:]...)
@@ -131,7 +128,7 @@ func (s Source) run() ([]byte, error) {
 	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s: did not end within %v", program, timeout)
+		return nil, fmt.Errorf("%s: did not end within %v", program, secretTimeout)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w\nhint: run it as root, with nothing but PATH in the environment", program, err)
 	}
@@ -143,6 +140,6 @@ type bounded struct{ b []byte }
 
 // Write implements io.Writer.
 func (w *bounded) Write(p []byte) (int, error) {
-	w.b = append(w.b, p[:min(len(p), maxSize+3-len(w.b))]...)
+	w.b = append(w.b, p[:min(len(p), maxSecret+3-len(w.b))]...)
 	return len(p), nil
 }

@@ -1,13 +1,13 @@
-package operate
+package isolate
 
 import (
 	"corral/internal/fault"
 )
 
-// Rounds runs a function for callers that all want the same work done after they asked. At most one round runs and one
+// rounds runs a function for callers that all want the same work done after they asked. At most one round runs and one
 // waits: everybody who asks while a round runs shares the next one, because the running one may have read something that
 // was changed since. So any number of callers costs no more than one round after another.
-type Rounds[T any] struct {
+type rounds[T any] struct {
 	run func() (T, error)
 
 	mu   fault.Mutex
@@ -21,11 +21,11 @@ type round[T any] struct {
 	err   error
 }
 
-// NewRounds returns Rounds of run, which is never called concurrently.
-func NewRounds[T any](run func() (T, error)) *Rounds[T] { return &Rounds[T]{run: run} }
+// newRounds returns rounds of run, which is never called concurrently.
+func newRounds[T any](run func() (T, error)) *rounds[T] { return &rounds[T]{run: run} }
 
 // Do returns the result of a round that began after Do was called.
-func (r *Rounds[T]) Do() (T, error) {
+func (r *rounds[T]) Do() (T, error) {
 	if mine := r.join(); mine != nil {
 		<-mine.done
 		return mine.value, mine.err
@@ -35,7 +35,7 @@ func (r *Rounds[T]) Do() (T, error) {
 }
 
 // join returns the round that waits for the running one, or nil if none runs: then the caller runs one.
-func (r *Rounds[T]) join() *round[T] {
+func (r *rounds[T]) join() *round[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -49,7 +49,7 @@ func (r *Rounds[T]) join() *round[T] {
 }
 
 // follow starts the round that waits, if there is one. It does not run in the caller's goroutine, which has its result.
-func (r *Rounds[T]) follow() {
+func (r *rounds[T]) follow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := r.next

@@ -1,4 +1,4 @@
-package secret
+package main
 
 import (
 	"errors"
@@ -34,27 +34,27 @@ func put(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// TestRead: each source gives the secret, without its line end.
-func TestRead(t *testing.T) {
+// TestSecretRead: each source gives the secret, without its line end.
+func TestSecretRead(t *testing.T) {
 	dir := rootDir(t)
 	path := filepath.Join(dir, "acme")
 	put(t, path, value+"\n", 0o600)
 	put(t, filepath.Join(dir, "program"), "#!/bin/sh\n[ -z \"$HOME$CREDENTIALS_DIRECTORY\" ] && printf '%s\\r\\n' \"$1\"\n", 0o755)
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
-	for name, s := range map[string]Source{"file": {File: path}, "credential": {Credential: "acme"}, "command": {Command: []string{dir + "/program", value}}} {
+	for name, s := range map[string]secretSource{"file": {File: path}, "credential": {Credential: "acme"}, "command": {Command: []string{dir + "/program", value}}} {
 		if got, err := s.Read(); err != nil || got != value {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }
 
-// TestRefused: what others than root control or can read is no secret, and nothing is waited for without end. No error has the secret.
-func TestRefused(t *testing.T) {
+// TestSecretRefused: what others than root control or can read is no secret, and nothing is waited for without end. No error has the secret.
+func TestSecretRefused(t *testing.T) {
 	dir := rootDir(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	put(t, at("readable"), value, 0o640)
 	put(t, at("short"), "1234567\n", 0o600)
-	put(t, at("long"), strings.Repeat("x", maxSize+1), 0o600)
+	put(t, at("long"), strings.Repeat("x", maxSecret+1), 0o600)
 	put(t, at("lines"), value+"\nmore\n", 0o600)
 	put(t, at("others"), value, 0o600)
 	put(t, at("good"), value, 0o600)
@@ -71,24 +71,24 @@ func TestRefused(t *testing.T) {
 	put(t, at("open/file"), value, 0o600)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
 	for _, tt := range []struct {
-		source Source
+		source secretSource
 		want   string
 	}{
-		{Source{File: at("missing")}, "no such file"},
-		{Source{File: at("readable")}, "others than root may read"},
-		{Source{File: at("short")}, "of 7 bytes: must be 8 to 4096"},
-		{Source{File: at("long")}, "of 4097 bytes"},
-		{Source{File: at("lines")}, "one line of printable"},
-		{Source{File: at("others")}, "belongs to user 1000"},
-		{Source{File: at("link")}, "is a symbolic link"},
-		{Source{File: at("pipe")}, "not a regular file"},
-		{Source{File: at("open/file")}, "root alone must control"},
-		{Source{File: "/dev/zero"}, "not a regular file"},
-		{Source{Credential: "acme"}, "LoadCredential=acme:FILE"},
-		{Source{Command: []string{at("plain")}}, "must be executable"},
-		{Source{Command: []string{at("writable")}}, "writable by root alone"},
-		{Source{Command: []string{at("fails")}}, "exit status 3"},
-		{Source{Command: []string{at("floods")}}, "has a secret of"},
+		{secretSource{File: at("missing")}, "no such file"},
+		{secretSource{File: at("readable")}, "others than root may read"},
+		{secretSource{File: at("short")}, "of 7 bytes: must be 8 to 4096"},
+		{secretSource{File: at("long")}, "of 4097 bytes"},
+		{secretSource{File: at("lines")}, "one line of printable"},
+		{secretSource{File: at("others")}, "belongs to user 1000"},
+		{secretSource{File: at("link")}, "is a symbolic link"},
+		{secretSource{File: at("pipe")}, "not a regular file"},
+		{secretSource{File: at("open/file")}, "root alone must control"},
+		{secretSource{File: "/dev/zero"}, "not a regular file"},
+		{secretSource{Credential: "acme"}, "LoadCredential=acme:FILE"},
+		{secretSource{Command: []string{at("plain")}}, "must be executable"},
+		{secretSource{Command: []string{at("writable")}}, "writable by root alone"},
+		{secretSource{Command: []string{at("fails")}}, "exit status 3"},
+		{secretSource{Command: []string{at("floods")}}, "has a secret of"},
 	} {
 		got, err := tt.source.Read()
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(fmt.Sprint(got, err), value) {
