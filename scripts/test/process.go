@@ -135,17 +135,12 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 	if err != nil {
 		return fail(err)
 	}
-	profile := filepath.Join(dir, "profile")
-	args := append([]string{"-t", "-p", b.pkg.path, self, enterCommand, dir, r.binary(b.pkg, b.race)}, r.binaryFlags(b, profile)...)
+	args := append([]string{"-t", "-p", b.pkg.path, self, enterCommand, dir, r.binary(b.pkg, b.race)}, r.binaryFlags(b)...)
 	cmd := r.command(ctx, r.test2json, args...)
 	cmd.Dir = b.pkg.dir
 	cmd.Env = append(r.environment(b.phase), r.goEnvironment...)
 	if r.cover != "" {
-		children, err := coverDir(dir)
-		if err != nil {
-			return fail(err)
-		}
-		cmd.Env = append(cmd.Env, "GOCOVERDIR="+children)
+		cmd.Env = append(cmd.Env, "GOCOVERDIR="+r.coverDir)
 	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -168,11 +163,6 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 			return fail(err)
 		}
 	}
-	if r.cover != "" {
-		if err := errors.Join(r.profiles.add(profile), r.profiles.addChildren(ctx, dir)); err != nil {
-			return fail(err)
-		}
-	}
 	return machine
 }
 
@@ -188,7 +178,7 @@ func label(phase string, race bool) string {
 }
 
 // binaryFlags returns the flags of a test binary for the tests of a batch.
-func (r *runner) binaryFlags(b batch, profile string) []string {
+func (r *runner) binaryFlags(b batch) []string {
 	flags := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + r.timeout.String()}
 	switch {
 	case len(b.tests) > 0:
@@ -203,7 +193,7 @@ func (r *runner) binaryFlags(b batch, profile string) []string {
 		flags[len(flags)-1] += "/" + sub
 	}
 	if r.cover != "" {
-		flags = append(flags, "-test.coverprofile="+profile)
+		flags = append(flags, "-test.gocoverdir="+r.coverDir)
 	}
 	return flags
 }

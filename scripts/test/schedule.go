@@ -25,8 +25,8 @@ type runner struct {
 	root   bool // test processes have machines of their own
 
 	test2json     string
-	goEnvironment []string // locations of go's caches, which are in a home directory that test machines lack
-	profiles      profiles
+	goEnvironment []string      // locations of go's caches, which are in a home directory that test machines lack
+	coverDir      string        // see makeCoverDir
 	built         chan struct{} // closed when the test binaries without the race detector are built
 }
 
@@ -69,6 +69,13 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 			binaries = append(binaries, p)
 		}
 	}
+	if r.cover != "" {
+		var err error
+		if r.coverDir, err = makeCoverDir(); err != nil {
+			return err
+		}
+		defer os.RemoveAll(r.coverDir) //nolint:errcheck // nothing reads it any more
+	}
 	q := newQueue(r.jobs)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,7 +101,7 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 		return err
 	}
 	if r.cover != "" {
-		err = r.profiles.write(r.cover, os.Stdout)
+		err = writeProfile(ctx, r.coverDir, r.cover, os.Stdout)
 	}
 	return errors.Join(err, raceErr, ctx.Err())
 }

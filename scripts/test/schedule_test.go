@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -255,33 +256,48 @@ func TestStartGoroutines(t *testing.T) {
 	}
 }
 
-func TestProfiles(t *testing.T) {
-	dir := t.TempDir()
-	var p profiles
+// TestCoverage: what several processes covered is added up, whichever of them did, and a file that a killed one left is passed over.
+func TestCoverage(t *testing.T) {
+	source := t.TempDir()
 	for name, text := range map[string]string{
-		"one": "mode: atomic\ncorral/a/x.go:1.1,2.2 3 0\ncorral/a/x.go:3.1,4.2 1 5\n",
-		"two": "mode: atomic\ncorral/a/x.go:1.1,2.2 3 2\ncorral/b/y.go:1.1,2.2 1 0\n",
+		"go.mod":  "module m\n\ngo 1.25\n",
+		"main.go": "package main\n\nimport \"os\"\n\nfunc main() {\n\tif len(os.Args) > 1 {\n\t\tprintln(1)\n\t} else {\n\t\tprintln(2)\n\t}\n}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.add(filepath.Join(dir, name)); err != nil {
+		if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.add(filepath.Join(dir, "none")); err != nil {
-		t.Error(err)
+	program, profile := filepath.Join(source, "m"), filepath.Join(source, "profile")
+	build := exec.Command("go", "build", "-cover", "-o", program, ".")
+	build.Dir, build.Env = source, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	var out strings.Builder
-	sum := filepath.Join(dir, "sum")
-	if err := p.write(sum, &out); err != nil {
+	dir, err := makeCoverDir()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "100.0 %  a\n") || !strings.Contains(out.String(), "0.0 %  b\n") {
-		t.Error(out.String())
+	defer os.RemoveAll(dir)
+	for _, args := range [][]string{nil, {"x"}} {
+		cmd := exec.Command(program, args...)
+		cmd.Env = []string{"GOCOVERDIR=" + dir}
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	want := "mode: set\ncorral/a/x.go:1.1,2.2 3 1\ncorral/a/x.go:3.1,4.2 1 1\ncorral/b/y.go:1.1,2.2 1 0\n"
-	if b, err := os.ReadFile(sum); err != nil || string(b) != want {
+	counters, err := filepath.Glob(filepath.Join(dir, "covcounters.*"))
+	if err != nil || len(counters) != 2 {
+		t.Fatalf("%q, %v", counters, err)
+	}
+	cut := strings.TrimSuffix(counters[0], filepath.Ext(counters[0])) + ".1" // the time in its name
+	if err := os.WriteFile(cut, []byte("begun"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := writeProfile(t.Context(), dir, profile, &out); err != nil || !strings.Contains(out.String(), "coverage: 100.0% of statements") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if b, err := os.ReadFile(profile); err != nil || strings.Contains(string(b), " 0\n") || strings.Count(string(b), "main.go:") < 3 {
 		t.Errorf("%s, %v", b, err)
 	}
 }
