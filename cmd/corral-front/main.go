@@ -20,7 +20,6 @@ import (
 	"corral/front/cli/edit"
 	"corral/front/cli/forward"
 	"corral/front/commands"
-	"corral/front/privilege"
 	"corral/front/toolchains"
 	"corral/internal/nearest"
 	"corral/internal/text"
@@ -91,7 +90,7 @@ func dispatch(args []string) (int, error) {
 			return c(args[1:])
 		}
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	switch args[0] {
@@ -109,7 +108,7 @@ func dispatch(args []string) (int, error) {
 func findCommonCommand(args []string) (int, error) { return 0, embed.FindCommand(args) }
 
 func versionCommand([]string) (int, error) {
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	return cli.Print("corral " + version.Version + "\n")

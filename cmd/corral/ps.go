@@ -28,7 +28,7 @@ func psCommand(args []string) error {
 		return err
 	}
 	defer c.Close()
-	if err := dropRoot(); err != nil { // the connection keeps the rights with which it was made; jobs chose their commands
+	if err := embed.Drop(); err != nil { // the connection keeps the rights with which it was made; jobs chose their commands
 		return err
 	}
 	names := userNames{}
@@ -36,18 +36,6 @@ func psCommand(args []string) error {
 		return names.showJSON(c)
 	}
 	return names.show(c)
-}
-
-// dropRoot gives up root for good, also what embed.Lower has kept of it.
-func dropRoot() error {
-	if !embed.Root() {
-		return nil
-	}
-	who, err := embed.Choose(embed.Identity{UID: 65534, GID: 65534})
-	if err != nil {
-		return err
-	}
-	return who.Become()
 }
 
 // userNames prints lists with the names of users.

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode"
 
-	"corral/front/privilege"
 	"corral/internal/nearest"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 )
 
 // ParseFlags parses the options of a command into f, whose name is the command's. A request for help, which it answers,
@@ -27,7 +27,7 @@ func parsed(err error, help string) (ended bool, code int, _ error) {
 	if err == nil {
 		return false, 0, nil
 	}
-	if dropped := privilege.Drop(); dropped != nil {
+	if dropped := embed.Drop(); dropped != nil {
 		return true, Failure, dropped
 	}
 	if errors.Is(err, flag.ErrHelp) {

@@ -12,7 +12,7 @@ import (
 	"os/exec"
 	"time"
 
-	"corral/front/privilege"
+	"corral/isolate/client/embed"
 )
 
 // ErrHelper is returned by RunHelper if the helper process failed. The process has written the reason to standard error.
@@ -25,7 +25,7 @@ func ReadQuestion(command string, args []string, maxBytes int64, to any) (ended 
 	if ended, code, err := ParseFlags(f, args, "corral "+command+" is run by corral itself.\n"); ended {
 		return true, code, err
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return true, Failure, err
 	}
 	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxBytes)).Decode(to); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 )
 
 const completionHelp = `corral completion prints a script with which a shell completes the command line of corral.
@@ -30,7 +30,7 @@ func completion(args []string) (int, error) {
 	if ended, code, err := cli.ParseFlags(f, args, completionHelp); ended {
 		return code, err
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	switch {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"corral/front"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/front/toolchains"
@@ -68,7 +67,7 @@ func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err e
 	}
 	files, err := config.OpenFront(sources...)
 	if err != nil {
-		return nil, c, errors.Join(err, privilege.Drop())
+		return nil, c, errors.Join(err, embed.Drop())
 	}
 	defer func() { _ = files.Close() }()
 	load := func() error {
@@ -80,7 +79,7 @@ func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err e
 	repos := s.repos
 	if repos == nil {
 		if err := load(); err != nil {
-			return nil, c, errors.Join(err, privilege.Drop())
+			return nil, c, errors.Join(err, embed.Drop())
 		}
 		repos = c.Repos
 	}
@@ -89,7 +88,7 @@ func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err e
 	if sup, err = supervisor.Start(embed.Options{
 		Repos: paths, Toolchains: shown, Owners: supervisor.Owners(repos), Account: s.account,
 	}); err != nil {
-		return nil, c, errors.Join(err, privilege.Drop())
+		return nil, c, errors.Join(err, embed.Drop())
 	}
 	if s.repos != nil {
 		if err := load(); err != nil {

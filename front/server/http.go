@@ -17,9 +17,9 @@ import (
 	"corral/front"
 	"corral/front/cli"
 	"corral/front/login"
-	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 )
 
 // HTTPHelp is the help text of corral serve.
@@ -63,7 +63,7 @@ func HTTP(args []string) (int, error) {
 		return code, err
 	}
 	if _, _, err := net.SplitHostPort(*listen); *listen != "" && err != nil {
-		return cli.Failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), privilege.Drop())
+		return cli.Failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), embed.Drop())
 	}
 	s.tokens = true
 	cli.IgnorePipes()

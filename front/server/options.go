@@ -11,7 +11,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/metrics"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/directory"
@@ -85,7 +84,7 @@ func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *s
 		err = s.open(dirs)
 	}
 	if err != nil {
-		return nil, true, cli.Failure, errors.Join(err, privilege.Drop())
+		return nil, true, cli.Failure, errors.Join(err, embed.Drop())
 	}
 	return s, false, 0, nil
 }

@@ -3,7 +3,6 @@ package settings
 import (
 	"os"
 
-	"corral/front/privilege"
 	"corral/internal/config"
 	"corral/isolate/client/embed"
 )
@@ -24,7 +23,7 @@ func Sources(named string) []config.Source {
 // root, and parses them as another user.
 func Load(from []config.Source) (c config.Config, files []string, err error) {
 	f, err := config.OpenFront(from...)
-	if dropped := privilege.Drop(); dropped != nil {
+	if dropped := embed.Drop(); dropped != nil {
 		return c, nil, dropped
 	}
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front/privilege"
 	"corral/isolate/client/embed"
 )
 
@@ -83,7 +82,7 @@ func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 	case embed.Root():
 		dir, err := rootsUser(users, handle)
 		if err != nil {
-			return nil, errors.Join(err, privilege.Drop())
+			return nil, errors.Join(err, embed.Drop())
 		}
 		paths = []string{dir}
 	default:
@@ -119,7 +118,7 @@ func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 // rootsUser returns the directory of the user who called sudo, else of the only user that has output, or of the user
 // that has the handle's output.
 func rootsUser(users, handle string) (string, error) {
-	if who, err := embed.Choose(privilege.Nobody()); err == nil && who != privilege.Nobody() {
+	if who, err := embed.Choose(embed.Nobody()); err == nil && who != embed.Nobody() {
 		return filepath.Join(users, strconv.Itoa(who.UID)), nil
 	}
 	list, err := os.ReadDir(users)
@@ -156,13 +155,13 @@ func become(owner int) error {
 	case !embed.Root():
 		return nil
 	case owner < 0:
-		return privilege.Drop()
+		return embed.Drop()
 	case owner == 0:
-		return errors.Join(errors.New("the directory belongs to root, which stores no output"), privilege.Drop())
+		return errors.Join(errors.New("the directory belongs to root, which stores no output"), embed.Drop())
 	}
-	who, err := embed.Choose(privilege.Nobody())
+	who, err := embed.Choose(embed.Nobody())
 	if err != nil || who.UID != owner {
-		who = embed.Identity{UID: owner, GID: privilege.Nobody().GID}
+		who = embed.Identity{UID: owner, GID: embed.Nobody().GID}
 	}
 	return who.Become()
 }

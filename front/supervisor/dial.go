@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front/privilege"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 )
@@ -25,7 +24,7 @@ func Dial(socket string) (*client.Client, error) {
 // DialAsUser is Dial for a process of root that is about to become another user: to the supervisor, the connection is one of that user,
 // who might not reach the socket.
 func DialAsUser(socket string) (*client.Client, error) {
-	who, err := embed.Choose(privilege.Nobody())
+	who, err := embed.Choose(embed.Nobody())
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 	"corral/store/audit/reader"
 	"corral/store/audit/record"
 	"corral/store/audit/search"
@@ -81,7 +81,7 @@ func Command(args []string) (int, error) {
 		if verb != "" {
 			given = append([]string{verb}, words...)
 		}
-		return cli.Failure, errors.Join(privilege.Drop(), cli.Misused("audit", Help, given))
+		return cli.Failure, errors.Join(embed.Drop(), cli.Misused("audit", Help, given))
 	}
 	r, err := open(o.state)
 	if err != nil {
@@ -101,7 +101,7 @@ func open(dir string) (*reader.Reader, error) {
 		r, err = reader.Open(filepath.Join(dir, "audit"))
 		return err
 	})
-	if dropped := privilege.Drop(); dropped != nil {
+	if dropped := embed.Drop(); dropped != nil {
 		return nil, dropped
 	}
 	switch {

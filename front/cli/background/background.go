@@ -17,9 +17,9 @@ import (
 	"syscall"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/internal/text"
 	"corral/internal/usage"
+	"corral/isolate/client/embed"
 )
 
 // Name is the name under which corral runs the command, in its own place, for `corral session exec --background`. Standard input is a
@@ -55,7 +55,7 @@ func Command(args []string) (int, error) {
 	if err == nil {
 		err = keeper.Start()
 	}
-	if err := errors.Join(err, privilege.Drop()); err != nil {
+	if err := errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, err
 	}
 	said, err := io.ReadAll(io.LimitReader(stdout, maxReply))

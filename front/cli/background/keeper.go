@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/front/state"
 	"corral/front/store"
@@ -116,7 +115,7 @@ func open(socket string) (*keeper, error) {
 	k := &keeper{uid: uint32(os.Getuid())}
 	var err error
 	if k.client, err = supervisor.Dial(socket); err != nil {
-		return nil, errors.Join(err, privilege.Drop())
+		return nil, errors.Join(err, embed.Drop())
 	}
 	dir, err := k.state()
 	if err == nil && k.uid == 0 {
@@ -125,7 +124,7 @@ func open(socket string) (*keeper, error) {
 			return err
 		})
 	}
-	if err := errors.Join(err, privilege.Drop()); err != nil {
+	if err := errors.Join(err, embed.Drop()); err != nil {
 		return nil, errors.Join(err, k.client.Close())
 	}
 	c, _, err := settings.Load(settings.Sources(""))
@@ -161,7 +160,7 @@ func (k *keeper) state() (*os.File, error) {
 	if k.uid != 0 {
 		return state.OpenUser()
 	}
-	who, err := embed.Choose(privilege.Nobody())
+	who, err := embed.Choose(embed.Nobody())
 	if err != nil {
 		return nil, err
 	}

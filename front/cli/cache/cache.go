@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/text"
 	"corral/internal/users"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/store/volume"
 )
@@ -69,7 +69,7 @@ func Command(args []string) (int, error) {
 		}
 		return err
 	})
-	if dropped := privilege.Drop(); dropped != nil {
+	if dropped := embed.Drop(); dropped != nil {
 		return cli.Failure, dropped
 	}
 	switch {
@@ -115,7 +115,7 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 		err = fmt.Errorf("unexpected argument %q\nhint: corral cache --help", f.Arg(0))
 	}
 	if err != nil {
-		return true, cli.Failure, errors.Join(err, privilege.Drop())
+		return true, cli.Failure, errors.Join(err, embed.Drop())
 	}
 	return false, 0, nil
 }

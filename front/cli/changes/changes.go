@@ -14,10 +14,10 @@ import (
 
 	"corral/front/cli"
 	"corral/front/patches"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/text"
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/workspace/changes"
 	"corral/workspace/changes/stream"
@@ -146,7 +146,7 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 		err = errors.New("discard removes all changes: it takes no paths")
 	}
 	if err != nil {
-		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), privilege.Drop())
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), embed.Drop())
 	}
 	return false, 0, nil
 }

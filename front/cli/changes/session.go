@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 
-	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/lazyregexp"
 	"corral/isolate/client"
@@ -18,12 +17,12 @@ func (o *options) connect(p *pipes) (*client.Client, func(), error) {
 	c, err := embed.Dial(o.supervisor)
 	switch {
 	case err == nil: // before root is dropped: the supervisor identifies its client
-		if err := errors.Join(embed.Piping.Do(func() error { return p.make(pipesOfAll) }), privilege.Drop()); err != nil {
+		if err := errors.Join(embed.Piping.Do(func() error { return p.make(pipesOfAll) }), embed.Drop()); err != nil {
 			return nil, nil, errors.Join(err, c.Close())
 		}
 		return c, func() { _ = c.Close() }, nil
 	case o.supervisor != "" || !embed.Root() || !sessionID().MatchString(o.handle):
-		return nil, nil, errors.Join(supervisor.Hint(err, o.supervisor), privilege.Drop())
+		return nil, nil, errors.Join(supervisor.Hint(err, o.supervisor), embed.Drop())
 	}
 	c, finish, err := supervisor.Embed(embed.Options{Kept: o.handle})
 	if err != nil {

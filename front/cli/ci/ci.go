@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/internal/usage"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/policy/ask"
 )
@@ -92,7 +92,7 @@ func Command(args []string) (int, error) {
 		return exitCode(err), err
 	}
 	if err = o.check(words); err != nil {
-		return exitCode(err), errors.Join(err, privilege.Drop())
+		return exitCode(err), errors.Join(err, embed.Drop())
 	}
 	g, err := enter(&o, words)
 	if err == nil {

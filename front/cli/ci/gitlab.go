@@ -12,7 +12,6 @@ import (
 	"strconv"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/lazyregexp"
 	"corral/internal/version"
@@ -151,7 +150,7 @@ func become(named string, before error) (home string, err error) {
 		err = embed.BecomeAccount(who)
 	}
 	if err = errors.Join(before, err); err != nil {
-		return "", errors.Join(err, privilege.Drop())
+		return "", errors.Join(err, embed.Drop())
 	}
 	if u, err := user.LookupId(strconv.FormatUint(uint64(who.UID), 10)); err == nil {
 		home = u.HomeDir

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/privilege"
+	"corral/isolate/client/embed"
 )
 
 // Relay is the name of the command that runs in a jail: the program of a stage that transfers files. It passes connections
@@ -25,7 +25,7 @@ const Relay = "ci-relay"
 // RelayCommand runs a program that has the outlet as its HTTP proxy: its arguments are SOCKET PROGRAM [ARG]... It returns the
 // program's exit code.
 func RelayCommand(args []string) (int, error) {
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	if len(args) < 2 {

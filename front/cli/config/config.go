@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/isolate/client/embed"
@@ -105,13 +104,13 @@ func show(path string) (int, error) {
 // create writes the built-in example and reads nothing, so root may name a file of root's.
 func create(path string) (int, error) {
 	if path == "" {
-		if err := privilege.Drop(); err != nil {
+		if err := embed.Drop(); err != nil {
 			return cli.Failure, err
 		}
 		return cli.Print(config.Example)
 	}
 	f, err := newFile(path)
-	if dropped := privilege.Drop(); dropped != nil {
+	if dropped := embed.Drop(); dropped != nil {
 		return cli.Failure, dropped
 	}
 	if err != nil {

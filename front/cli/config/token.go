@@ -7,8 +7,8 @@ import (
 
 	"corral/front/cli"
 	"corral/front/cli/edit"
-	"corral/front/privilege"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 )
 
 // makeToken makes a token. The token goes to standard output alone; everything else has its hash.
@@ -20,7 +20,7 @@ func makeToken(args []string) (int, error) {
 		return code, err
 	}
 	if len(names) != 1 {
-		if err := privilege.Drop(); err != nil {
+		if err := embed.Drop(); err != nil {
 			return cli.Failure, err
 		}
 		return cli.Failure, errors.New("a token has one name: corral config token NAME\nhint: corral config --help")
@@ -31,13 +31,13 @@ func makeToken(args []string) (int, error) {
 	}}
 	if *file != "" {
 		written, err := edit.Config(*file, entry)
-		if err = errors.Join(err, privilege.Drop()); err != nil {
+		if err = errors.Join(err, embed.Drop()); err != nil {
 			return cli.Failure, err
 		}
 		cli.Note("this token is not shown again; its hash is in " + written)
 		return cli.Print(token + "\n")
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	if _, _, _, err := entry.Apply("the entry", config.Files{}); err != nil {

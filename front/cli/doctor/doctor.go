@@ -13,7 +13,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/doctor"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/internal/config"
@@ -58,7 +57,7 @@ func Command(args []string) (int, error) {
 	}
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, errors.Join(err, finish())
 	}
 	ctx, stop := cli.UntilStopped()
@@ -122,7 +121,7 @@ func subjectOf(socket string) (doctor.Subject, func() error) {
 		return embedded()
 	}
 	c, err := supervisor.DialAsUser(socket)
-	if err = errors.Join(err, privilege.Drop()); err != nil {
+	if err = errors.Join(err, embed.Drop()); err != nil {
 		return doctor.Subject{Err: err}, nothing
 	}
 	// Kernels before 6.3 cannot map ids on a tmpfs, which /tmp may be.

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/internal/usage"
+	"corral/isolate/client/embed"
 	"corral/job"
 )
 
@@ -37,10 +37,10 @@ func Command(args []string) (int, error) {
 	}
 	list, err := parse(rest)
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	c, err := supervisor.Dial(*socket)
-	if err := errors.Join(err, privilege.Drop()); err != nil {
+	if err := errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, err
 	}
 	defer c.Close()

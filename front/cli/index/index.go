@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/front/state"
 	stores "corral/front/store"
 	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -67,7 +67,7 @@ func Command(args []string) (int, error) {
 	// Files are opened before root is dropped, and parsed after.
 	files, err := config.OpenFront(settings.Sources(o.config)...)
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	states, err := state.OpenExisting(o.state, filepath.Join(state.Supervisor, "users"), "")
 	var c config.Config
@@ -116,7 +116,7 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 		err = fmt.Errorf("%s removes the index\nhint: to confirm: corral index %[1]s --yes", o.verb)
 	}
 	if err != nil {
-		return true, cli.Failure, errors.Join(err, privilege.Drop())
+		return true, cli.Failure, errors.Join(err, embed.Drop())
 	}
 	return false, 0, nil
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client"
@@ -49,11 +48,11 @@ func Command(args []string) (int, error) {
 		return code, err
 	}
 	if len(rest) != 1 {
-		return cli.Failure, errors.Join(errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them"), privilege.Drop())
+		return cli.Failure, errors.Join(errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them"), embed.Drop())
 	}
 	entry, err := find(*socket, rest[0])
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	owner, err := become(entry.UID)
 	if err != nil {
@@ -91,13 +90,13 @@ func become(uid uint32) (owner uint32, err error) {
 	case !embed.Root():
 		return uid, nil
 	case uid == 0:
-		who, err := embed.Choose(privilege.Nobody())
+		who, err := embed.Choose(embed.Nobody())
 		if err != nil {
 			return 0, err
 		}
 		return uint32(who.UID), who.Become()
 	}
-	return uid, embed.Identity{UID: int(uid), GID: privilege.Nobody().GID}.Become()
+	return uid, embed.Identity{UID: int(uid), GID: embed.Nobody().GID}.Become()
 }
 
 // show writes the output of a job, which a process of owner has, to w.

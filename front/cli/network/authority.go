@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/text"
 	"corral/internal/users"
@@ -21,14 +20,14 @@ func (o *options) authority(words []string) (int, error) {
 	dir := filepath.Join(cmp.Or(o.state, state.Supervisor), "authority")
 	switch strings.Join(words, " ") {
 	case "show":
-		if err := privilege.Drop(); err != nil {
+		if err := embed.Drop(); err != nil {
 			return cli.Failure, err
 		}
 		return show(dir)
 	case "rotate":
 		return o.rotate(dir)
 	}
-	return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be authority show or authority rotate\nhint: corral network --help"))
+	return cli.Failure, errors.Join(embed.Drop(), errors.New("must be authority show or authority rotate\nhint: corral network --help"))
 }
 
 // show prints the certificates, each after a line that says whose jobs trust it: programs that read PEM pass over it.
@@ -67,7 +66,7 @@ func (o *options) rotate(dir string) (int, error) {
 		err = errNone
 	}
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	return o.apply(wasReplaced(replaced), ": sessions that are open keep the former one")
 }

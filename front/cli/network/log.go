@@ -8,9 +8,9 @@ import (
 
 	"corral/front/cli"
 	"corral/front/cli/audit"
-	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 	"corral/store/audit/search"
 )
 
@@ -35,7 +35,7 @@ func log(args []string) (int, error) {
 	case ended:
 		return code, err
 	case len(rest) > 0:
-		return cli.Failure, errors.Join(fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0])), privilege.Drop())
+		return cli.Failure, errors.Join(fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0])), embed.Drop())
 	}
 	return o.Run()
 }

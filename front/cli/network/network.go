@@ -9,7 +9,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/cli/edit"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/front/state"
 	"corral/front/supervisor"
@@ -102,7 +101,7 @@ func Command(args []string) (int, error) {
 	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
 		return o.change(verb, words[1:])
 	}
-	return cli.Failure, errors.Join(privilege.Drop(), cli.Misused("network", Help, words))
+	return cli.Failure, errors.Join(embed.Drop(), cli.Misused("network", Help, words))
 }
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
@@ -117,18 +116,18 @@ func (o *options) load() (config.Config, error) {
 			return c, err
 		}
 	}
-	return config.Config{}, errors.Join(privilege.Drop(), fmt.Errorf("%s is not read", path)) // unreachable
+	return config.Config{}, errors.Join(embed.Drop(), fmt.Errorf("%s is not read", path)) // unreachable
 }
 
 // change adds rules to the configuration, and makes the supervisor read it again.
 func (o *options) change(verb string, names []string) (int, error) {
 	e, err := o.edit(verb, names)
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	path, err := edit.Config(o.path(), config.Edit{AddNetwork: &e})
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	return o.apply(path+" was changed", "")
 }
@@ -136,7 +135,7 @@ func (o *options) change(verb string, names []string) (int, error) {
 // apply makes the supervisor read again what was changed, drops root, and prints done, followed by more if that succeeds.
 func (o *options) apply(done, more string) (int, error) {
 	notes, err := o.reload()
-	if err = errors.Join(err, privilege.Drop()); err != nil {
+	if err = errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, fmt.Errorf("%s: %w", done, err)
 	}
 	for _, note := range notes {

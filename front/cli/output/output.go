@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/store/artifact"
 )
@@ -142,12 +142,12 @@ func (o *options) parse(args []string) (ended bool, code int, err error) {
 			break
 		}
 		if n > 0 {
-			return true, cli.Failure, errors.Join(fmt.Errorf("unexpected argument %q\nhint: corral output --help", f.Arg(0)), privilege.Drop())
+			return true, cli.Failure, errors.Join(fmt.Errorf("unexpected argument %q\nhint: corral output --help", f.Arg(0)), embed.Drop())
 		}
 		o.handle, args = f.Arg(0), f.Args()[1:]
 	}
 	if err := o.check(); err != nil {
-		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral output --help", err), privilege.Drop())
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral output --help", err), embed.Drop())
 	}
 	return false, 0, nil
 }

@@ -17,7 +17,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/cli/network"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/isolate/client/embed"
@@ -77,13 +76,13 @@ func Command(args []string) (int, error) {
 		o.request = words[1]
 		return o.run()
 	}
-	return cli.Failure, errors.Join(privilege.Drop(), cli.Misused("policy", Help, words))
+	return cli.Failure, errors.Join(embed.Drop(), cli.Misused("policy", Help, words))
 }
 
 func (o *policyTest) run() (int, error) {
 	input, err := openRequest(o.request)
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	defer func() { _ = input.Close() }()
 	c, _, err := settings.Load(settings.Sources(o.file)) // drops root

@@ -13,7 +13,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/cli/edit"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/text"
@@ -64,7 +63,7 @@ func Command(args []string) (int, error) {
 	case verb == "remove" && len(words) == 2 && adds == "":
 		return o.remove(words[1])
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	return cli.Failure, cli.Misused("repo", Help, words)
@@ -94,11 +93,11 @@ func (o *options) list() (int, error) {
 func (o *options) add(dir string) (int, error) {
 	r, err := o.repository(dir)
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	before := o.served()
 	path, err := edit.Config(o.file, config.Edit{AddRepo: &r})
-	if err = errors.Join(err, privilege.Drop()); err != nil {
+	if err = errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, err
 	}
 	o.reportHidden(before)
@@ -148,7 +147,7 @@ func (o *options) allowed(owner uint32) ([]uint32, error) {
 
 func (o *options) remove(id string) (int, error) {
 	path, err := edit.Config(o.file, config.Edit{RemoveRepo: id})
-	if err = errors.Join(err, privilege.Drop()); err != nil {
+	if err = errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, err
 	}
 	return cli.Print(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client"
@@ -75,7 +74,7 @@ func Command(args []string) (int, error) {
 			return err
 		})
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := embed.Drop(); err != nil {
 		return cli.Failure, err
 	}
 	return cli.Failure, cli.Misused("rootfs", Help, words)
@@ -88,13 +87,13 @@ func (o *options) with(name string, prepare func() error, f func(context.Context
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if err := o.check(name); err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	s, err := o.connect(name != "")
 	if err == nil && prepare != nil {
 		err = prepare()
 	}
-	if err = errors.Join(err, privilege.Drop()); err != nil {
+	if err = errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, err
 	}
 	defer s.Close()

@@ -12,11 +12,11 @@ import (
 
 	"corral/front/cli"
 	"corral/front/cli/edit"
-	"corral/front/privilege"
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/text"
 	"corral/internal/text/jsontext"
+	"corral/isolate/client/embed"
 )
 
 // Help is the help text of the command.
@@ -67,7 +67,7 @@ func Command(args []string) (int, error) {
 	}
 	f.Visit(func(one *flag.Flag) { o.set[one.Name] = true })
 	if err := o.check(words); err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	if words[0] == "list" {
 		return o.list()
@@ -101,7 +101,7 @@ func (o *options) change(verb, name string) (int, error) {
 	if err == nil {
 		written, err = edit.Config(o.file, change)
 	}
-	if err = errors.Join(err, privilege.Drop()); err != nil {
+	if err = errors.Join(err, embed.Drop()); err != nil {
 		return cli.Failure, err
 	}
 	if verb == "revoke" {

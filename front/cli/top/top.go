@@ -15,9 +15,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"corral/front/cli"
-	"corral/front/privilege"
 	"corral/front/supervisor"
 	"corral/internal/usage"
+	"corral/isolate/client/embed"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -62,10 +62,10 @@ func Command(args []string) (int, error) {
 		err = errors.New("corral top needs a terminal\nhint: corral ps --json prints the same for programs")
 	}
 	if err != nil {
-		return cli.Failure, errors.Join(err, privilege.Drop())
+		return cli.Failure, errors.Join(err, embed.Drop())
 	}
 	c, err := supervisor.Dial(*socket)
-	if dropped := privilege.Drop(); dropped != nil { // the connection keeps the rights with which it was made
+	if dropped := embed.Drop(); dropped != nil { // the connection keeps the rights with which it was made
 		return cli.Failure, dropped
 	}
 	if err != nil {
