@@ -14,11 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/ci"
 	"corral/front/cli"
-	"corral/front/cli/background"
-	"corral/front/cli/ci"
-	"corral/front/cli/edit"
-	"corral/front/cli/forward"
 	"corral/front/commands"
 	"corral/front/toolchains"
 	"corral/internal/nearest"
@@ -62,9 +59,9 @@ func typed() map[string]cli.Command {
 // helpers returns the commands that corral runs as helper processes, or in its place.
 func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
-		edit.Editor: edit.Command, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
-		ci.Relay: ci.RelayCommand, forward.Name: forward.Command,
-		background.Name: background.Command, background.KeeperName: background.Keep,
+		commands.Editor: commands.EditorCommand, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
+		ci.Relay: ci.RelayCommand, commands.ForwardName: commands.ForwardCommand,
+		commands.BackgroundName: commands.BackgroundCommand, commands.KeeperName: commands.KeeperCommand,
 	}
 }
 

@@ -7,15 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"corral/egress/store"
-	"corral/front/cli/changes"
-	indexcmd "corral/front/cli/index"
-	"corral/front/cli/policy"
+
+	"corral/front/commands"
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 	"corral/internal/test/sandboxtest/scripttest"
@@ -25,12 +25,18 @@ import (
 	"corral/store/volume"
 )
 
+// help returns the help text of a command.
+func help(command string) string {
+	table := commands.Table()
+	return table[slices.IndexFunc(table, func(r commands.Row) bool { return r.Name == command })].Help
+}
+
 // TestScripts runs the command lines in testdata/script, which need no supervisor.
 func TestScripts(t *testing.T) {
 	scripttest.Run(t, scripttest.Suite{
 		Dir: "testdata/script",
 		Files: map[string]string{
-			"example.yaml": config.Example, "help-policy": policy.Help, "help-changes": changes.Help, "help-index": indexcmd.Help,
+			"example.yaml": config.Example, "help-policy": help("policy"), "help-changes": help("changes"), "help-index": help("index"),
 		},
 		Commands: map[string]scripttest.Command{
 			// audit-log DIR creates a state directory whose audit log has a few jobs. HASH is the hash of the last record.

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"corral/front/cli"
-	"corral/front/cli/top"
+	"corral/front/top"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
 )

@@ -2,21 +2,8 @@
 package commands
 
 import (
+	"corral/front/ci"
 	"corral/front/cli"
-	"corral/front/cli/audit"
-	"corral/front/cli/cache"
-	"corral/front/cli/changes"
-	"corral/front/cli/ci"
-	"corral/front/cli/config"
-	"corral/front/cli/doctor"
-	"corral/front/cli/index"
-	"corral/front/cli/logs"
-	"corral/front/cli/network"
-	"corral/front/cli/output"
-	"corral/front/cli/policy"
-	"corral/front/cli/repo"
-	"corral/front/cli/rootfs"
-	"corral/front/cli/token"
 	"corral/front/server"
 	"corral/internal/commandline"
 	"corral/internal/usage"
@@ -32,24 +19,24 @@ type Row struct {
 // Table returns the commands that corral-front implements and people type, in alphabetical order.
 func Table() []Row {
 	return []Row{
-		{"audit", audit.Help, audit.Command},
-		{"cache", cache.Help, cache.Command},
-		{"changes", changes.Help, changes.Command},
+		{"audit", auditHelp, auditCommand},
+		{"cache", cacheHelp, cacheCommand},
+		{"changes", changesHelp, changesCommand},
 		{"ci", ci.Help, ci.Command},
 		{"completion", completionHelp, completion},
-		{"config", config.Help, config.Command},
-		{"doctor", doctor.Help, doctor.Command},
+		{"config", configHelp, configCommand},
+		{"doctor", doctorHelp, doctorCommand},
 		{"exec-server", server.ExecHelp, server.Exec},
-		{"index", index.Help, index.Command},
-		{"logs", logs.Help, logs.Command},
+		{"index", indexHelp, indexCommand},
+		{"logs", logsHelp, logsCommand},
 		{"mcp", server.MCPHelp, server.MCP},
-		{"network", network.Help, network.Command},
-		{"output", output.Help, output.Command},
-		{"policy", policy.Help, policy.Command},
-		{"repo", repo.Help, repo.Command},
-		{"rootfs", rootfs.Help, rootfs.Command},
+		{"network", networkHelp, networkCommand},
+		{"output", outputHelp, outputCommand},
+		{"policy", policyHelp, policyCommand},
+		{"repo", repoHelp, repoCommand},
+		{"rootfs", rootfsHelp, rootfsCommand},
 		{"serve", server.HTTPHelp, server.HTTP},
-		{"token", token.Help, token.Command},
+		{"token", tokenHelp, tokenCommand},
 	}
 }
 

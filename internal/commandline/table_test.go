@@ -59,15 +59,15 @@ func TestFlags(t *testing.T) {
 	root := sandboxtest.ModuleRoot(t)
 	sources := map[string][]string{ // command → source
 		"run": {"cmd/corral/flags.go"}, "session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/ps.go"},
-		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "top": {"front/cli/top/top.go"}, "drain": {"cmd/corral/drain.go"},
+		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "top": {"front/top/top.go"}, "drain": {"cmd/corral/drain.go"},
 		"mcp": {"front/server/mcp.go"}, "serve": {"front/server/http.go", "front/server/options.go"}, "exec-server": {"front/server/exec.go"},
-		"completion": {"front/commands/completion.go"},
+		"completion": {"front/commands/completion.go"}, "ci": {"front/ci/ci.go", "front/ci/gitlab.go"},
 	}
 	all := commands.Corral().Commands
 	for _, c := range all {
 		files := sources[c.Name]
 		if files == nil && len(c.Usage) > 0 {
-			files, _ = filepath.Glob(filepath.Join(root, "front/cli", c.Name, "*.go"))
+			files, _ = filepath.Glob(filepath.Join(root, "front/commands", c.Name+"*.go"))
 			if len(files) == 0 {
 				t.Errorf("no source of corral %s was found", c.Name)
 			}

@@ -97,7 +97,7 @@ var owners = []owner{
 	},
 	{
 		"golang.org/x/net",
-		[]string{"front/cli/ci"},
+		[]string{"front/ci"},
 		"one package bounds connections with it; others count theirs by principal",
 	},
 	{
@@ -122,7 +122,7 @@ var owners = []owner{
 	},
 	{
 		"charm.land",
-		[]string{"front/cli/top"},
+		[]string{"front/top"},
 		"one command draws on the terminal, and no other depends on how",
 	},
 	{

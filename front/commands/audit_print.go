@@ -1,0 +1,128 @@
+package commands
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"corral/front/cli"
+	"corral/internal/text"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
+	"corral/store/audit/search"
+)
+
+// print writes one record as text or JSON.
+func (o *auditOptions) print(w io.Writer, r *record.Record, text []byte) error {
+	if !o.json {
+		text = []byte(search.Format(r))
+	}
+	_, err := w.Write(append(text[:len(text):len(text)], '\n'))
+	return err
+}
+
+// each calls use for the records that the filter selects, from the file with the record from on. A damaged record is reported
+// and skipped: finding damage is the task of verify.
+func (o *auditOptions) each(r *reader.Reader, from uint64, use func(search.Found) error) error {
+	for l, err := range r.Lines(from) {
+		if err != nil {
+			return err
+		}
+		record, err := l.Record()
+		if err != nil {
+			reportDamage(err)
+			continue
+		}
+		for _, found := range o.filter.Add(record, l.Text) {
+			if err := use(found); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reportDamage reports a line that is not a record.
+func reportDamage(err error) {
+	fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
+}
+
+// printed prints the records from the file with the record from on for which want returns true, and returns their number.
+func (o *auditOptions) printed(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
+	out, n := bufio.NewWriter(os.Stdout), 0
+	err := o.each(r, from, func(x search.Found) error {
+		if !want(x.Record) {
+			return nil
+		}
+		n++
+		return o.print(out, x.Record, x.Text)
+	})
+	return n, errors.Join(err, out.Flush())
+}
+
+// followPause is the time between two looks for new records.
+const followPause = 200 * time.Millisecond
+
+func (o *auditOptions) tail(r *reader.Reader, _ string) (int, error) {
+	if err := o.last(r); err != nil || !o.follow {
+		return auditExit(err), err
+	}
+	for l, err := range r.Follow(followPause) {
+		if err != nil {
+			return cli.Failure, err
+		}
+		record, err := l.Record()
+		if err != nil {
+			return cli.Failure, err
+		}
+		for _, found := range o.filter.Add(record, l.Text) {
+			if err := o.print(os.Stdout, found.Record, found.Text); err != nil {
+				return cli.Failure, err
+			}
+		}
+	}
+	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
+	return 0, nil
+}
+
+// auditExit returns the exit code of a command that ended with err.
+func auditExit(err error) int {
+	if err != nil {
+		return cli.Failure
+	}
+	return 0
+}
+
+// last prints the last records that the filter selects.
+func (o *auditOptions) last(r *reader.Reader) error {
+	count := max(0, o.count)
+	if o.filter.All() { // the log may be large, and need not be read
+		first := uint64(1)
+		if n := uint64(count); n < r.Last() {
+			first = r.Last() - n + 1
+		}
+		_, err := o.printed(r, first, func(x *record.Record) bool { return x.Seq >= first })
+		return err
+	}
+	var list []search.Found
+	err := o.each(r, 0, func(x search.Found) error {
+		if len(list) > 2*count { // not at each record: the others are moved
+			list = slices.Delete(list, 0, len(list)-count)
+		}
+		list = append(list, search.Found{Record: x.Record, Text: slices.Clone(x.Text)})
+		return nil
+	})
+	for _, x := range list[max(0, len(list)-count):] {
+		err = errors.Join(err, o.print(os.Stdout, x.Record, x.Text))
+	}
+	return err
+}
+
+func (o *auditOptions) export(r *reader.Reader, _ string) (int, error) {
+	_, err := o.printed(r, 0, func(*record.Record) bool { return true })
+	return auditExit(err), err
+}

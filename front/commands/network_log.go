@@ -1,0 +1,40 @@
+package commands
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"corral/front/cli"
+	"corral/front/state"
+	"corral/internal/text"
+	"corral/isolate/client/embed"
+	"corral/store/audit/search"
+)
+
+// networkLog is corral network log.
+func networkLog(args []string) (int, error) {
+	o := networkPrinterOptions{State: state.Supervisor}
+	f := flag.NewFlagSet("network log", flag.ContinueOnError)
+	follow := &o.Follow
+	f.BoolVar(follow, "follow", false, "")
+	f.BoolVar(follow, "f", false, "")
+	f.BoolVar(&o.Denied, "denied", false, "")
+	f.BoolVar(&o.JSON, "json", false, "")
+	f.StringVar(&o.Repo, "repo", "", "")
+	f.StringVar(&o.User, "user", "", "")
+	f.StringVar(&o.State, "state", o.State, "")
+	f.Func("since", "", func(s string) (err error) {
+		o.Since, err = search.ParseTime(s, time.Now())
+		return err
+	})
+	rest, ended, code, err := cli.ParseMixed(f, args, networkHelp)
+	switch {
+	case ended:
+		return code, err
+	case len(rest) > 0:
+		return cli.Failure, errors.Join(fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0])), embed.Drop())
+	}
+	return o.Run()
+}

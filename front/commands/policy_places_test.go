@@ -1,0 +1,23 @@
+package commands
+
+import (
+	"bytes"
+	"testing"
+
+	"corral/internal/text/texttest"
+	"corral/job"
+	"corral/policy"
+)
+
+// TestPolicyPlaces checks that a decision is printed without affecting the text around it.
+func TestPolicyPlaces(t *testing.T) {
+	texttest.Check(t, []texttest.Place{
+		{Name: "decision", Lines: 4, Shows: func(s string) string {
+			var b bytes.Buffer
+			if err := writeExplanation(&b, policy.Explanation{Steps: []policy.Step{{Rule: "repo", Outcome: "ok", Found: "is " + s}}, Decision: job.Decision{Rule: "x"}}); err != nil {
+				t.Error(err)
+			}
+			return b.String()
+		}},
+	})
+}
