@@ -67,7 +67,7 @@ func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths
 			return nil, err
 		}
 		r.Missing = patches.Missing(sum)
-		return r, v.addNewer(ctx, l, r, newerTime)
+		return r, v.addNewer(ctx, l, r, paths, newerTime)
 	}
 	list := &entries{}
 	sum, err := changes.Show(ctx, v.conn, *l, maxEntries, paths, list.add)
@@ -76,7 +76,7 @@ func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths
 	}
 	list.More, list.Bytes, list.Incomplete = int(sum.More), sum.Bytes, sum.Incomplete
 	r.Changes = &list.Changes
-	err = v.addNewer(ctx, l, r, newerTime)
+	err = v.addNewer(ctx, l, r, paths, newerTime)
 	return r, err
 }
 
@@ -97,9 +97,9 @@ func (l *entries) add(e *stream.Entry) error {
 	return nil
 }
 
-// addNewer adds what is newer in the repository.
-func (v *reviewer) addNewer(ctx context.Context, l *changes.Layer, r *agent.Review, within time.Duration) error {
-	sum, err := changes.Newer(ctx, v.conn, *l, maxNewer, within, newerOf(r))
+// addNewer adds what is newer in the repository at and below paths (none: everything).
+func (v *reviewer) addNewer(ctx context.Context, l *changes.Layer, r *agent.Review, paths []string, within time.Duration) error {
+	sum, err := changes.Newer(ctx, v.conn, *l, maxNewer, within, paths, newerOf(r))
 	if err == nil {
 		r.NewerMore = int(sum.Newer) - len(r.Newer)
 	}
@@ -123,7 +123,7 @@ func newerOf(r *agent.Review) func(stream.Newer) error {
 func (v *reviewer) newer(ctx context.Context, c tool.Caller, repo string) *agent.Review {
 	l, r, err := v.layer(ctx, c, repo, "newer")
 	if err == nil && l != nil {
-		err = v.addNewer(ctx, l, r, newerTime)
+		err = v.addNewer(ctx, l, r, nil, newerTime)
 	}
 	if err != nil {
 		return &agent.Review{}

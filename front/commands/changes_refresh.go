@@ -58,10 +58,10 @@ func (n newerJSON) line() string {
 	return name
 }
 
-// newer lists what changed in the repository since the session took its state.
+// newer lists what changed in the repository, of what the command is about, since the session took its state.
 func (v *changesView) newer(ctx context.Context) (*newerPaths, error) {
 	p := &newerPaths{list: []newerJSON{}}
-	sum, err := changes.Newer(ctx, v.runner, v.layer, maxNewer, newerTime, p.add)
+	sum, err := changes.Newer(ctx, v.runner, v.layer, maxNewer, newerTime, v.options.paths, p.add)
 	if err == nil {
 		p.all = sum.Newer
 	}

@@ -140,13 +140,13 @@ func Revert(ctx context.Context, r job.Runner, l Layer, paths []string,
 	return l.report(ctx, r, job.Direct, append(l.since("revert"), l.rest(paths)...), records{entry: reverted, conflict: conflict})
 }
 
-// Newer calls f with what changed in the repository since the session last took its state, at most maxEntries. It takes at most
-// the given time, after which the sum is incomplete.
+// Newer calls f with what changed in the repository at and below paths (none: everything) since the session last took its state, at
+// most maxEntries. It takes at most the given time, after which the sum is incomplete.
 func Newer(
-	ctx context.Context, r job.Runner, l Layer, maxEntries int, within time.Duration, f func(stream.Newer) error,
+	ctx context.Context, r job.Runner, l Layer, maxEntries int, within time.Duration, paths []string, f func(stream.Newer) error,
 ) (*stream.Sum, error) {
 	args := append(l.since("newer"), "-most="+strconv.Itoa(maxEntries), "-time="+within.String())
-	return l.run(ctx, r, job.ReadOnly, within, append(args, l.rest(nil)...), records{newer: f}.call)
+	return l.run(ctx, r, job.ReadOnly, within, append(args, l.rest(paths)...), records{newer: f}.call)
 }
 
 // since returns the beginning of the command line of a command that compares times.

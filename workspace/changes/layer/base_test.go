@@ -124,6 +124,9 @@ func TestRefresh(t *testing.T) {
 	if got, want := newers(newer), []string{"b", "d/x", "run touched"}; !slices.Equal(got, want) {
 		t.Errorf("newer: %q, want %q", got, want)
 	}
+	if got, want := newers(w.run("newer", "d/x", "run", "own")), []string{"d/x", "run touched"}; !slices.Equal(got, want) {
+		t.Errorf("newer among paths: %q, want %q", got, want)
+	}
 	past(t)
 	changed := []string{"run: changed"}
 	if got := w.takes("refresh"); !slices.Equal(got, changed) {

@@ -20,10 +20,10 @@ type newerWalk struct {
 	n    int64
 }
 
-// newer writes a record for each path of the repository that is newer than the session's base, at most most, and returns how many
-// there are.
-func (t *trees) newer(ctx context.Context, b Bounds, v *checker, w *stream.Writer, most int) (n int64, whole bool, err error) {
-	k := &newerWalk{checker: v, walk: newWalk(ctx, b, nil, nil), w: w, left: most}
+// newer writes a record for each path of the repository that is newer than the session's base and among paths or below (none: all), at
+// most b.List, and returns how many there are.
+func (t *trees) newer(ctx context.Context, b Bounds, v *checker, w *stream.Writer, paths []string) (n int64, whole bool, err error) {
+	k := &newerWalk{checker: v, walk: newWalk(ctx, b, paths, nil), w: w, left: b.List}
 	_, err = k.dir(t.upper, t.lower, "", 0)
 	return k.n, !k.walk.incomplete, err
 }
@@ -38,11 +38,15 @@ func (v *newerWalk) dir(upper, lower *dir, path string, depth int) (found bool, 
 		if v.walk.over() {
 			return found, nil
 		}
+		within := v.walk.reach(filepath.Join(path, name))
+		if within == nowhere {
+			continue
+		}
 		st, err := lower.lstat(name)
 		if err != nil {
 			v.walk.miss(filepath.Join(path, name), false)
 		}
-		if st == nil || isTemp(name) {
+		if st == nil || isTemp(name) || within == partly && !isDir(st) {
 			continue
 		}
 		newer, err := v.entry(upper, lower, name, filepath.Join(path, name), depth, st)
@@ -84,7 +88,7 @@ func (v *newerWalk) entry(upper, lower *dir, name, path string, depth int, st *u
 		return found, err
 	}
 	// Nothing in it is newer than the base, but its own times are: something was removed from it.
-	if now, err := fstat(in.fd); err == nil && v.late(now) {
+	if now, err := fstat(in.fd); err == nil && v.late(now) && v.walk.reach(path) == wholly {
 		return true, v.report(stream.Newer{Path: path, Dir: true})
 	}
 	return false, nil
@@ -97,8 +101,8 @@ func (v *newerWalk) report(n stream.Newer) error {
 	return v.w.Newer(n)
 }
 
-// Newer writes a record for each path of the repository that changed since the session took its state, which was at first
-// when it was opened.
+// Newer writes a record for each path of the repository at and below Options.Paths that changed since the session took its state, which
+// was at first when it was opened.
 func Newer(ctx context.Context, o Options, opened time.Time, w *stream.Writer) error {
 	t, err := o.open()
 	if err != nil {
@@ -110,7 +114,7 @@ func Newer(ctx context.Context, o Options, opened time.Time, w *stream.Writer) e
 		return err
 	}
 	b := o.Bounds.withDefaults(30 * time.Second)
-	n, whole, err := t.newer(ctx, b, &v, w, b.List)
+	n, whole, err := t.newer(ctx, b, &v, w, o.Paths)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // The caller must make sure that nobody writes to the layer meanwhile, and that the overlay's caches are dropped afterwards.
 func Refresh(ctx context.Context, o Options, opened time.Time, w *stream.Writer) error {
 	return o.retake(ctx, opened, w, func(t *trees, b Bounds, v *checker, total *stream.Sum) (err error) {
-		total.Newer, _, err = t.newer(ctx, b, v, w, b.List)
+		total.Newer, _, err = t.newer(ctx, b, v, w, nil)
 		return err
 	}, o.Paths)
 }
