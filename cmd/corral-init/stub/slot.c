@@ -185,13 +185,13 @@ static int home(struct job *j)
 	return (int)SYS5(__NR_fchownat, AT_FDCWD, "/home/job", j->prepare.uid, j->prepare.uid, 0);
 }
 
-/* name_user mounts a file over path that contains this job's account in place of that of the jail's first job: the same
- * text with other numbers, the first and all further ones. Listing all users of a jail instead would make 512 accounts of the
- * same name. */
-static int name_user(const char *path, u32 number, u32 further)
+/* name_user makes the file aside and mounts it over path: it contains this job's account in place of that of the jail's first job, the
+ * same text with other numbers, the first and all further ones. Listing all users of a jail instead would make 512 accounts of the
+ * same name. aside stays: of a file without a name, programs that resolve paths find that it was deleted. */
+static int name_user(const char *path, const char *aside, u32 number, u32 further)
 {
 	enum { CREATE_NEW = 0301 }; /* O_WRONLY | O_CREAT | O_EXCL */
-	static const char mark[] = "\njob:x:", aside[] = "/home/.account";
+	static const char mark[] = "\njob:x:";
 	char text[1024], out[sizeof text + 64];
 	int fd = (int)SYS4(__NR_openat, AT_FDCWD, path, O_CLOEXEC, 0);
 	if (fd < 0)
@@ -226,8 +226,6 @@ static int name_user(const char *path, u32 number, u32 further)
 		r = mount_at(aside, path, 0, MS_BIND, 0);
 	if (r >= 0)
 		r = mount_at(0, path, 0, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, 0);
-	if (r >= 0)
-		r = SYS3(__NR_unlinkat, AT_FDCWD, aside, 0);
 	return r < 0 ? (int)r : 0;
 }
 
@@ -237,8 +235,8 @@ static int accounts(struct job *j)
 		return 0; /* all jobs of the session have the same user */
 	const struct prepare *p = &j->prepare;
 	u32 uid = p->own_uid ? p->own_uid : p->uid, gid = p->own_uid ? p->own_gid : p->uid;
-	int r = name_user("/etc/passwd", uid, gid);
-	return r < 0 ? r : name_user("/etc/group", gid, gid);
+	int r = name_user("/etc/passwd", "/home/.passwd", uid, gid);
+	return r < 0 ? r : name_user("/etc/group", "/home/.group", gid, gid);
 }
 
 /* graft clones a directory of the jail, with all mounts in it, into the new root. */
