@@ -44,10 +44,14 @@ var promises = []promise{
 	{"one that the job makes", "", "w .envrc; w .npmrc", ".envrc .npmrc", "ww", "ww", ".envrc .npmrc"},
 	{"the way to one", "mkdir -p .github/workflows; echo x >.github/workflows/x", "mv .github g 2>/dev/null && echo written || echo refused", ".github/workflows", "r", "r", ".github"},
 	{"permissions of its directory", "", "chmod 777 .git 2>/dev/null && echo written || echo refused", ".git", "r", "r", ".git"},
-	{"git's branches, objects and index", "", "w .git/refs/heads/x; w .git/objects/x; w .git/logs/x", "", "www", "rrr", ""},
 	{
-		"what hides changes from git", "", "git update-index --assume-unchanged file 2>/dev/null && echo written || echo refused",
-		".git/index", "w", "r", ".git/index",
+		"git's branches, objects and index", "",
+		"w .git/refs/heads/x; w .git/objects/x; w .git/logs/x; git update-index --assume-unchanged file 2>/dev/null && echo written || echo refused",
+		"", "wwww", "rrrr", "",
+	},
+	{
+		"what hides new files from git", "mkdir -p .git/info", "w .git/info/exclude",
+		".git/info/exclude", "w", "r", ".git/info/exclude",
 	},
 	{"a file behind a link", "ln -s docs/env .envrc", "w docs/env", ".envrc", "r", "r", "docs/env"},
 	{"behind an absolute link", "ln -s $PWD/docs/env .envrc", "w docs/env", ".envrc", "r", "r", "docs/env"},

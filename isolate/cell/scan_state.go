@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +15,8 @@ import (
 
 // Most jobs change nothing that a scanner looks for. The scanner watches what it has scanned by inotify(7), and the
 // supervisor holds the same inotify instance, but only polls it: the events show what jobs did, and only the scanner
-// may read them. As long as the queue is empty and no other scan was made since the job began, a scan would find
-// nothing.
+// may read them. As long as the queue is empty, no other scan was made since the job began and no other job ran with it, a
+// scan would find nothing.
 
 // scanState is what the supervisor knows about a scanner's passes without a request. A pass is a scan of everything
 // watched.
@@ -25,10 +24,9 @@ type scanState struct {
 	events *os.File // the scanner's inotify instance, or nil; set before the scanner is used
 
 	mu     sync.Mutex
-	busy   bool      // guarded by mu: a pass is in progress
-	passes uint64    // guarded by mu: number of passes that found events in the queue
-	armed  bool      // guarded by mu: see scan.Answer
-	held   time.Time // guarded by mu: end of the last pass whose answer had Held or not Armed, see scan.Answer
+	busy   bool   // guarded by mu: a pass is in progress
+	passes uint64 // guarded by mu: number of passes that found events in the queue
+	armed  bool   // guarded by mu: see scan.Answer
 }
 
 // begin records the start of a pass. From now on the queue may be empty although something happened.
@@ -46,9 +44,6 @@ func (q *scanState) end(a *scan.Answer) {
 	if a.Heard || !a.Armed {
 		q.passes++
 	}
-	if a.Held || !a.Armed {
-		q.held = time.Now()
-	}
 }
 
 // pass returns the number of passes that found events.
@@ -59,21 +54,17 @@ func (q *scanState) pass() uint64 {
 }
 
 // quiet reports whether nothing has happened since the last pass.
-func (q *scanState) quiet() bool {
-	nothing, _ := q.unchangedSince(q.pass())
-	return nothing
-}
+func (q *scanState) quiet() bool { return q.unchangedSince(q.pass()) }
 
-// unchangedSince reports whether nothing has happened since pass returned this number. held is the latest time at
-// which a process that now holds a sensitive file open can have opened it. The queue is checked first: a pass that
-// empties it has set busy before. So a pass that was in progress when the number was read has ended since.
-func (q *scanState) unchangedSince(pass uint64) (nothing bool, held time.Time) {
+// unchangedSince reports whether nothing has happened since pass returned this number. The queue is checked first: a pass
+// that empties it has set busy before. So a pass that was in progress when the number was read has ended since.
+func (q *scanState) unchangedSince(pass uint64) bool {
 	if q.events == nil || host.SomethingToRead(q.events) {
-		return false, time.Time{}
+		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.armed && !q.busy && pass == q.passes, q.held
+	return q.armed && !q.busy && pass == q.passes
 }
 
 // close closes the supervisor's descriptor of the inotify instance. It must not be the last one: closing that would

@@ -78,3 +78,39 @@ func TestMergeAnswers(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestWindowShared: a scan is skipped only after a job beside which no other ran that may have files in common with it: that one could
+// have passed on a descriptor, and a store through it into mapped memory is no event.
+func TestWindowShared(t *testing.T) {
+	events, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := &scanState{events: os.NewFile(uintptr(events), "inotify"), armed: true}
+	defer state.close()
+	here, there := &jailKey{}, &jailKey{}
+	there.Dev = 1
+	var all liveWindows
+	skipped := func(m *Window) bool {
+		m.End()
+		return m.nothingHappened()
+	}
+	if a := all.open(here, state, true); !skipped(a) {
+		t.Error("alone: a scan is made")
+	}
+	a, b := all.open(here, state, true), all.open(here, state, true)
+	if skipped(a) || skipped(b) {
+		t.Error("two at a time: no scan is made")
+	}
+	if a, b := all.open(here, state, true), all.open(there, state, true); !skipped(a) || !skipped(b) {
+		t.Error("on two file systems: a scan is made")
+	}
+	a = all.open(here, state, true)
+	all.open(here, state, true).End()
+	if skipped(a) {
+		t.Error("after another has ended: no scan is made")
+	}
+	if skipped(all.open(here, state, false)) {
+		t.Error("beside another supervisor: no scan is made")
+	}
+}

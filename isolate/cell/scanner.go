@@ -173,8 +173,7 @@ func (s *scanner) cachedAnswer(op scan.Op) (scan.KeptAnswer, bool) {
 	if !k.given || s.dead {
 		return scan.KeptAnswer{}, false
 	}
-	nothing, _ := s.state.unchangedSince(k.pass)
-	return k.answer, nothing
+	return k.answer, s.state.unchangedSince(k.pass)
 }
 
 // askKept requests the paths to protect, unless the last answer still holds.

@@ -15,12 +15,11 @@ type Window struct {
 	all   *liveWindows
 	jail  *jailKey   // of the job's jail, and by its address the jail
 	at    time.Time  // start by the clock of file times, less one step
-	chain time.Time  // start of the earliest job from which descriptors can have reached this one; zero if unknown
 	state *scanState // of the jail's scanner at the start; may be nil
 	pass  uint64     // its number of passes at the start
 
-	// Guarded by liveWindows.mu: what the scanner reported to other requests during this window.
-	found scan.Answer
+	found  scan.Answer // guarded by liveWindows.mu: what the scanner reported to other requests during this window
+	shared bool        // guarded by liveWindows.mu: another job, which may have files in common with this one, ran meanwhile
 }
 
 // liveWindows holds the windows of all live jobs.
@@ -32,18 +31,15 @@ type liveWindows struct {
 // open records that a job is about to start in the jail with a key, whose address stands for the jail. state is that of
 // the jail's scanner, or nil. If only is false, another supervisor runs on this machine.
 func (all *liveWindows) open(jail *jailKey, state *scanState, only bool) *Window {
-	m := &Window{all: all, jail: jail, state: state, at: host.FileTime().Add(-host.ClockStep), chain: time.Now()}
-	if !only {
-		m.chain = time.Time{}
-	}
+	m := &Window{all: all, jail: jail, state: state, at: host.FileTime().Add(-host.ClockStep), shared: !only}
 	if state != nil {
 		m.pass = state.pass()
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for other := range all.live {
-		if other.chain.Before(m.chain) && other.jail.overlaps(jail) {
-			m.chain = other.chain
+		if other.jail.overlaps(jail) {
+			m.shared, other.shared = true, true
 		}
 	}
 	if all.live == nil {
@@ -121,12 +117,9 @@ func (m *Window) End() {
 // nothingHappened reports whether a scan would find no change since the window opened. No process of the job is left.
 //
 // inotify reports open(2) but not stores through mmap(2). A process that opened a file before the last pass can have
-// passed the descriptor, through a socket in the repository, to a job that lived at the same time, and that job to
-// the next. If this job can be part of such a chain, a scan is made.
+// passed the descriptor, through a socket in the repository, to a job that ran at the same time, and that job to the next.
+// Each of them ran together with another, so after each of them a scan is made.
 func (m *Window) nothingHappened() bool {
-	if m.state == nil {
-		return false
-	}
-	nothing, held := m.state.unchangedSince(m.pass)
-	return nothing && m.chain.After(held)
+	shared := fault.Get(&m.all.mu, func() bool { return m.shared })
+	return !shared && m.state != nil && m.state.unchangedSince(m.pass)
 }

@@ -48,12 +48,7 @@ func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 		return 0
 	}
 	defer unix.Close(fd)
-	wd := int32(0)
-	if f.content == noContent {
-		wd = e.file(fd)
-	} else {
-		wd = e.content(fd)
-	}
+	wd := e.file(fd)
 	now, err := fstat(fd)
 	if wd == 0 || err != nil || now.id != st.id {
 		w.gaps = true

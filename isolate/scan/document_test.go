@@ -35,7 +35,6 @@ func TestBoundsDocumented(t *testing.T) {
 		fmt.Sprintf("| directories | %s, %d levels |", thousands(b.MaxDirs), MaxDepth),
 		fmt.Sprintf("| entries read in one look | %s |", thousands(b.MaxEntries)),
 		fmt.Sprintf("| time of one look | %d s |", int(serveTime.Seconds())),
-		fmt.Sprintf("| bytes of an index or of packed references that are read | %d MiB |", maxContent>>20),
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -28,22 +28,15 @@ const (
 		unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 	fileEvents = unix.IN_OPEN | unix.IN_ACCESS | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	// For a file whose content the scanner reads, the same without reading: see walk.openContent.
-	contentEvents = fileEvents &^ unix.IN_ACCESS
-	// The same while the scanner itself opens the file.
-	ownOpenEvents = contentEvents &^ unix.IN_OPEN
 )
 
 // events is an inotify instance. While it has nothing to read, none of the watched files has changed. After an error, and
 // if nil, it watches nothing.
 type events struct {
-	fd    int              // -1 after stop
-	limit int              // maximum number of watches
-	alive map[int32]bool   // the watches; true for those of files
-	heard bool             // the last drain found something
-	held  bool             // since the last drain, a sensitive file may have been opened, or an open file became sensitive
-	lost  bool             // the last drain found that events were dropped
-	seen  map[int32]uint32 // events of each watch in the last drain, without those that name a directory's entry
+	fd    int // -1 after stop
+	limit int // maximum number of watches
+	alive map[int32]struct{}
+	heard bool // the last drain found something
 	buf   []byte
 }
 
@@ -63,7 +56,7 @@ func newEvents() *events {
 	if err != nil {
 		return nil
 	}
-	return &events{fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]bool{}, seen: map[int32]uint32{}, buf: make([]byte, 64<<10)}
+	return &events{fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]struct{}{}, buf: make([]byte, 64<<10)}
 }
 
 func (e *events) on() bool { return e != nil && e.fd >= 0 }
@@ -85,8 +78,7 @@ func (e *events) drain() {
 	if !e.on() {
 		return
 	}
-	e.heard, e.held, e.lost = false, false, false
-	clear(e.seen)
+	e.heard = false
 	for range drainReads {
 		some, err := readable(e.fd)
 		if err == nil && !some {
@@ -123,13 +115,8 @@ func (e *events) take(b []byte) {
 		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
 		b = b[min(size, len(b)):]
 		if mask&unix.IN_Q_OVERFLOW != 0 { // some watches may have ended without an event
-			e.held, e.lost = true, true
 			clear(e.alive)
 			continue
-		}
-		e.held = e.held || e.alive[wd]
-		if size == unix.SizeofInotifyEvent { // the event is not about a directory's entry
-			e.seen[wd] |= mask
 		}
 		if mask&unix.IN_IGNORED != 0 {
 			delete(e.alive, wd)
@@ -149,12 +136,6 @@ func (e *events) dir(fd int) int32 { return e.add(fd, dirEvents) }
 // file watches any other file, open with O_PATH; it does not follow a symbolic link.
 func (e *events) file(fd int) int32 { return e.add(fd, fileEvents) }
 
-// content watches a file whose content the scanner reads; fd is open with O_PATH.
-func (e *events) content(fd int) int32 { return e.add(fd, contentEvents) }
-
-// ignoreOpens changes such a watch to ignore open(2), until content is called.
-func (e *events) ignoreOpens(fd int) int32 { return e.add(fd, ownOpenEvents) }
-
 func (e *events) add(fd int, mask uint32) int32 {
 	if !e.on() {
 		return 0
@@ -168,12 +149,7 @@ func (e *events) add(fd int, mask uint32) int32 {
 		e.stop()
 		return 0
 	}
-	sensitive, old := e.alive[wd]
-	file := mask == fileEvents
-	if !old && file {
-		e.held = true
-	}
-	e.alive[wd] = file || sensitive // an inode may have names of both kinds
+	e.alive[wd] = struct{}{}
 	return wd
 }
 

@@ -186,25 +186,14 @@ func (m *merge) add(c *node) {
 
 func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	f, known := m.files[name]
-	if !known || f.content != k.content { // the directory became or ceased to be a git directory
-		f = file{name: name}
-	}
-	f.row, f.presence, f.content = k.row, k.presence, k.content
+	f.name, f.row, f.presence = name, k.row, k.presence
 	if !k.presence {
 		f.wd = w.watchFile(fd, &f, st)
 		f.link = newLink(k, st)
 	}
 	now := w.stateOf(&f, st)
 	delete(m.files, name)
-	if !known && f.content != noContent {
-		w.hides(fd, &f, st, true)
-	}
-	report := false
-	if known {
-		report = w.changed(&f, now, st, fd)
-	} else if m.fresh || w.after(max(st.ctime, now.toCtime)) {
-		report = f.content == noContent || !f.hidden.within(&hidden{known: true})
-	}
+	report := known && w.differs(&f, now, st) || !known && (m.fresh || w.after(max(st.ctime, now.toCtime)))
 	if report {
 		w.report(name, k.row)
 	}
@@ -230,7 +219,7 @@ func (w *walk) removals(m *merge) {
 		w.forget(c)
 	}
 	for _, f := range m.files {
-		if m.gone && f.content == noContent {
+		if m.gone {
 			w.report(f.name, f.row)
 		}
 		w.s.tracked--
@@ -247,9 +236,7 @@ func (w *walk) removed(c *node) {
 	end := len(w.path)
 	w.path = append(append(w.path, c.name...), '/')
 	for _, f := range c.files {
-		if f.content == noContent {
-			w.report(f.name, f.row)
-		}
+		w.report(f.name, f.row)
 	}
 	for _, d := range c.dirs {
 		w.removed(d)

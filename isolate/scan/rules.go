@@ -31,21 +31,10 @@ func (r Rules) Entry(name string, directory bool, bare func() bool) (sensitive b
 		if directory {
 			sensitive = sensitive || k.trackDir && k.row != noRow
 		} else {
-			sensitive = sensitive || k.track && k.row != noRow && k.content == noContent
+			sensitive = sensitive || k.track && k.row != noRow
 		}
 	}
 	return sensitive, below
-}
-
-// Hides returns how the file name, for which Entry returns false, may hide something from git. bare is as for Entry.
-func (r Rules) Hides(name string, bare func() bool) Hiding {
-	for _, z := range r.zones {
-		k := z.lookup([]byte(name))
-		if k.content != noContent && (!k.bareOnly || bare()) {
-			return Hiding{k.content}
-		}
-	}
-	return Hiding{}
 }
 
 // Bare reports whether git would take a directory with these entries for a bare repository.

@@ -15,11 +15,9 @@
 //
 //   - each step opens one name below an open directory, by openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS,
 //     RESOLVE_NO_MAGICLINKS and RESOLVE_NO_XDEV: no symbolic link is followed, no mount is entered, nothing outside is read;
-//   - directories are opened for reading, and two kinds of git's files that each commit may write again: the index, for
-//     entries whose changes git does not show, and packed references, for those that replace objects. They are read without
-//     blocking, in order, up to 256 MiB and within the time of the pass, and a malformed file counts as a change. Of all other
-//     files only the metadata is read. A sensitive path that is a symbolic link is followed step by step in the same way, and
-//     each directory that is sensitive behind it is examined like those of the tree; what lies outside is not looked up;
+//   - directories alone are opened for reading; of all other files only the metadata is read. A sensitive path that is a
+//     symbolic link is followed step by step in the same way, and each directory that is sensitive behind it is examined like
+//     those of the tree; what lies outside is not looked up;
 //   - anything that cannot be examined within [Bounds], or at all, makes the report [Report.Incomplete]; it is never skipped
 //     silently;
 //   - sensitive directories are walked before others and shallow ones before deep ones, and a report that must leave paths out
@@ -28,18 +26,18 @@
 // The scanner of [Serve] watches everything it has examined, so that poll(2) alone shows that another pass would find
 // nothing (inotify(7), see [Answer.Armed]).
 //
-// System calls after [New]: openat2, newfstatat, fstat, getdents64, close, fgetxattr, pread64 and readlinkat; Serve also
-// uses inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor; and fcntl for a lease that is released
-// at once, by which the kernel reports whether a file is open for writing. The walk holds one descriptor per level, at
+// System calls after [New]: openat2, newfstatat, fstat, getdents64, close, fgetxattr and readlinkat; Serve also uses
+// inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor. The walk holds one descriptor per level, at
 // most [MaxDepth] + 2, and two for a symbolic link. The package logs nothing, writes nothing, starts no goroutine and
 // never runs git.
 //
 // For a directory that is sensitive, or contains something sensitive at any depth, a change of permissions or of access
 // control lists is reported: users who may write there could replace what is below.
 //
-// Not detected: git objects, references and logs, ordinary commits, an index whose entries have the times and size of a
-// file other than the one that was added, references that a reftable replaces, sources (a Makefile runs code as well, but
-// only as source does), everything below a mount point, and what a sensitive link leads to if it contains the link.
+// Not detected: git objects, references and logs, ordinary commits, the index, whose flags can have git not show that a
+// file was changed, packed references, which can replace objects, sources (a Makefile runs code as well, but only as source
+// does), everything below a mount point, and what a sensitive link leads to if it contains the link. A parser of the index
+// was tried, and removed: it is hundreds of lines that read what jobs write, for what only makes git status incomplete.
 package scan
 
 import (

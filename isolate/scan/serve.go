@@ -42,7 +42,6 @@ const (
 	flagIncomplete = 1 << iota
 	flagArmed
 	flagHeard
-	flagHeld
 	flagUnfinished
 	flagMissed
 )
@@ -56,14 +55,10 @@ type Answer struct {
 	Bytes, Inodes int64  // for OpUsage
 	// Armed, for OpBaseline and OpChanged, reports that everything examined is watched. As long as the inotify instance,
 	// which comes with the answer to OpBaseline, has nothing to read, OpChanged would find nothing, and OpKeepHooks and
-	// OpKeepAll would find the same as before. The one exception is Held.
+	// OpKeepAll would find the same as before. The one exception is a store into mapped memory: see the supervisor's Window.
 	Armed bool
 	// Heard, likewise: the inotify instance had events, which the scanner has read.
 	Heard bool
-	// Held, likewise: a process that is alive now may have a sensitive file open. A store into mapped memory of it, by a
-	// process to which the descriptor was passed, is not an event. Files whose content is read do not count here: while
-	// one is open for writing, the scanner is not Armed.
-	Held bool
 	// Unfinished, likewise: the tree is too large for one pass, and OpChanged would continue this one.
 	Unfinished bool
 }
@@ -102,7 +97,6 @@ func ReadAnswer(b []byte) (Answer, error) {
 		Incomplete: b[4]&flagIncomplete != 0,
 		Armed:      b[4]&flagArmed != 0,
 		Heard:      b[4]&flagHeard != 0,
-		Held:       b[4]&flagHeld != 0,
 		Unfinished: b[4]&flagUnfinished != 0,
 		Bytes:      int64(binary.LittleEndian.Uint64(b[8:])),
 		Inodes:     int64(binary.LittleEndian.Uint64(b[16:])),
@@ -115,7 +109,7 @@ func (a *Answer) append() []byte {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, headerSize+len(a.Paths)), a.More)
 	flags := uint32(0)
 	for flag, set := range map[uint32]bool{
-		flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagHeld: a.Held, flagUnfinished: a.Unfinished,
+		flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagUnfinished: a.Unfinished,
 		flagMissed: a.Missed != "",
 	} {
 		if set {
@@ -222,7 +216,7 @@ func (s *server) answer(op Op, since time.Time) []byte {
 	}
 	a.Armed = a.Armed && op != OpUsage && !a.Incomplete
 	if e := s.events; e.on() {
-		a.Heard, a.Held = e.heard, e.held
+		a.Heard = e.heard
 	}
 	a.join()
 	return a.append()

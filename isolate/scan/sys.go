@@ -157,3 +157,12 @@ func timesExact(fd int) bool {
 	}
 	return exactOn(fs.Type, unix.ByteSliceToString(uts.Release[:]))
 }
+
+// openFile opens any file below the directory dir, following no link.
+func openFile(dir int, name string, access uint64) (int, error) {
+	return unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: access | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS |
+			unix.RESOLVE_NO_XDEV,
+	})
+}

@@ -39,8 +39,6 @@ var Table = []Rule{
 	{GitDir, "info/sparse-checkout", "files that git status leaves out (skip-worktree)"},
 	{GitDir, "info/grafts", "shows commits with other parents"},
 	{GitDir, "shallow", "where history ends"},
-	{GitDir, "index", "with entries flagged by update-index --assume-unchanged or --skip-worktree: git status does not show that their files differ"},
-	{GitDir, "packed-refs", "with references below refs/replace"},
 	{GitDir, "refs/replace/", "git shows other objects than those that were committed"},
 	{GitDir, "objects/info/alternates", "brings in objects of another repository"},
 	{GitDir, "objects/info/http-alternates", "brings in objects of another server"},
@@ -390,7 +388,7 @@ var Table = []Rule{
 }
 
 // hiding contains the rows of files that do not make git run anything, but make it show something other than what exists.
-var hiding = rowsOf(GitDir, "info/exclude", "info/sparse-checkout", "info/grafts", "shallow", "index", "packed-refs", "refs/replace/")
+var hiding = rowsOf(GitDir, "info/exclude", "info/sparse-checkout", "info/grafts", "shallow", "refs/replace/")
 
 // rowsOf returns the rows of these paths.
 func rowsOf(in Place, paths ...string) map[int16]bool {

@@ -45,11 +45,9 @@ type file struct {
 	name     string
 	row      int16
 	presence bool
-	content  content
 	wd       int32 // inotify watch; 0: none
 	st       state
-	hidden   hidden // of a file with a content
-	link     *link  // of a link
+	link     *link // of a link
 }
 
 // state is compared to detect a change of a file. Every change shows in ctime; the other fields cost nothing and help
@@ -77,7 +75,6 @@ type walk struct {
 	crowded  bool // another bound left something out
 	changing bool // the tree changed during the pass
 	gaps     bool // something is not watched
-	reread   bool // read every content again: events since the last read may have been missed
 	opened   bool // permissions of a directory were changed
 	links    int  // links followed
 	tick     int
@@ -106,7 +103,6 @@ func (s *Scanner) newWalk(now, since time.Time) *walk {
 // run compares the known tree and then reads its new directories.
 func (w *walk) run() (Report, error) {
 	s := w.s
-	w.reread = !s.events.on() || !s.watched || s.events.lost
 	s.watched = false
 	if err := w.enterRoot(); err != nil {
 		return w.rep, err
@@ -308,7 +304,7 @@ func (w *walk) files(n *node, fd int) {
 			f.wd = w.watchFile(fd, f, &st)
 		}
 		now := w.stateOf(f, &st)
-		report := w.changed(f, now, &st, fd)
+		report := w.differs(f, now, &st)
 		if report {
 			w.report(f.name, f.row)
 		}
@@ -338,25 +334,6 @@ func (w *walk) differs(f *file, now state, st *stat) bool {
 		return !f.presence && (!w.s.exact || coarse(t)) && w.after(t)
 	}
 	return w.after(max(st.ctime, now.toCtime)) || f.st.to != now.to
-}
-
-// changed is like differs for a file that may have a content: if that may have changed, it is read, and counts if it
-// hides more from git than before.
-//
-// A store through mapped memory updates the file's time only for the first store to a page, and on tmpfs not at all. So a
-// content that differs while the state is the same counts, and one that is still open for writing counts whatever its
-// time.
-func (w *walk) changed(f *file, now state, st *stat, dir int) bool {
-	differs := w.differs(f, now, st)
-	if f.content == noContent {
-		return differs
-	}
-	same, before := f.st == now, f.hidden
-	read, written := w.hides(dir, f, st, differs || !same)
-	if !read || f.hidden.within(&before) {
-		return false
-	}
-	return differs || written || same && before.known
 }
 
 func (w *walk) after(ctime int64) bool { return w.all || latest(ctime) >= w.since }

@@ -25,7 +25,6 @@ type zone struct {
 	all     int16 // the row that makes other entries sensitive, or noRow
 	tree    bool  // an ordinary directory, which may turn out to be a bare repository; walked after others
 	samples bool  // *.sample is not sensitive
-	shared  kid   // rule for sharedindex.*; zero: none
 	// ends contains the rules for names with an extension, by that; each key starts with a dot.
 	ends map[string]kid
 }
@@ -39,7 +38,6 @@ type kid struct {
 	bareOnly bool  // applies only if the directory is a bare repository
 	listed   bool  // named by a rule
 	mark     uint8 // which of hasHead … it sets
-	content  content
 	dir      *zone // its zone if it is a directory; nil: skipped
 }
 
@@ -70,7 +68,7 @@ func compile(table []Rule) *zone {
 		case r.In == Tree:
 			tree.add(r.Path, row, tree, tree)
 		case r.In == GitDir:
-			git.addGit(r.Path, row)
+			git.add(r.Path, row, nil, nil)
 		case r.In == Bare:
 			bare[r.Path] = kid{row: row, track: true, presence: true, listed: true}
 		}
@@ -91,21 +89,6 @@ func compile(table []Rule) *zone {
 	}
 	addBare(tree, git, bare)
 	return tree
-}
-
-// addGit adds a rule's path to a git directory.
-func (z *zone) addGit(path string, row int16) {
-	z.add(path, row, nil, nil)
-	c := contents[path]
-	if c == noContent {
-		return
-	}
-	k := z.kids[path]
-	k.content = c
-	z.kids[path] = k
-	if c == indexFile {
-		z.shared = k
-	}
 }
 
 // addBare adds the names of a git directory to every ordinary directory; they apply if it turns out to be one.
@@ -178,9 +161,6 @@ func (z *zone) lookup(name []byte) kid {
 			}
 			return k
 		}
-	}
-	if z.shared.content != noContent && strings.HasPrefix(string(folded), sharedIndex) {
-		return z.shared
 	}
 	if k, ok := z.byEnd(name); ok {
 		return k

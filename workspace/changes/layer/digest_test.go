@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/sandboxtest"
 	"corral/workspace/changes/stream"
 )
 
@@ -161,51 +159,6 @@ func TestExpectCopied(t *testing.T) {
 	}
 	if got := conflicts(all); len(got) > 0 && !slices.Equal(got, []string{"b: moving"}) {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestHiddenFromGit checks that a change of git's index is sensitive exactly if it hides another change from git.
-func TestHiddenFromGit(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("git"))
-	git := func(dir string, args ...string) {
-		t.Helper()
-		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
-		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %q: %v: %s", args, err, out)
-		}
-	}
-	w := newWorld(t, func(repo string) {
-		r := at{t, repo}
-		r.write("a", "a\n")
-		r.write("b", "b\n")
-		git(repo, "init", "-q")
-		git(repo, "add", ".")
-		git(repo, "commit", "-qm", "one")
-	})
-	sensitive := func() bool { return slices.Contains(w.run("list", ".git/index").lines(), "modified file .git/index !") }
-	m := at{t, w.merged}
-	m.write("c", "c\n")
-	git(w.merged, "add", "c")
-	if sensitive() {
-		t.Error("an added file is reported as hidden")
-	}
-	git(w.merged, "update-index", "--assume-unchanged", "a")
-	if !sensitive() {
-		t.Error("a hidden file is not reported")
-	}
-	git(w.merged, "update-index", "--no-assume-unchanged", "a")
-	if sensitive() {
-		t.Error("a file that is no longer hidden is reported")
-	}
-	m.write(".git/index", "DIRC")
-	if !sensitive() {
-		t.Error("an unreadable index is not reported")
-	}
-	m.remove(".git/index")
-	m.link("../a", ".git/index")
-	if lines := w.run("list", ".git/index").lines(); !slices.Contains(lines, "replaced link .git/index was file !") {
-		t.Errorf("%q", lines)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -127,7 +126,6 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	}
 	defer func() { c.dir.close() }()
 	c.sensitive, c.below = p.rules.Entry(name, isDir(c.u) || c.u == nil && isDir(c.l), bare)
-	c.sensitive = c.sensitive || w.hides(c)
 	gone := isDir(c.l) && !isDir(c.u) // a directory is deleted or replaced
 	if gone && (w.expand || r == partly) {
 		if err := w.goneBelow(c, r == wholly); err != nil {
@@ -164,34 +162,6 @@ func (w *walk) visit(c *change, r reach) (descend bool, err error) {
 		return false, nil
 	}
 	return w.visitor.visit(c)
-}
-
-// hides reports whether a change of git's own files hides more from git than before.
-func (w *walk) hides(c *change) bool {
-	h := c.at.rules.Hides(c.name, c.bare)
-	if !h.Any() || c.u == nil || isDir(c.u) {
-		return false
-	}
-	open := func(d *dir, st *unix.Stat_t) *os.File {
-		if !isFile(st) {
-			return nil
-		}
-		fd, _, err := d.file(c.name)
-		if err != nil {
-			return nil
-		}
-		return os.NewFile(uintptr(fd), c.name)
-	}
-	now := open(c.at.upper, c.u)
-	if now == nil { // unreadable, or a link
-		return true
-	}
-	defer now.Close()
-	before := open(c.at.lower, c.l)
-	if before != nil {
-		defer before.Close()
-	}
-	return h.HidesMore(before, now, w.over)
 }
 
 // look reads the metadata of a name in both trees. It returns false if there cannot be a difference.
