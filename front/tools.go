@@ -130,7 +130,7 @@ func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 	}
 	ctx := ctxTools(c, t.ctx, rules)
 	if sandbox != nil && t.ctx.Repos != nil {
-		sandbox.Launch, sandbox.Ports, sandbox.Follow = t.ctx.LaunchRequest, t.ctx.Ports, follow(len(ctx) > 0)
+		sandbox.Launch, sandbox.Ports, sandbox.Follow = t.ctx.Launch, t.ctx.Ports, follow(len(ctx) > 0)
 	}
 	return slices.Concat(tools, ctx, starlarkTool(c, t.engine))
 }

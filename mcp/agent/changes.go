@@ -238,7 +238,7 @@ func (t *Changes) diff(ctx context.Context, c tool.Caller, repo string, paths []
 	record := &job.Record{Status: job.Success, Request: &job.Request{Repo: repo}}
 	out.Finish(record)
 	v := &view{Suite: t.Suite, caller: c}
-	shown := v.output(ctx, &run.Snapshot{Repo: repo, Record: record, Output: out.Captured()})
+	shown := v.output(ctx, &run.State{Job: run.Job{Request: record.Request}, Record: record, Output: out.Captured()})
 	var parts []string
 	if written.n == 0 {
 		parts = append(parts, "no changes that a diff can show")

@@ -29,15 +29,13 @@ type stream struct {
 	read func(w io.Writer) error // writes all that is stored; nil if nothing is
 }
 
-func (s *stream) size() int64 { return int64(len(s.c.Head)+len(s.c.Tail)) + s.c.Between }
-
 // show returns a stream in about room bytes: all of it, or its head and tail, with repeated lines folded, and the lines between
 // that name failed tests or match the intent.
 func (s *stream) show(room int, v *view) string {
 	if v.tail > 0 {
 		return lastLines(tool.UTF8(s.last(room)), v.tail, room)
 	}
-	if s.c.Between == 0 && s.size() <= int64(room) {
+	if s.c.Between == 0 && s.c.Size() <= int64(room) {
 		return tool.UTF8(s.c.Head + s.c.Tail)
 	}
 	d := newDigest(room, v.intent)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"corral/internal/calls"
-	"corral/mcp/ctxtools"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 )
@@ -73,10 +72,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	if err != nil {
 		return failed(err)
 	}
-	at, err := p.Snapshot()
-	if err == nil {
-		calls.Of(ctx).Repo(at.Repo)
-	}
+	calls.Of(ctx).Repo(p.Repo())
 	v := &view{Suite: t.Suite, caller: caller}
 	before := outputOf(p)
 	if writes {
@@ -90,7 +86,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 		if err := p.Signal(name); err != nil {
 			return failed(err)
 		}
-		return text("[SIG" + name + " sent to " + at.ID + t.effect(ctx, p) + "]")
+		return text("[SIG" + name + " sent to " + p.ID() + t.effect(ctx, p) + "]")
 	case jobWait:
 		note, err := t.wait(ctx, p, a)
 		if err != nil {
@@ -109,7 +105,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 }
 
 // write writes to the input of a job.
-func (v *view) write(p *ctxtools.Process, a *jobArgs) error {
+func (v *view) write(p *run.Process, a *jobArgs) error {
 	n, err := p.Input(a.Input, a.End, time.Now().Add(backgroundTime))
 	if n < len(a.Input) && err == nil {
 		v.notes = append(v.notes, fmt.Sprintf("it has read only %d of the %d bytes of input, and does not go on: send the rest later", n, len(a.Input)))
@@ -121,10 +117,10 @@ func (v *view) write(p *ctxtools.Process, a *jobArgs) error {
 const answerTime = 2 * time.Second
 
 // answer waits until a job that had written before bytes has written more, and then nothing for a moment.
-func (v *view) answer(ctx context.Context, p *ctxtools.Process, before int64) {
+func (v *view) answer(ctx context.Context, p *run.Process, before int64) {
 	last := before
 	for until := time.Now().Add(answerTime); time.Now().Before(until) && ctx.Err() == nil; {
-		if run.Await(ctx, p, answerTime/20, 0) {
+		if p.Await(ctx, answerTime/20, 0) {
 			return
 		}
 		now := outputOf(p)
@@ -136,17 +132,17 @@ func (v *view) answer(ctx context.Context, p *ctxtools.Process, before int64) {
 }
 
 // outputOf returns the number of bytes that a job has written.
-func outputOf(p *ctxtools.Process) int64 {
-	s, _ := p.Snapshot()
+func outputOf(p *run.Process) int64 {
+	s, _ := p.State()
 	return s.Output.Stdout.Bytes + s.Output.Stderr.Bytes
 }
 
 // effect says how a job ended that ends soon after a signal, and is "" for others.
-func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
-	if !run.Await(ctx, p, backgroundTime, 0) {
+func (t *Job) effect(ctx context.Context, p *run.Process) string {
+	if !p.Await(ctx, backgroundTime, 0) {
 		return ""
 	}
-	s, err := p.Snapshot()
+	s, err := p.State()
 	if err != nil {
 		return ""
 	}
@@ -154,17 +150,17 @@ func (t *Job) effect(ctx context.Context, p *ctxtools.Process) string {
 }
 
 // wait waits for the end of a job, and returns notes for the footer.
-func (t *Job) wait(ctx context.Context, p *ctxtools.Process, a *jobArgs) ([]string, error) {
+func (t *Job) wait(ctx context.Context, p *run.Process, a *jobArgs) ([]string, error) {
 	r := &Run{t.Suite}
 	limit, notes := r.wait(&runArgs{Timeout: a.Timeout, TimeoutMs: a.TimeoutMs})
-	if !run.Await(ctx, p, limit, 0) && ctx.Err() != nil {
+	if !p.Await(ctx, limit, 0) && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return notes, nil
 }
 
 // find returns the job with an id, or the newest one.
-func (t *Job) find(c tool.Caller, id string) (*ctxtools.Process, error) {
+func (t *Job) find(c tool.Caller, id string) (*run.Process, error) {
 	if id != "" {
 		return t.Scripts.FindProcess(c, id)
 	}
@@ -181,12 +177,12 @@ func (t *Job) list(ctx context.Context, c tool.Caller) (tool.Result, error) {
 	asked := map[string]bool{} // repositories in which a job runs
 	var ports []string
 	for _, p := range t.Scripts.Processes(c) {
-		s, err := p.Snapshot()
+		s, err := p.State()
 		state := "runs"
-		if err == nil && s.Running && !asked[s.Repo] {
-			asked[s.Repo] = true
-			for _, line := range t.listening(ctx, c, s.Repo) {
-				ports = append(ports, s.Repo+": "+line+"\n")
+		if err == nil && s.Running && !asked[s.Request.Repo] {
+			asked[s.Request.Repo] = true
+			for _, line := range t.listening(ctx, c, s.Request.Repo) {
+				ports = append(ports, s.Request.Repo+": "+line+"\n")
 			}
 		}
 		switch {
@@ -195,8 +191,8 @@ func (t *Job) list(ctx context.Context, c tool.Caller) (tool.Result, error) {
 		case !s.Running:
 			state = ended(s.Record)
 		}
-		fmt.Fprintf(&b, "%s: %s, %s, %s of output, %s\n", s.ID, state, run.Duration(s.Elapsed),
-			kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes), s.Repo)
+		fmt.Fprintf(&b, "%s: %s, %s, %s of output, %s\n", s.ID, state, run.Duration(s.Elapsed()),
+			kilobytes(s.Output.Stdout.Bytes+s.Output.Stderr.Bytes), s.Request.Repo)
 	}
 	if b.Len() == 0 {
 		return text("no background jobs")

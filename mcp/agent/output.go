@@ -125,7 +125,7 @@ func (t *Output) handle(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, err := p.Snapshot()
+	s, err := p.State()
 	switch {
 	case err != nil:
 		return "", err

@@ -31,13 +31,13 @@ var formats = []struct {
 
 // picture returns the image that a process wrote to its standard output, and what the footer says about it, also if the image cannot be
 // shown; about is "" for other output.
-func (v *view) picture(s *run.Snapshot, stdout stream) (p *tool.Image, about string) {
+func (v *view) picture(s *run.State, stdout stream) (p *tool.Image, about string) {
 	for _, f := range formats {
 		if !strings.HasPrefix(stdout.c.Head, f.begin) || s.Running {
 			continue
 		}
-		size := kilobytes(stdout.size())
-		if stdout.size() > maxImage {
+		size := kilobytes(stdout.c.Size())
+		if stdout.c.Size() > maxImage {
 			return nil, fmt.Sprintf("%s, %s, not shown: the maximum is %s, make it smaller", f.kind, size, kilobytes(maxImage))
 		}
 		data := []byte(stdout.c.Head + stdout.c.Tail)

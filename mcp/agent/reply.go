@@ -26,15 +26,15 @@ type view struct {
 }
 
 // reply returns the reply about a process: what it wrote, and how it ended or that it runs.
-func (v *view) reply(ctx context.Context, p *ctxtools.Process) (tool.Result, error) {
-	s, err := p.Snapshot()
+func (v *view) reply(ctx context.Context, p *run.Process) (tool.Result, error) {
+	s, err := p.State()
 	if err != nil {
 		return failed(err)
 	}
 	r := s.Record
 	switch {
 	case s.Running:
-		footer := append([]string{"job " + s.ID + " runs, " + run.Duration(s.Elapsed)}, v.listening(ctx, v.caller, s.Repo)...)
+		footer := append([]string{"job " + s.ID + " runs, " + run.Duration(s.Elapsed())}, v.listening(ctx, v.caller, s.Request.Repo)...)
 		return text(run.WithFooter(v.output(ctx, &s).text, append(footer, v.notes...)))
 	case r.Status == job.Denied:
 		return failed(denied(r))
@@ -59,9 +59,9 @@ func denied(r *job.Record) error {
 }
 
 // ending returns the parts of the footer about a process that has ended; none if there is nothing to say.
-func (v *view) ending(s *run.Snapshot, shown shown) []string {
+func (v *view) ending(s *run.State, shown shown) []string {
 	r := s.Record
-	parts := append(v.changes(r, s.Repo), v.notes...)
+	parts := append(v.changes(r, s.Request.Repo), v.notes...)
 	parts = append(parts, run.Reached(&r.Result)...)
 	parts = append(parts, run.SessionNotes(r)...)
 	if v.newer != nil {
@@ -121,17 +121,17 @@ type shown struct {
 }
 
 // output returns both streams. Up to maxWhole bytes are shown as they are.
-func (v *view) output(ctx context.Context, s *run.Snapshot) shown {
+func (v *view) output(ctx context.Context, s *run.State) shown {
 	both := [2]stream{v.stream(ctx, s, artifact.Stdout), v.stream(ctx, s, artifact.Stderr)}
 	image, about := v.picture(s, both[0])
 	if about != "" {
 		both[0] = stream{}
 	}
 	room := [2]int{maxWhole, maxWhole}
-	cut := both[0].size()+both[1].size() > maxWhole
+	cut := both[0].c.Size()+both[1].c.Size() > maxWhole
 	if cut {
 		for n := range room {
-			if room[n] = maxWhole - int(min(both[1-n].size(), maxWhole)); room[n] < maxWhole/2 {
+			if room[n] = maxWhole - int(min(both[1-n].c.Size(), maxWhole)); room[n] < maxWhole/2 {
 				room[n] = maxWhole / 2
 			}
 		}
@@ -165,14 +165,16 @@ func (v *view) output(ctx context.Context, s *run.Snapshot) shown {
 }
 
 // stream returns one stream of a process.
-func (v *view) stream(ctx context.Context, s *run.Snapshot, name string) stream {
+func (v *view) stream(ctx context.Context, s *run.State, name string) stream {
 	c := s.Output.Stdout
 	if name == artifact.Stderr {
 		c = s.Output.Stderr
 	}
 	one := stream{c: c}
 	if s.Output.Handle != "" {
-		one.read = func(w io.Writer) error { return v.Scripts.Stream(ctx, v.caller, s.Repo, s.Output.Handle, name, w) }
+		one.read = func(w io.Writer) error {
+			return v.Scripts.Stream(ctx, v.caller, s.Request.Repo, s.Output.Handle, name, w)
+		}
 	}
 	return one
 }

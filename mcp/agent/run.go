@@ -75,20 +75,21 @@ func (t *Run) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	if err := decode(arguments, a, "code", "language", "cwd", "repoId", "background"); err != nil {
 		return failed(err)
 	}
-	s, err := t.script(ctx, a)
+	j, language, err := t.job(ctx, a)
 	if err != nil {
 		return failed(err)
 	}
+	c, repo := j.Caller, j.Request.Repo
 	if a.Reset && t.Reset != nil {
-		t.Reset(s.Caller.Principal, s.Caller.Session, s.Repo)
-		t.seen.End(s.Caller.Principal, s.Caller.Session)
+		t.Reset(c.Principal, c.Session, repo)
+		t.seen.End(c.Principal, c.Session)
 	}
 	wait, notes := t.wait(a)
-	v := &view{Suite: t.Suite, caller: s.Caller, intent: a.Intent, language: s.Language, notes: notes}
+	v := &view{Suite: t.Suite, caller: c, intent: a.Intent, language: language, notes: notes}
 	ask, done := context.WithCancel(ctx)
 	defer done()
-	v.newer = t.newer(ask, s.Caller, s.Repo)
-	return t.finish(ctx, v, t.Scripts.Launch(ctx, s), wait, a.Background)
+	v.newer = t.newer(ask, c, repo)
+	return t.finish(ctx, v, t.Scripts.Launch(ctx, j), wait, a.Background)
 }
 
 // newerPatience is how much longer than its command a call waits to learn what is newer in the repository.
@@ -116,24 +117,24 @@ func (t *Run) newer(ctx context.Context, c tool.Caller, repo string) func() []st
 	}
 }
 
-// script returns what a call runs.
-func (t *Run) script(ctx context.Context, a *runArgs) (ctxtools.Script, error) {
+// job returns what a call runs, and in which language.
+func (t *Run) job(ctx context.Context, a *runArgs) (j run.Job, l ctxtools.Language, err error) {
 	caller := tool.CallerOf(ctx)
 	repo, err := t.Scripts.RepoOf(caller, a.Repo)
 	if err != nil {
-		return ctxtools.Script{}, err
+		return j, "", err
 	}
-	language, err := languageOf(a.Language)
-	if err != nil {
-		return ctxtools.Script{}, err
+	if l, err = languageOf(a.Language); err != nil {
+		return j, "", err
 	}
 	dir, err := tool.InRepo(t.Scripts.Paths[repo], "cwd", a.Dir)
 	if err != nil {
-		return ctxtools.Script{}, err
+		return j, "", err
 	}
-	return ctxtools.Script{
-		Tool: t.Name(), Caller: caller, Repo: repo, Language: language, Code: a.Code, Dir: dir, QueueWait: t.queueTime(), Input: a.Input,
-	}, nil
+	j = ctxtools.Script(caller, t.Name(), repo, l, a.Code)
+	r := j.Request
+	r.Dir, r.Share, r.QueueWait, r.Streamed = dir, true, t.queueTime(), a.Input
+	return j, l, nil
 }
 
 // wait returns how long a call waits for the end, and what its reply says about that.
@@ -185,8 +186,8 @@ func (x *Suite) runtimes() []string {
 
 // finish waits for a process, and replies. A process that does not end in time becomes a background job or, if the caller has its
 // maximum of those, is ended.
-func (t *Run) finish(ctx context.Context, v *view, p *ctxtools.Process, wait time.Duration, background bool) (tool.Result, error) {
-	switch ended := run.Await(ctx, p, wait, t.queueTime()); {
+func (t *Run) finish(ctx context.Context, v *view, p *run.Process, wait time.Duration, background bool) (tool.Result, error) {
+	switch ended := p.Await(ctx, wait, t.queueTime()); {
 	case ctx.Err() != nil:
 		p.Cancel()
 		return failed(ctx.Err())

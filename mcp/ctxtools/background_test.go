@@ -15,6 +15,7 @@ import (
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -109,6 +110,15 @@ func newControlledRunner() *controlledRunner {
 
 func inSession(ctx context.Context, principal, session string) context.Context {
 	return tool.WithCaller(ctx, tool.Caller{Principal: principal, Session: session, Progress: func(float64, string) {}})
+}
+
+// ada is a caller of mcptest.AsUser's session.
+var ada = tool.Caller{Principal: "user:ada", Session: "s1"}
+
+// runs reports whether the oldest job of a principal's session runs.
+func runs(x *Suite, principal string) bool {
+	s, _ := x.Processes(tool.Caller{Principal: principal, Session: "s1"})[0].State()
+	return s.Running
 }
 
 const inBackground = `{"language":"shell","code":"x","background":true}`
@@ -260,7 +270,7 @@ func TestBackgroundCancelled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	<-a.ended
-	if list := x.jobs.of(owner{"user:ada", "s1"}); len(list) != 0 {
+	if list := x.Processes(ada); len(list) != 0 {
 		t.Errorf("%d jobs", len(list))
 	}
 }
@@ -325,7 +335,7 @@ func TestBackgroundLimitPerPrincipal(t *testing.T) {
 	a := f.act(t, 0)
 	a.end <- job.Result{Status: job.Success}
 	<-a.ended
-	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.jobs.of(owner{"user:ada", "s1"})[0].runs() })
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !runs(x, "user:ada") })
 	begin(t, inSession(t.Context(), "user:ada", "s3"), x)
 }
 
@@ -335,23 +345,23 @@ func TestEndedJobsStayListed(t *testing.T) {
 	x, _ := f.ctx(t)
 	ctx := mcptest.AsUser(t.Context())
 	var ids []string
-	for n := range maxEnded + 3 {
+	for n := range run.MaxEnded + 3 {
 		ids = append(ids, begin(t, ctx, x))
 		a := f.act(t, n)
 		a.end <- job.Result{Status: job.Success}
-		b, err := x.jobs.find(owner{"user:ada", "s1"}, ids[n])
+		b, err := x.FindProcess(ada, ids[n])
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-b.done
+		<-b.Done()
 	}
-	if _, err := x.jobs.find(owner{"user:ada", "s1"}, ids[2]); err == nil {
+	if _, err := x.FindProcess(ada, ids[2]); err == nil {
 		t.Error("the third is still listed")
 	}
-	if _, err := x.jobs.find(owner{"user:ada", "s1"}, ids[3]); err != nil {
+	if _, err := x.FindProcess(ada, ids[3]); err != nil {
 		t.Error(err)
 	}
-	if n := len(x.jobs.of(owner{"user:ada", "s1"})); n != maxEnded {
+	if n := len(x.Processes(ada)); n != run.MaxEnded {
 		t.Errorf("%d jobs", n)
 	}
 }
@@ -366,8 +376,8 @@ func TestUnstoredOutputKeepsMargins(t *testing.T) {
 	a := f.act(t, 0)
 	write(t, a.stdout, "first\n"+strings.Repeat("all is well\n", 100_000)+"last\n")
 	a.end <- job.Result{Status: job.Success}
-	b, _ := x.jobs.find(owner{"user:ada", "s1"}, id)
-	<-b.done
+	b, _ := x.FindProcess(ada, id)
+	<-b.Done()
 	sandboxtest.Eventually(t, 10*time.Second, "the job has ended and its output was trimmed", func() bool {
 		_, r := callCtxJob(t, ctx, x, id, `"action":"output"`)
 		return strings.HasPrefix(r.Text, "... (1183627 bytes left out) ...\n") && strings.HasSuffix(r.Text, "\nlast\n")
@@ -378,9 +388,9 @@ func TestUnstoredOutputKeepsMargins(t *testing.T) {
 	}
 }
 
-// TestLaunchRequest: the request of another tool runs as it is, for the time that it asks for or the maximum, as a job that ctx_job
+// TestLaunch: the request of another tool runs as it is, for the time that it asks for or the maximum, as a job that ctx_job
 // follows.
-func TestLaunchRequest(t *testing.T) {
+func TestLaunch(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second, time.Hour: time.Minute} {
 		f := newControlledRunner()
 		x, _ := f.ctx(t)
@@ -389,7 +399,7 @@ func TestLaunchRequest(t *testing.T) {
 		x.Ports = func(context.Context, tool.Caller, string) []uint16 { return []uint16{80} }
 		c := tool.CallerOf(mcptest.AsUser(t.Context()))
 		r := &job.Request{Tool: "sandbox_exec", Principal: c.Principal, Repo: "app", Root: true, Command: []string{"serve"}, Dir: "/tmp", Usual: job.Limits{Wall: asked}}
-		p := x.LaunchRequest(t.Context(), c, r, "sandbox_exec")
+		p := x.Launch(t.Context(), run.Job{Caller: c, Request: r, Label: "sandbox_exec"})
 		f.act(t, 0)
 		if ended, err := p.Detach(); ended || err != nil {
 			t.Fatal(ended, err)
@@ -397,7 +407,7 @@ func TestLaunchRequest(t *testing.T) {
 		if q := f.Request; q.Usual.Wall != want || !q.Background || !q.Root || q.Dir != "/tmp" || q.Command[0] != "serve" || r.Background {
 			t.Errorf("asked for %v: %+v", asked, q)
 		}
-		s, err := p.Snapshot()
+		s, err := p.State()
 		if err != nil {
 			t.Fatal(err)
 		}

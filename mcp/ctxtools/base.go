@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -97,7 +98,7 @@ func (t *Stats) Call(ctx context.Context, arguments json.RawMessage) (tool.Resul
 	if err != nil {
 		return failed(indexError(ctx, err))
 	}
-	reply := &statsReply{Base: baseOf(base.Repo, stats), Indexing: t.indexing(base), Session: t.sums.of(ownerOf(caller))}
+	reply := &statsReply{Base: baseOf(base.Repo, stats), Indexing: t.indexing(base), Session: t.sums.of(run.OwnerOf(caller))}
 	reply.Text = reply.words()
 	return tool.TextResult(reply, reply.Text, false), nil
 }

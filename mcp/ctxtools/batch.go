@@ -189,10 +189,10 @@ func (b *batch) finish(n int, r *commandReply) bool {
 func (t *BatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c tool.Caller, repo string) *commandReply {
 	command := a.Commands[n]
 	r := &commandReply{Label: tool.Clean(command.Label)}
-	ran, err := t.run(ctx, &scriptRun{
-		tool: t.Name(), caller: c, repo: repo, runtime: "shell", code: command.Command, dir: a.Dir, label: command.Label,
-		timeout: time.Duration(a.Timeout) * time.Millisecond, network: a.Network[0],
-	})
+	j := script(c, t.Name(), repo, "shell", command.Command)
+	j.Label, j.Request.Dir, j.Request.Network = command.Label, a.Dir, a.Network[0]
+	j.Request.Usual.Wall = time.Duration(a.Timeout) * time.Millisecond
+	ran, err := t.run(ctx, j)
 	if err != nil {
 		r.Status, r.Message = job.Failure, tool.Clean(tool.AsError(err).Message)
 		return r
@@ -202,7 +202,7 @@ func (t *BatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c tool.C
 		return r
 	}
 	for _, stream := range []string{artifact.Stdout, artifact.Stderr} {
-		if size(ran.capture(stream)) == 0 {
+		if ran.Stream(stream).Size() == 0 {
 			continue
 		}
 		added, err := t.indexStream(ctx, ran, stream)
@@ -211,7 +211,7 @@ func (t *BatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c tool.C
 			if errors.Is(err, errStillIndexing) { // it can be found later
 				continue
 			}
-			r.Output += middleOut(ran.capture(stream), maxUnindexed/len(a.Commands))
+			r.Output += middleOut(ran.Stream(stream), maxUnindexed/len(a.Commands))
 			continue
 		}
 		r.Indexed = append(r.Indexed, indexedOf(added))

@@ -40,22 +40,22 @@ type commandReply struct {
 }
 
 // fill copies the outcome of a run.
-func (c *commandReply) fill(ran *finishedRun) {
-	record := ran.record
+func (c *commandReply) fill(ran *run.State) {
+	record := ran.Record
 	status, o := run.ExitOf(record)
 	c.Status, c.ExitCode, c.Duration, c.Message = status, o.ExitCode, o.DurationMs, o.Message
 	if o.Signal != nil {
 		c.Signal = *o.Signal
 	}
-	c.Artifact = ran.out.Handle
-	c.Lines = ran.out.Stdout.Lines + ran.out.Stderr.Lines
-	c.Bytes = ran.out.Stdout.Bytes + ran.out.Stderr.Bytes
+	c.Artifact = ran.Output.Handle
+	c.Lines = ran.Output.Stdout.Lines + ran.Output.Stderr.Lines
+	c.Bytes = ran.Output.Stdout.Bytes + ran.Output.Stderr.Bytes
 	switch {
 	case record.Status == job.Denied:
 		c.Message = tool.Clean(strings.Join(record.Decision.Reasons, "; "))
 		c.overLimit = record.Decision.Rule == "concurrency"
 	case record.Decision.Missing != "":
-		c.Status, c.Message = job.Failure, tool.AsError(unavailable(ran.runtime, record.Decision.Missing)).Message
+		c.Status, c.Message = job.Failure, tool.AsError(unavailable(ran.Runtime(), record.Decision.Missing)).Message
 	case notRun(record):
 	default:
 		c.executed, c.ended, c.Denied = true, ending(record), run.Denied(record)

@@ -67,19 +67,16 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return failed(err)
 	}
-	l := languageOf(a.Language)
-	run := &scriptRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: dir,
-		label: "execute:" + l.Name, network: network,
-	}
+	j := Script(caller, t.Name(), repo, a.Language, a.Code)
+	j.Request.Dir, j.Request.Network = dir, network
 	wait := time.Duration(a.Timeout) * time.Millisecond
 	if a.Background {
-		return t.background(ctx, run, wait, a.Intent)
+		return t.background(ctx, j, wait, a.Intent)
 	}
-	run.timeout = wait
-	ran, err := t.run(ctx, run)
+	j.Request.Usual.Wall = wait
+	ran, err := t.run(ctx, j)
 	if err != nil {
 		return failed(err)
 	}
-	return t.answer(ctx, ran, a.Intent)
+	return t.answer(ctx, ran, wait, a.Intent)
 }

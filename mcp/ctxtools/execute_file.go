@@ -59,15 +59,14 @@ func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool
 		return failed(err)
 	}
 	l, name := languageOf(a.Language), plainPath(a.Path)
-	ran, err := t.run(ctx, &scriptRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code),
-		env:     map[string]*string{pathVariable: &name},
-		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path), network: network,
-	})
+	wait := time.Duration(a.Timeout) * time.Millisecond
+	j := script(caller, t.Name(), repo, l.Runtime, l.WithFile(a.Code))
+	j.Label, j.Request.Env, j.Request.Usual.Wall, j.Request.Network = fileLabel(a.Path), map[string]*string{pathVariable: &name}, wait, network
+	ran, err := t.run(ctx, j)
 	if err != nil {
 		return failed(err)
 	}
-	return t.answer(ctx, ran, a.Intent)
+	return t.answer(ctx, ran, wait, a.Intent)
 }
 
 // inRepo reports whether p is lexically inside the repository with this id.

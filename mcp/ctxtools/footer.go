@@ -15,13 +15,13 @@ const maxFooter = 4 << 10
 // to a run that wrote nothing there, succeeded and changed nothing has none.
 func (w *replyText) footer() {
 	text := w.b.String()
-	if c := &w.ran.out.Stderr; w.hidden && size(c) > 0 {
-		w.cut = w.cut || size(c) > maxFooter
+	if c := &w.ran.Output.Stderr; w.hidden && c.Size() > 0 {
+		w.cut = w.cut || c.Size() > maxFooter
 		text = run.Line(text) + "[stderr] " + strings.TrimSuffix(middleOut(c, maxFooter), "\n")
 	}
 	parts := w.notes()
-	if exit := w.ran.record.Result.ExitCode; w.code || len(parts) > 0 && exit == 0 && w.reply.ExitCode != nil {
-		parts = append([]string{fmt.Sprintf("exit %d", exit), run.Duration(w.ran.record.Result.Usage.Wall)}, parts...)
+	if exit := w.ran.Record.Result.ExitCode; w.code || len(parts) > 0 && exit == 0 && w.reply.ExitCode != nil {
+		parts = append([]string{fmt.Sprintf("exit %d", exit), run.Duration(w.ran.Record.Result.Usage.Wall)}, parts...)
 	}
 	w.b.Reset()
 	w.b.WriteString(run.WithFooter(text, parts))
@@ -29,14 +29,14 @@ func (w *replyText) footer() {
 
 // notes returns what a caller has to know about a run beyond its output and its end.
 func (w *replyText) notes() []string {
-	r := w.ran.record
-	parts := run.Changed(r, w.x.seen.News(w.ran.caller, w.ran.repo, r.Changes))
-	if wall := r.Decision.Spec.Limits.Wall; w.ran.timeout > wall && wall > 0 {
+	r := w.ran.Record
+	parts := run.Changed(r, w.x.seen.News(w.ran.Caller, w.ran.Request.Repo, r.Changes))
+	if wall := r.Decision.Spec.Limits.Wall; w.asked > wall && wall > 0 {
 		parts = append(parts, fmt.Sprintf("timeout cut to %dms, the maximum", wall.Milliseconds()))
 	}
 	parts = append(parts, run.Reached(&r.Result)...)
 	parts = append(parts, run.Denied(r)...)
-	out := &w.ran.out
+	out := &w.ran.Output
 	if out.Stdout.Truncated || out.Stderr.Truncated {
 		parts = append(parts, run.OutputCut)
 	}
@@ -48,7 +48,7 @@ func (w *replyText) notes() []string {
 
 // unshown returns the streams that are indexed although the text does not need it: what a search finds later.
 func (w *replyText) unshown() []string {
-	if w.hidden && size(&w.ran.out.Stderr) > 0 {
+	if w.hidden && w.ran.Output.Stderr.Size() > 0 {
 		return append(w.also, artifact.Stderr)
 	}
 	return w.also

@@ -11,6 +11,7 @@ import (
 	"corral/internal/redact"
 	safe "corral/internal/text"
 	"corral/job"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -96,13 +97,13 @@ func (t *Index) add(ctx context.Context, a *indexArgs, b index.Base, reply *inde
 	if err != nil {
 		return index.Added{}, err
 	}
-	reply.Artifact = ran.out.Handle
-	source.Artifact, source.Stream, source.Title = ran.out.Handle, artifact.Stdout, path.Base(a.Path)
+	reply.Artifact = ran.Output.Handle
+	source.Artifact, source.Stream, source.Title = ran.Output.Handle, artifact.Stdout, path.Base(a.Path)
 	added, err := t.indexSource(ctx, b.Repo, b.Principal, source)
 	if err != nil {
 		return added, t.refused(ctx, a, err)
 	}
-	added.Truncated = added.Truncated || ran.out.Stdout.Truncated
+	added.Truncated = added.Truncated || ran.Output.Stdout.Truncated
 	return added, nil
 }
 
@@ -136,20 +137,19 @@ exec cat -- "$file"
 `
 
 // read runs a job that reads a file. The job's output is stored as an artifact.
-func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, error) {
+func (t *Index) read(ctx context.Context, name, repo string) (*run.State, error) {
 	if !t.inRepo(repo, name) {
 		return nil, tool.Invalid("path", "%q is outside the repository", tool.Clip(name))
 	}
-	ran, err := t.run(ctx, &scriptRun{
-		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile,
-		env: map[string]*string{pathVariable: &name},
-	})
+	j := script(tool.CallerOf(ctx), t.Name(), repo, "shell", readFile)
+	j.Request.Env = map[string]*string{pathVariable: &name}
+	ran, err := t.run(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	r := ran.record
+	r := ran.Record
 	details := map[string]any{"argument": "path"}
-	switch why := strings.TrimSpace(tool.UTF8(ran.out.Stderr.Head)); {
+	switch why := strings.TrimSpace(tool.UTF8(ran.Output.Stderr.Head)); {
 	case r.Status == job.Denied:
 		return nil, &tool.Error{Code: tool.CodeDenied, Message: tool.Clean(strings.Join(r.Decision.Reasons, "; "))}
 	case r.Status == job.Timeout:
@@ -157,9 +157,9 @@ func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, erro
 	case r.Status != job.Success:
 		return nil, &tool.Error{Code: tool.CodeNotFound, Message: "the file cannot be read: " + tool.CutText(cmp.Or(why,
 			tool.Clean(r.Message), "the job failed"), tool.MaxShort), Details: details}
-	case ran.out.Handle == "":
+	case ran.Output.Handle == "":
 		return nil, &tool.Error{
-			Code: tool.CodeUnavailable, Message: "the file is not indexed: " + cmp.Or(tool.Clean(ran.out.Reason), errNotKept.Error()),
+			Code: tool.CodeUnavailable, Message: "the file is not indexed: " + cmp.Or(tool.Clean(ran.Output.Reason), errNotKept.Error()),
 		}
 	}
 	return ran, nil

@@ -11,6 +11,7 @@ import (
 
 	"corral/internal/test/mcptest"
 	"corral/job"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -188,16 +189,16 @@ func TestCtxStats(t *testing.T) {
 func TestSessionsCountedAreBounded(t *testing.T) {
 	var s sums
 	for n := range maxSums + 10 {
-		s.add(owner{"p", fmt.Sprint(n)}, 1, 10, 4)
+		s.add(run.Owner{Principal: "p", Session: fmt.Sprint(n)}, 1, 10, 4)
 	}
 	if len(s.all) > maxSums {
 		t.Errorf("%d sessions", len(s.all))
 	}
-	if got := s.of(owner{"p", fmt.Sprint(maxSums + 9)}); got != (sessionSums{1, 10, 4, 6}) {
+	if got := s.of(run.Owner{Principal: "p", Session: fmt.Sprint(maxSums + 9)}); got != (sessionSums{1, 10, 4, 6}) {
 		t.Errorf("%+v", got)
 	}
-	s.add(owner{"p", fmt.Sprint(maxSums + 9)}, 1, 0, 100)
-	if got := s.of(owner{"p", fmt.Sprint(maxSums + 9)}); got.KeptOut != 0 {
+	s.add(run.Owner{Principal: "p", Session: fmt.Sprint(maxSums + 9)}, 1, 0, 100)
+	if got := s.of(run.Owner{Principal: "p", Session: fmt.Sprint(maxSums + 9)}); got.KeptOut != 0 {
 		t.Errorf("more returned than written: %+v", got)
 	}
 }

@@ -50,13 +50,12 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			write(t, a.stdout, "some\n")
 			a.end <- job.Result{Status: job.Success}
 			sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool {
-				b, err := x.jobs.find(ownerOf(tool.CallerOf(ctx)), id)
+				b, err := x.FindProcess(tool.CallerOf(ctx), id)
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				return b.ran != nil && b.ran.record.Request == nil
+				s, _ := b.State()
+				return s.Record != nil && s.Record.Request == nil
 			})
 			if n < maxEach {
 				continue
@@ -225,7 +224,7 @@ func TestBackgroundLimitOfAllPrincipals(t *testing.T) {
 		t.Errorf("got %q", r.Text)
 	}
 	f.act(t, 1).end <- job.Result{Status: job.Success}
-	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.jobs.of(owner{"user:eve", "s1"})[0].runs() })
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !runs(x, "user:eve") })
 	begin(t, inSession(t.Context(), "user:bob", "s1"), x)
 }
 
@@ -235,18 +234,17 @@ func TestEndedJobDropsCode(t *testing.T) {
 	x, _ := f.ctx(t)
 	ctx := mcptest.AsUser(t.Context())
 	id := begin(t, ctx, x)
-	b, err := x.jobs.find(ownerOf(tool.CallerOf(ctx)), id)
+	b, err := x.FindProcess(tool.CallerOf(ctx), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.act(t, 0).end <- job.Result{Status: job.Success}
 	sandboxtest.Eventually(t, 10*time.Second, "the code of the ended job was dropped", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.ran != nil && b.ran.record.Request == nil
+		s, _ := b.State()
+		return s.Record != nil && s.Record.Request == nil
 	})
-	if b.code != "" || b.env != nil || b.ran.scriptRun != b.scriptRun || b.ran.record.Decision.Spec.Args != nil || b.caller.Progress != nil {
-		t.Errorf("%+v", b.scriptRun)
+	if s, _ := b.State(); s.Request.Code != nil || s.Request.Env != nil || s.Record.Decision.Spec.Args != nil || s.Caller.Progress != nil {
+		t.Errorf("%+v", s.Job)
 	}
 	if v, _ := callCtxJob(t, ctx, x, id, `"action":"status"`); v["status"] != "success" || v["runtime"] != "shell" || v["source"] != "execute:shell" {
 		t.Errorf("%v", v)

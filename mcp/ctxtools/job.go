@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"corral/internal/calls"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 )
@@ -23,45 +21,11 @@ const (
 	jobSignal = "signal"
 )
 
-// A jobSignaling is a signal that can be sent to a job.
-type jobSignaling struct {
-	name   string
-	number unix.Signal
-	// everyone sends the signal to all processes, as a terminal does, and not to the first process only,
-	// whose end ends all others.
-	everyone bool
-	ends     bool // see job.Signaler.End
-}
-
-var jobSignals = []jobSignaling{
-	{name: "TERM", number: unix.SIGTERM, ends: true},
-	{name: "INT", number: unix.SIGINT, everyone: true},
-	{name: "HUP", number: unix.SIGHUP, everyone: true},
-	{name: "QUIT", number: unix.SIGQUIT, everyone: true},
-	{name: "KILL", number: unix.SIGKILL},
-	{name: "USR1", number: unix.SIGUSR1},
-	{name: "USR2", number: unix.SIGUSR2},
-	{name: "STOP", number: unix.SIGSTOP, everyone: true},
-	{name: "CONT", number: unix.SIGCONT, everyone: true},
-}
-
 // A jobSignalName is the name of a signal that can be sent to a job.
 type jobSignalName string
 
 // Choices implements Choices.
-func (jobSignalName) Choices() []string {
-	var names []string
-	for _, s := range jobSignals {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-// send sends a signal, which is one of the Choices, to the job.
-func (b *background) send(name jobSignalName) error {
-	n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == string(name) })
-	return b.signal(jobSignals[n])
-}
+func (jobSignalName) Choices() []string { return run.Signals() }
 
 // jobArgs are the arguments of ctx_job.
 type jobArgs struct {
@@ -92,34 +56,34 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
 		return failed(err)
 	}
-	b, err := t.jobs.find(ownerOf(tool.CallerOf(ctx)), a.ID)
+	p, err := t.FindProcess(tool.CallerOf(ctx), a.ID)
 	if err != nil {
 		return failed(err)
 	}
-	calls.Of(ctx).Repo(b.repo)
+	calls.Of(ctx).Repo(p.Repo())
 	switch a.Action {
 	case jobOutput:
-		return t.output(ctx, b, a)
+		return t.output(ctx, p, a)
 	case jobSignal:
-		if err := b.send(a.Signal); err != nil {
+		if err := p.Signal(string(a.Signal)); err != nil {
 			return failed(err)
 		}
-		reply := b.status()
-		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.Signal, b.id)
+		reply := status(p)
+		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.Signal, reply.JobID)
 		return tool.TextResult(reply, reply.Text, false), nil
 	}
-	reply := t.statusOf(ctx, b)
+	reply := t.statusOf(ctx, p)
 	reply.Text = reply.words()
 	return tool.TextResult(reply, reply.Text, false), nil
 }
 
 // output replies with a part of the job's output.
-func (t *Job) output(ctx context.Context, b *background, a *jobArgs) (tool.Result, error) {
-	p, err := t.part(ctx, b, a)
+func (t *Job) output(ctx context.Context, process *run.Process, a *jobArgs) (tool.Result, error) {
+	p, err := t.part(ctx, process, a)
 	if err != nil {
 		return failed(err)
 	}
-	reply := b.status()
+	reply := status(process)
 	reply.Stream, reply.From, reply.Next, reply.Total = a.Stream, &p.from, &p.next, &p.total
 	text := tool.UTF8(p.text)
 	switch {
@@ -142,25 +106,19 @@ func (t *Job) output(ctx context.Context, b *background, a *jobArgs) (tool.Resul
 
 // part reads it from memory while the job runs, afterwards from the artifact or, without one, from the margins kept in
 // memory.
-func (t *Job) part(ctx context.Context, b *background, a *jobArgs) (part, error) {
-	if live, ok := b.live(a.Stream); ok {
-		return a.cut(&live), nil
-	}
-	ran, err := b.outcome()
+func (t *Job) part(ctx context.Context, p *run.Process, a *jobArgs) (part, error) {
+	s, err := p.State()
 	if err != nil {
 		return part{}, err
 	}
-	c := ran.capture(a.Stream)
-	if ran.out.Handle == "" || t.Outputs == nil {
-		return a.cut(c), nil
+	if s.Running || s.Output.Handle == "" || t.Outputs == nil {
+		return a.cut(s.Stream(a.Stream)), nil
 	}
 	w := a.window()
-	reader := artifact.Reader{Principal: b.caller.Principal, Repos: []string{b.repo}}
-	if err := t.Outputs.Stream(ctx, reader, ran.out.Handle, a.Stream, w); err != nil {
+	if err := t.Stream(ctx, s.Caller, s.Request.Repo, s.Output.Handle, a.Stream, w); err != nil {
 		return part{}, artifactError(err)
 	}
-	p := w.part()
-	return a.lines(p), nil
+	return a.lines(w.part()), nil
 }
 
 // artifactError converts an error of reading an artifact.

@@ -9,7 +9,6 @@ import (
 	"corral/job"
 	"corral/mcp/run"
 	"corral/mcp/tool"
-	"corral/store/artifact"
 )
 
 // A jobReply is the structuredContent of the tools about background jobs.
@@ -40,58 +39,41 @@ type jobReply struct {
 func (r *jobReply) say(text string) { r.Text = text }
 
 // status returns the reply without text.
-func (b *background) status() *jobReply {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := &jobReply{JobID: b.id, Status: statusRunning, Runtime: b.runtime, Source: b.label, StartedAt: b.begun.UTC()}
-	if b.out != nil {
-		r.DurationMs = time.Since(b.begun).Milliseconds()
-		r.StdoutBytes, r.StderrBytes = b.out.Written()
+func status(p *run.Process) *jobReply {
+	s, err := p.State()
+	r := &jobReply{
+		JobID: s.ID, Status: statusRunning, Runtime: s.Runtime(), Source: s.Label, StartedAt: s.Begun.UTC(),
+		DurationMs: s.Elapsed().Milliseconds(), StdoutBytes: s.Output.Stdout.Bytes, StderrBytes: s.Output.Stderr.Bytes,
+	}
+	if s.Running {
 		return r
 	}
-	at := b.ended.UTC()
-	r.EndedAt, r.DurationMs = &at, b.ended.Sub(b.begun).Milliseconds()
-	if b.ran == nil {
-		r.Status, r.Message = job.Failure, tool.Clean(b.err.Error())
+	at := s.Ended.UTC()
+	r.EndedAt = &at
+	if err != nil {
+		r.Status, r.Message = job.Failure, tool.Clean(err.Error())
 		return r
 	}
-	status, o := run.ExitOf(b.ran.record)
-	r.Status, r.ExitCode, r.Signal, r.Limit, r.Message = status, o.ExitCode, o.Signal, b.ran.record.Result.Limit, o.Message
+	status, end := run.ExitOf(s.Record)
+	r.Status, r.ExitCode, r.Signal, r.Limit, r.Message = status, end.ExitCode, end.Signal, s.Record.Result.Limit, end.Message
 	if r.Status == job.Denied {
-		r.Message = tool.Clean(strings.Join(b.ran.record.Decision.Reasons, "; "))
+		r.Message = tool.Clean(strings.Join(s.Record.Decision.Reasons, "; "))
 	}
-	r.StdoutBytes, r.StderrBytes = b.ran.out.Stdout.Bytes, b.ran.out.Stderr.Bytes
-	r.IndexReason = b.skipped
-	if b.ran.out.Handle != "" {
-		r.ArtifactHandle = &b.ran.out.Handle
+	r.IndexReason = s.Skipped
+	if s.Output.Handle != "" {
+		r.ArtifactHandle = &s.Output.Handle
 	}
 	return r
 }
 
 // statusOf returns the reply without text, with the ports at which jobs of the session listen.
-func (x *Suite) statusOf(ctx context.Context, b *background) *jobReply {
-	r := b.status()
+func (x *Suite) statusOf(ctx context.Context, p *run.Process) *jobReply {
+	r := status(p)
 	if r.Status == statusRunning {
-		r.Listening = x.Ports.Addresses(ctx, b.caller, b.repo)
+		s, _ := p.State()
+		r.Listening = x.Ports.Addresses(ctx, s.Caller, s.Request.Repo)
 	}
 	return r
-}
-
-// live returns the margins of a stream of a running job; ok is false if the job has ended.
-func (b *background) live(stream string) (artifact.StreamCapture, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.out == nil {
-		return artifact.StreamCapture{}, false
-	}
-	return b.out.Margins(stream), true
-}
-
-// outcome returns the outcome of a job that has ended.
-func (b *background) outcome() (*finishedRun, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ran, b.err
 }
 
 // words returns one line about the job.

@@ -37,8 +37,8 @@ func (t *Jobs) Call(ctx context.Context, arguments json.RawMessage) (tool.Result
 	}
 	reply := &jobsReply{Jobs: []*jobReply{}}
 	var lines []string
-	for _, b := range t.jobs.of(ownerOf(tool.CallerOf(ctx))) {
-		one := t.statusOf(ctx, b)
+	for _, p := range t.Processes(tool.CallerOf(ctx)) {
+		one := t.statusOf(ctx, p)
 		reply.Jobs = append(reply.Jobs, one)
 		lines = append(lines, one.words())
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"corral/mcp/tool"
+	"corral/mcp/run"
 	"corral/store/artifact"
 	"corral/store/index"
 )
@@ -33,18 +33,18 @@ type indexTask struct {
 }
 
 // newIndexTask returns the task of indexing streams of a run, or an error that says why they cannot be indexed.
-func (x *Suite) newIndexTask(ran *finishedRun, streams ...string) (*indexTask, error) {
+func (x *Suite) newIndexTask(ran *run.State, streams ...string) (*indexTask, error) {
 	switch {
 	case x.Knowledge == nil:
 		return nil, errNoKnowledge
-	case ran.out.Handle == "" && ran.out.Reason != "":
-		return nil, errors.New(ran.out.Reason)
-	case ran.out.Handle == "" || x.Outputs == nil:
+	case ran.Output.Handle == "" && ran.Output.Reason != "":
+		return nil, errors.New(ran.Output.Reason)
+	case ran.Output.Handle == "" || x.Outputs == nil:
 		return nil, errNotKept
 	}
-	c := &indexTask{base: x.base(ran.caller, ran.repo), trace: ran.caller.Trace, tool: ran.tool}
+	c := &indexTask{base: x.base(ran.Caller, ran.Request.Repo), trace: ran.Caller.Trace, tool: ran.Request.Tool}
 	for _, stream := range streams {
-		c.sources = append(c.sources, index.Source{Label: ran.label, Artifact: ran.out.Handle, Stream: stream})
+		c.sources = append(c.sources, index.Source{Label: ran.Label, Artifact: ran.Output.Handle, Stream: stream})
 	}
 	return c, nil
 }
@@ -90,7 +90,7 @@ func causeOr(ctx context.Context, err error) error {
 
 // indexStream indexes a stream of a run's output, from its artifact, under the run's label. When it returns nil, searches
 // find the output. errStillIndexing means that indexing takes longer than a reply can wait, and continues.
-func (x *Suite) indexStream(ctx context.Context, ran *finishedRun, stream string) (index.Added, error) {
+func (x *Suite) indexStream(ctx context.Context, ran *run.State, stream string) (index.Added, error) {
 	c, err := x.newIndexTask(ran, stream)
 	if err != nil {
 		return index.Added{}, err
@@ -130,8 +130,8 @@ func (x *Suite) indexAndWait(ctx context.Context, c *indexTask) (index.Added, er
 // indexLater indexes streams of a run's output without waiting for the end; a search waits for it (see waitIndexed).
 // The error says why the streams are not indexed. The artifact exists anyway, and runtime_query_output with match
 // fuzzy can have it indexed.
-func (x *Suite) indexLater(ctx context.Context, ran *finishedRun, streams ...string) error {
-	if x.Knowledge == nil || ran.out.Handle == "" || len(streams) == 0 {
+func (x *Suite) indexLater(ctx context.Context, ran *run.State, streams ...string) error {
+	if x.Knowledge == nil || ran.Output.Handle == "" || len(streams) == 0 {
 		return nil
 	}
 	c, err := x.newIndexTask(ran, streams...)
@@ -149,19 +149,9 @@ func (x *Suite) indexLater(ctx context.Context, ran *finishedRun, streams ...str
 	return err
 }
 
-// Learn indexes what a job of another tool wrote, from its artifact, under a label. It does not wait for the end of indexing; a search
-// does.
-func (x *Suite) Learn(ctx context.Context, c tool.Caller, name, repo, label string, out artifact.Captured) {
-	var streams []string
-	if out.Stdout.Bytes > 0 {
-		streams = append(streams, artifact.Stdout)
-	}
-	if out.Stderr.Bytes > 0 {
-		streams = append(streams, artifact.Stderr)
-	}
-	c.Progress = nil // it refers to the call
-	run := &finishedRun{scriptRun: &scriptRun{tool: name, caller: c, repo: repo, label: label}, out: out}
-	_ = x.indexLater(ctx, run, streams...) // logged
+// Learn indexes what a job wrote, from its artifact. It does not wait for the end of indexing; a search does.
+func (x *Suite) Learn(ctx context.Context, s run.State) {
+	_ = x.indexLater(ctx, &s, s.Written()...) // logged
 }
 
 func (x *Suite) logUnindexed(ctx context.Context, c *indexTask, err error) {

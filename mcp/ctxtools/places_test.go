@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"corral/internal/text/texttest"
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -12,7 +13,7 @@ func TestJobErrorsQuote(t *testing.T) {
 	said := func(err error) string { return tool.AsError(err).Message }
 	texttest.Check(t, []texttest.Place{
 		{Name: "no background job", Lines: 1, Most: 6*tool.MaxShown + 200, Shows: func(s string) string {
-			_, err := (&jobs{}).find(owner{}, s)
+			_, err := run.NewProcesses().Find(run.Owner{}, s)
 			return said(err)
 		}},
 	})

@@ -2,9 +2,7 @@ package ctxtools
 
 import (
 	"context"
-	"time"
 
-	"corral/job"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -17,88 +15,30 @@ const (
 	smallOutput = 5000
 )
 
-// A scriptRun is one script to run.
-type scriptRun struct {
-	tool    string // name of the called tool
-	caller  tool.Caller
-	repo    string
-	runtime string // of package runtimes
-	code    string
-	dir     string // relative to the repository; "" is its root
-	env     map[string]*string
-	network string        // see job.Request
-	timeout time.Duration // 0 is the policy's maximum; a longer one is cut to that
-	label   string        // name of the source in the index: "execute:shell"
-	// background means that the job may outlive its call.
-	background bool
-	// share and queueWait are Share and QueueWait of the request, see job.Request.
-	share     bool
-	queueWait time.Duration
-	input     bool         // its standard input stays open, see Process.Input
-	fixed     *job.Request // the request, if another tool made it; nil: it follows from the other fields
+// script returns a job that runs code in a language, whose output is indexed as that of ctx_execute.
+func script(c tool.Caller, name, repo, runtime, code string) run.Job {
+	r := run.NewRequest(c, name, repo)
+	r.Runtime, r.Code = runtime, &code
+	return run.Job{Caller: c, Request: r, Label: languageLabel(runtime)}
 }
 
-// A finishedRun is a finished run.
-type finishedRun struct {
-	*scriptRun
-	record *job.Record
-	out    artifact.Captured // with the head and tail of each stream
+// Script returns a job that runs code as ctx_execute does.
+func Script(c tool.Caller, name, repo string, l Language, code string) run.Job {
+	entry := languageOf(l)
+	return script(c, name, repo, entry.Runtime, entry.Source(code))
 }
 
-// run runs a script and waits for its end. A job that was denied, failed or timed out is not an error.
-func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
-	out := x.output(r, rawOutput/2)
-	record, err := x.Engine.Run(ctx, r.request(), out, run.Progress(r.caller))
+// run runs a job and waits for its end. A job that was denied, failed or timed out is not an error.
+func (x *Suite) run(ctx context.Context, j run.Job) (*run.State, error) {
+	s, err := j.Do(ctx, x.Engine, x.Outputs, x.options(rawOutput/2))
 	if err != nil {
-		return nil, run.Failed(err)
+		return nil, err
 	}
-	if record.Status == job.Cancelled && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	ran := &finishedRun{r, record, out.Captured()}
-	x.sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
-	return ran, nil
+	x.sums.add(run.OwnerOf(j.Caller), 0, s.Output.Stdout.Size()+s.Output.Stderr.Size(), 0)
+	return &s, nil
 }
 
-func (r *scriptRun) request() *job.Request {
-	if r.fixed != nil {
-		q := *r.fixed
-		return &q
-	}
-	return &job.Request{
-		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
-		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Network: r.network, Usual: job.Limits{Wall: r.timeout},
-		Share: r.share, QueueWait: r.queueWait, Streamed: r.input,
-	}
+// options describe a capture that stores all output and keeps margins bytes at each end in memory.
+func (x *Suite) options(margins int) artifact.BeginOptions {
+	return artifact.BeginOptions{Persist: true, Secrets: x.Secrets, View: artifact.View{Ends: margins}}
 }
-
-// output returns a capture of r's output that stores all of it and keeps margins bytes at each end in memory.
-func (x *Suite) output(r *scriptRun, margins int) *artifact.Output {
-	o := artifact.BeginOptions{
-		Repo: r.repo, Runtime: r.runtime, Principal: r.caller.Principal, Persist: true, Secrets: x.Secrets,
-		View: artifact.View{Ends: margins},
-	}
-	return run.Begin(x.Outputs, o)
-}
-
-// capture returns a captured stream.
-func (r *finishedRun) capture(stream string) *artifact.StreamCapture {
-	if stream == artifact.Stderr {
-		return &r.out.Stderr
-	}
-	return &r.out.Stdout
-}
-
-// written returns the names of the streams that are not empty.
-func (r *finishedRun) written() []string {
-	var streams []string
-	for _, name := range []string{artifact.Stdout, artifact.Stderr} {
-		if size(r.capture(name)) > 0 {
-			streams = append(streams, name)
-		}
-	}
-	return streams
-}
-
-// size returns the length of a stream in bytes, after redaction.
-func size(c *artifact.StreamCapture) int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }

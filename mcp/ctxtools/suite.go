@@ -3,9 +3,7 @@
 package ctxtools
 
 import (
-	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"corral/mcp/run"
@@ -54,14 +52,11 @@ type Settings struct {
 
 // shared is what all Suites have that were renewed from one.
 type shared struct {
-	life    context.Context // of background jobs
-	end     context.CancelFunc
-	running sync.WaitGroup // background jobs
-	pending *backlog
-	jobs    jobs
-	turns   turns // serialize the indexing of one artifact
-	sums    sums
-	seen    run.Seen
+	pending   *backlog
+	processes *run.Processes
+	turns     turns // serialize the indexing of one artifact
+	sums      sums
+	seen      run.Seen
 }
 
 // New returns a Suite.
@@ -69,9 +64,7 @@ func New(s Settings) *Suite {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	x := &Suite{Settings: s, shared: &shared{pending: newBacklog()}}
-	x.life, x.end = context.WithCancel(context.Background())
-	return x
+	return &Suite{Settings: s, shared: &shared{pending: newBacklog(), processes: run.NewProcesses()}}
 }
 
 // Defaults of Settings.
@@ -91,16 +84,15 @@ func (x *Suite) Renew(change func(*Settings)) *Suite {
 // End ends the background jobs of a client session and waits for them; afterwards the client can no longer read their
 // output. Options.Ended calls it.
 func (x *Suite) End(principal, session string) {
-	x.jobs.end(owner{principal, session})
-	x.sums.end(owner{principal, session})
+	x.processes.End(run.Owner{Principal: principal, Session: session})
+	x.sums.end(run.Owner{Principal: principal, Session: session})
 	x.seen.End(principal, session)
 }
 
 // Close ends all background jobs and waits for them, then waits for indexing in progress: less than ten
 // seconds, whatever the backlog.
 func (x *Suite) Close() {
-	x.end()
-	if !x.pending.Close(x.running.Wait) {
+	if !x.pending.Close(x.processes.Close) {
 		x.Log.Warn("stopping while output is still being indexed")
 	}
 }

@@ -2,6 +2,8 @@ package ctxtools
 
 import (
 	"sync"
+
+	"corral/mcp/run"
 )
 
 // sessionSums counts the bytes that a session's calls produced and returned.
@@ -18,16 +20,16 @@ const maxSums = 1024
 // sums holds the counts by session.
 type sums struct {
 	mu  sync.Mutex
-	all map[owner]*sessionSums // guarded by mu
+	all map[run.Owner]*sessionSums // guarded by mu
 }
 
-func (s *sums) add(who owner, calls int, output, returned int64) {
+func (s *sums) add(who run.Owner, calls int, output, returned int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.all[who]
 	if one == nil {
 		if s.all == nil || len(s.all) >= maxSums {
-			s.all = map[owner]*sessionSums{} // statistics only: losing them breaks nothing
+			s.all = map[run.Owner]*sessionSums{} // statistics only: losing them breaks nothing
 		}
 		one = &sessionSums{}
 		s.all[who] = one
@@ -38,7 +40,7 @@ func (s *sums) add(who owner, calls int, output, returned int64) {
 	one.KeptOut = max(one.Output-one.Returned, 0)
 }
 
-func (s *sums) of(who owner) sessionSums {
+func (s *sums) of(who run.Owner) sessionSums {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if one := s.all[who]; one != nil {
@@ -47,7 +49,7 @@ func (s *sums) of(who owner) sessionSums {
 	return sessionSums{}
 }
 
-func (s *sums) end(who owner) {
+func (s *sums) end(who run.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, who)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
@@ -40,6 +41,6 @@ func (t *countedTool) Call(ctx context.Context, arguments json.RawMessage) (tool
 		r = withIgnored(r, tool.Unknown(arguments, t.args))
 	}
 	c := tool.CallerOf(ctx)
-	t.x.sums.add(ownerOf(c), 1, 0, int64(len(r.Text)))
+	t.x.sums.add(run.OwnerOf(c), 1, 0, int64(len(r.Text)))
 	return r, err
 }

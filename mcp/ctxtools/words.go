@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	safe "corral/internal/text"
 	"corral/job"
@@ -39,9 +40,9 @@ type anyReply struct {
 // statusRunning is the status of a running background job.
 const statusRunning job.Status = "running"
 
-// answer returns the reply about a run, with the texts that the ctx contract defines.
-func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (tool.Result, error) {
-	record := ran.record
+// answer returns the reply about a run whose caller asked for a timeout, 0 for none, with the texts that the ctx contract defines.
+func (x *Suite) answer(ctx context.Context, ran *run.State, asked time.Duration, intent string) (tool.Result, error) {
+	record := ran.Record
 	switch {
 	case record.Status == job.Denied:
 		return tool.ErrorResult(&tool.Error{
@@ -49,15 +50,15 @@ func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (to
 			Details: map[string]any{"reasons": record.Decision.Reasons, "auditHash": record.Decision.Hash},
 		}), nil
 	case record.Decision.Missing != "":
-		return tool.ErrorResult(unavailable(ran.runtime, record.Decision.Missing)), nil
+		return tool.ErrorResult(unavailable(ran.Runtime(), record.Decision.Missing)), nil
 	case record.Status == job.Cancelled && !record.Result.Stopped:
 		return tool.Result{}, &tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"}
 	}
 	status, end, about := run.OutcomeOf(record)
-	reply := &runReply{Status: status, Exit: end, Outcome: *about, Source: ran.label}
-	reply.Capture(ran.out)
-	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
-	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
+	reply := &runReply{Status: status, Exit: end, Outcome: *about, Source: ran.Label}
+	reply.Capture(ran.Output)
+	reply.StdoutBytes, reply.StderrBytes = ran.Output.Stdout.Bytes, ran.Output.Stderr.Bytes
+	w := &replyText{x: x, ctx: ctx, ran: ran, asked: asked, intent: intent, reply: reply}
 	isError := w.write()
 	w.footer()
 	for _, note := range append(run.SessionNotes(record), run.Left(record)...) {
@@ -84,7 +85,8 @@ func unavailable(runtime, missing string) *tool.Error {
 type replyText struct {
 	x      *Suite
 	ctx    context.Context
-	ran    *finishedRun
+	ran    *run.State
+	asked  time.Duration // timeout; 0 is the policy's maximum, to which a longer one is cut
 	intent string
 	reply  *runReply
 	b      strings.Builder
@@ -101,8 +103,8 @@ func (w *replyText) write() (isError bool) {
 			w.reply.IndexReason = tool.Clean(err.Error())
 		}
 	}()
-	record, stdout := w.ran.record, &w.ran.out.Stdout
-	code, empty := record.Result.ExitCode, size(stdout) == 0
+	record, stdout := w.ran.Record, &w.ran.Output.Stdout
+	code, empty := record.Result.ExitCode, stdout.Size() == 0
 	switch {
 	case notRun(record):
 		w.b.WriteString("Runtime error: " + tool.Clean(w.reply.Message))
@@ -122,7 +124,7 @@ func (w *replyText) write() (isError bool) {
 		w.b.WriteString("(no output)")
 		w.hidden = true
 		return false
-	case code == 0, code == 1 && w.ran.runtime == "shell" && !empty: // exit code 1 of grep: no match; of diff: files differ
+	case code == 0, code == 1 && w.ran.Runtime() == "shell" && !empty: // exit code 1 of grep: no match; of diff: files differ
 		w.stdout()
 		w.hidden, w.code = true, code != 0
 		return false
@@ -135,7 +137,7 @@ func (w *replyText) write() (isError bool) {
 
 // failed writes both streams, cut in the middle. With an intent, a long standard output is indexed and the matches are shown.
 func (w *replyText) failed() {
-	if w.intent != "" && size(&w.ran.out.Stdout) > smallOutput {
+	if w.intent != "" && w.ran.Output.Stdout.Size() > smallOutput {
 		w.b.WriteString("\n\nstdout:\n")
 		w.stdout()
 	} else {
@@ -146,18 +148,18 @@ func (w *replyText) failed() {
 
 // stream writes a stream with its name, without its middle if it is long.
 func (w *replyText) stream(name string) {
-	c := w.ran.capture(name)
-	if size(c) > 0 {
+	c := w.ran.Stream(name)
+	if c.Size() > 0 {
 		w.also = append(w.also, name)
 	}
-	w.cut = w.cut || size(c) > rawOutput/2
+	w.cut = w.cut || c.Size() > rawOutput/2
 	fmt.Fprintf(&w.b, "\n\n%s:\n%s", name, middleOut(c, rawOutput/2))
 }
 
 // stdout writes standard output: as it is, without its middle if it is too long, or as the index's summary.
 func (w *replyText) stdout() {
-	stdout := &w.ran.out.Stdout
-	n := size(stdout)
+	stdout := &w.ran.Output.Stdout
+	n := stdout.Size()
 	if n > rawOutput || n > smallOutput && w.intent != "" {
 		text, err := w.indexed()
 		if err == nil {
@@ -166,7 +168,7 @@ func (w *replyText) stdout() {
 		}
 		w.reply.IndexReason = tool.Clean(err.Error())
 		if errors.Is(err, errStillIndexing) {
-			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", kilobytes(n), w.ran.label)
+			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", kilobytes(n), w.ran.Label)
 			return
 		}
 	} else if n > 0 {
@@ -185,8 +187,8 @@ func (w *replyText) indexed() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	added.Truncated = added.Truncated || w.ran.out.Stdout.Truncated // output that was not stored was not indexed either
-	text, in, err := indexedText(w.ctx, w.x.Knowledge, w.x.base(w.ran.caller, w.ran.repo), w.ran.label, added, w.intent)
+	added.Truncated = added.Truncated || w.ran.Output.Stdout.Truncated // output that was not stored was not indexed either
+	text, in, err := indexedText(w.ctx, w.x.Knowledge, w.x.base(w.ran.Caller, w.ran.Request.Repo), w.ran.Label, added, w.intent)
 	w.reply.Indexed = in
 	return text, err
 }
@@ -259,7 +261,7 @@ func middleOut(c *artifact.StreamCapture, limit int) string {
 		head, tail = all, all
 	}
 	head, tail = safe.Head(head, limit/2), safe.Tail(tail, limit/2)
-	left := size(c) - int64(len(head)+len(tail))
+	left := c.Size() - int64(len(head)+len(tail))
 	return fmt.Sprintf("%s\n... (%d bytes left out) ...\n%s", tool.UTF8(head), left, tool.UTF8(tail))
 }
 

@@ -158,27 +158,24 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return tool.Result{}, err
 	}
-	out := t.begin(a, request)
-	record, err := t.Engine.Run(ctx, request, out, run.Progress(caller))
-	if err != nil {
-		return tool.Result{}, run.Failed(err)
+	ran, err := run.Job{Caller: caller, Request: request}.Do(ctx, t.Engine, t.Outputs, t.options(a))
+	if ran.Record == nil { // else its status says that the call was cancelled
+		return tool.Result{}, err
 	}
-	status, end, about := run.OutcomeOf(record)
+	status, end, about := run.OutcomeOf(ran.Record)
 	reply := &executeReply{Status: status, Exit: end, Outcome: *about}
-	captured := out.Captured()
-	reply.Capture(captured)
+	reply.Capture(ran.Output)
 	own := caller.Called != executeDotted // clients of the dotted name expect the replies of another server
 	if own && a.Detail == detailLean {
 		reply.Lean()
 	}
-	showOutput(reply, captured, a.Mode, own)
-	return tool.Result{Structured: reply, Text: summarize(reply), IsError: record.Status == job.Denied}, nil
+	showOutput(reply, ran.Output, a.Mode, own)
+	return tool.Result{Structured: reply, Text: summarize(reply), IsError: ran.Record.Status == job.Denied}, nil
 }
 
-func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
-	o := artifact.BeginOptions{
-		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Persist: a.Persist, Secrets: t.Secrets,
-	}
+// options describe what is captured of the output.
+func (t *Execute) options(a *executeArgs) artifact.BeginOptions {
+	o := artifact.BeginOptions{Persist: a.Persist, Secrets: t.Secrets}
 	switch a.Mode {
 	case modeSummary:
 		o.View = artifact.View{Lines: a.Lines, Terms: a.Terms, Fallback: true}
@@ -187,15 +184,13 @@ func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
 	case modeMinimal:
 		o.View.Ends = maxShort / 2
 	}
-	return run.Begin(t.Outputs, o)
+	return o
 }
 
 func (t *Execute) request(a *executeArgs, c tool.Caller) (*job.Request, error) {
 	usual, _ := t.timeouts(a.Repo)
-	r := &job.Request{
-		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: a.Repo, Runtime: string(a.Runtime),
-		Executable: a.Executable, Args: a.Args, Stdin: a.Stdin, Dir: a.Dir, Usual: job.Limits{Wall: usual},
-	}
+	r := run.NewRequest(c, t.Name(), a.Repo)
+	r.Runtime, r.Executable, r.Args, r.Stdin, r.Dir, r.Usual.Wall = string(a.Runtime), a.Executable, a.Args, a.Stdin, a.Dir, usual
 	if a.Anywhere != "" {
 		if a.Dir != "." {
 			return nil, tool.Invalid("cwd", "means the same as relativeCwd, which is given as well")

@@ -30,9 +30,9 @@ type Sandbox struct {
 	// Named says that the description may name all repositories and their paths: all callers may use them.
 	Named bool
 	// Learn indexes the stored output of a command whose reply does not have it; nil indexes nothing.
-	Learn func(ctx context.Context, c tool.Caller, tool, repo, label string, out artifact.Captured)
+	Learn func(ctx context.Context, s run.State)
 	// Launch starts a command that may outlive its call, see ctxtools.Suite; nil: there is no background.
-	Launch func(ctx context.Context, c tool.Caller, r *job.Request, label string) run.Process
+	Launch func(ctx context.Context, j run.Job) *run.Process
 	// Follow returns the call by which the caller follows the command in the background with this id.
 	Follow func(id string) string
 	// Ports returns where the commands of the caller's session listen; nil: it is not known.
@@ -179,10 +179,11 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	j := run.Job{Caller: caller, Request: request, Label: t.Name()}
 	if a.Background {
-		return t.background(ctx, a, request)
+		return t.background(ctx, a, j)
 	}
-	reply, err := t.run(ctx, a, request)
+	reply, err := t.run(ctx, a, j)
 	if err != nil {
 		return "", err
 	}
@@ -190,23 +191,17 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (string, error) {
 }
 
 // run runs the command to its end.
-func (t *Sandbox) run(ctx context.Context, a *sandboxArgs, request *job.Request) (*sandboxReply, error) {
-	caller := tool.CallerOf(ctx)
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	out := t.begin(request, stop)
-	record, err := t.Engine.Run(running, request, out, run.Progress(caller))
+func (t *Sandbox) run(ctx context.Context, a *sandboxArgs, j run.Job) (*sandboxReply, error) {
+	ran, err := j.Do(ctx, t.Engine, t.Outputs, artifact.BeginOptions{
+		Secrets: t.Secrets, Persist: t.Learn != nil, View: artifact.View{Whole: t.limit()},
+	})
 	if err != nil {
-		return nil, run.Failed(err)
+		return nil, err
 	}
-	captured := out.Captured()
-	if ctx.Err() != nil && record.Status == job.Cancelled {
-		return nil, ctx.Err()
+	if t.Learn != nil && (ran.Output.Over || ran.Record.Status == job.Timeout) {
+		t.Learn(ctx, ran)
 	}
-	if t.Learn != nil && (captured.Over || record.Status == job.Timeout) {
-		t.Learn(ctx, caller, t.Name(), request.Repo, t.Name(), captured)
-	}
-	return t.reply(record, &captured, a.limit())
+	return t.reply(ran.Record, &ran.Output, a.limit())
 }
 
 // repo returns the repository of a call.
@@ -229,11 +224,9 @@ func (a *sandboxArgs) limit() time.Duration {
 }
 
 func (t *Sandbox) request(a *sandboxArgs, repo string, c tool.Caller) (*job.Request, error) {
-	r := &job.Request{
-		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Root: true,
-		Command: a.Args, Stdin: a.Stdin, Dir: "/",
-		Usual: job.Limits{Wall: cmp.Or(a.limit(), t.timeout())}, // lowered to the operator's maximum
-	}
+	r := run.NewRequest(c, t.Name(), repo)
+	r.Root, r.Command, r.Stdin, r.Dir = true, a.Args, a.Stdin, "/"
+	r.Usual.Wall = cmp.Or(a.limit(), t.timeout()) // lowered to the operator's maximum
 	var err error
 	if r.Network, err = a.Asked(); err != nil {
 		return nil, err
@@ -252,12 +245,4 @@ func (t *Sandbox) request(a *sandboxArgs, repo string, c tool.Caller) (*job.Requ
 		r.Dir = path.Join(t.Paths[repo], dir)
 	}
 	return r, nil
-}
-
-func (t *Sandbox) begin(r *job.Request, over func()) *artifact.Output {
-	o := artifact.BeginOptions{
-		Repo: r.Repo, Runtime: "shell", Principal: r.Principal, Secrets: t.Secrets, Persist: t.Learn != nil,
-		View: artifact.View{Whole: t.limit(), Over: over},
-	}
-	return run.Begin(t.Outputs, o)
 }

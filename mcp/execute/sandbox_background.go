@@ -31,16 +31,15 @@ type runningReply struct {
 }
 
 // background starts a command that runs on after the reply. A command that ends within a moment gets the reply of any other.
-func (t *Sandbox) background(ctx context.Context, a *sandboxArgs, r *job.Request) (string, error) {
+func (t *Sandbox) background(ctx context.Context, a *sandboxArgs, j run.Job) (string, error) {
 	if t.Launch == nil {
 		return "", invalidSandbox("background is not available: this server has no tool to follow a command by")
 	}
 	if a.limit() == 0 {
-		r.Usual = job.Limits{} // the operator's maximum for commands in the background
+		j.Request.Usual = job.Limits{} // the operator's maximum for commands in the background
 	}
-	caller := tool.CallerOf(ctx)
-	p := t.Launch(ctx, caller, r, t.Name())
-	ended := run.Await(ctx, p, backgroundTime, backgroundQueue)
+	p := t.Launch(ctx, j)
+	ended := p.Await(ctx, backgroundTime, backgroundQueue)
 	var err error
 	if ctx.Err() == nil && !ended {
 		ended, err = p.Detach()
@@ -49,7 +48,7 @@ func (t *Sandbox) background(ctx context.Context, a *sandboxArgs, r *job.Request
 		p.Cancel()
 		return "", cmp.Or(ctx.Err(), err)
 	}
-	s, err := p.Snapshot()
+	s, err := p.State()
 	switch {
 	case err != nil:
 		return "", err
@@ -58,7 +57,7 @@ func (t *Sandbox) background(ctx context.Context, a *sandboxArgs, r *job.Request
 		return t.endedReply(ctx, a, s)
 	}
 	reply := runningReply{
-		Duration: s.Elapsed.Milliseconds(), JobID: s.ID, Listening: t.Ports.Addresses(ctx, caller, r.Repo),
+		Duration: s.Elapsed().Milliseconds(), JobID: s.ID, Listening: t.Ports.Addresses(ctx, j.Caller, j.Request.Repo),
 		Follow: t.Follow(s.ID),
 	}
 	return fitting(margins(&s.Output.Stdout), margins(&s.Output.Stderr), func(stdout, stderr string) any {
@@ -68,7 +67,7 @@ func (t *Sandbox) background(ctx context.Context, a *sandboxArgs, r *job.Request
 }
 
 // endedReply returns the reply about a command that has ended within its call.
-func (t *Sandbox) endedReply(ctx context.Context, a *sandboxArgs, s run.Snapshot) (string, error) {
+func (t *Sandbox) endedReply(ctx context.Context, a *sandboxArgs, s run.State) (string, error) {
 	if s.Record.Status == job.Cancelled && ctx.Err() != nil {
 		return "", ctx.Err()
 	}

@@ -14,6 +14,7 @@ import (
 	"corral/internal/strictjson"
 	"corral/internal/test/mcptest"
 	"corral/job"
+	"corral/mcp/run"
 	"corral/mcp/server"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -378,9 +379,9 @@ func TestSandboxLearns(t *testing.T) {
 		store := mcptest.Store(t)
 		var learned string
 		s.Outputs = store
-		s.Learn = func(ctx context.Context, c tool.Caller, name, repo, label string, out artifact.Captured) {
+		s.Learn = func(ctx context.Context, ran run.State) {
 			var b strings.Builder
-			if err := store.Stream(ctx, artifact.Reader{Principal: c.Principal}, out.Handle, artifact.Stdout, &b); err != nil {
+			if err := store.Stream(ctx, artifact.Reader{Principal: ran.Caller.Principal}, ran.Output.Handle, artifact.Stdout, &b); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			learned = b.String()

@@ -18,7 +18,7 @@ const maxLeftOut = 80
 // short returns both streams, captured with View.Ends of maxShort/2: whole if they have at most maxShort bytes together, else the
 // first and the last lines of the longer ones, with counts of what is left out.
 func short(stdout, stderr *artifact.StreamCapture) (out, err string) {
-	o, e := captured(stdout), captured(stderr)
+	o, e := stdout.Size(), stderr.Size()
 	if o+e <= maxShort {
 		return ends(stdout, maxShort), ends(stderr, maxShort)
 	}
@@ -26,9 +26,6 @@ func short(stdout, stderr *artifact.StreamCapture) (out, err string) {
 	room := func(other int64) int { return int(max(maxShort/2, maxShort-other)) }
 	return ends(stdout, room(e)), ends(stderr, room(o))
 }
-
-// captured returns the size of a stream after redaction.
-func captured(c *artifact.StreamCapture) int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }
 
 // ends returns a stream of at most room bytes as it is, and else its first and last lines in about room bytes.
 func ends(c *artifact.StreamCapture, room int) string {
@@ -45,7 +42,7 @@ func ends(c *artifact.StreamCapture, room int) string {
 	if tail != "" && !strings.HasSuffix(tail, "\n") {
 		lines--
 	}
-	mark := fmt.Sprintf("… %d lines, %d bytes left out …\n", max(lines, 1), captured(c)-int64(len(head)+len(tail)))
+	mark := fmt.Sprintf("… %d lines, %d bytes left out …\n", max(lines, 1), c.Size()-int64(len(head)+len(tail)))
 	if head != "" && !strings.HasSuffix(head, "\n") {
 		mark = "\n" + mark
 	}

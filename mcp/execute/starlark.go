@@ -89,19 +89,13 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (tool.Re
 	if err != nil {
 		return tool.Result{}, err
 	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	request := a.request(t.Name(), repo, caller)
-	out := a.begin(request, stop)
-	record, err := t.Engine.Run(running, request, out, run.Progress(caller))
+	// The output is neither stored nor redacted, because it can contain nothing that was not in the call.
+	ran, err := run.Job{Caller: caller, Request: a.request(t.Name(), repo, caller)}.Do(ctx, t.Engine, nil,
+		artifact.BeginOptions{Plain: true, View: artifact.View{Whole: a.bytes() + maxFailure}})
 	if err != nil {
 		return tool.Result{}, starlarkFailed(err)
 	}
-	captured := out.Captured()
-	if ctx.Err() != nil && record.Status == job.Cancelled {
-		return tool.Result{}, ctx.Err()
-	}
-	stdout, err := a.reply(record, &captured)
+	stdout, err := a.reply(ran.Record, &ran.Output)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -111,23 +105,19 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (tool.Re
 	}, nil
 }
 
-// starlarkFailed is like failed, but returns UNAVAILABLE if the supervisor has no interpreter, which is not a failure of
-// corral: the operator has to install it.
+// starlarkFailed returns UNAVAILABLE if the supervisor has no interpreter, which is not a failure of corral: the operator has to
+// install it.
 func starlarkFailed(err error) error {
-	told := run.Failed(err)
-	var refusal *job.Refusal
 	var e *tool.Error
-	if errors.As(err, &refusal) && refusal.Step == "tool" && errors.As(told, &e) {
+	if errors.As(err, &e) && e.Details["step"] == "tool" {
 		e.Code = tool.CodeUnavailable
 	}
-	return told
+	return err
 }
 
 func (a *starlarkArgs) request(tool, repo string, c tool.Caller) *job.Request {
-	r := &job.Request{
-		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Runtime: job.Starlark,
-		Code: &a.Source, Stdin: a.Input, Output: a.bytes(), Usual: job.Limits{Wall: DefaultStarlarkWall},
-	}
+	r := run.NewRequest(c, tool, repo)
+	r.Runtime, r.Code, r.Stdin, r.Output, r.Usual.Wall = job.Starlark, &a.Source, a.Input, a.bytes(), DefaultStarlarkWall
 	if a.Limits != nil && a.Limits.Wall != nil {
 		r.Limits.Wall = a.time()
 	}
@@ -148,15 +138,6 @@ func (a *starlarkArgs) time() time.Duration {
 		return DefaultStarlarkWall
 	}
 	return time.Duration(*a.Limits.Wall) * time.Millisecond
-}
-
-// begin returns a capture of the output without storing or redacting it, because the output can contain nothing that was not
-// in the call. over is called when the job writes more than the interpreter permits.
-func (a *starlarkArgs) begin(r *job.Request, over func()) *artifact.Output {
-	return run.Begin(nil, artifact.BeginOptions{
-		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Plain: true,
-		View: artifact.View{Whole: a.bytes() + maxFailure, Over: over},
-	})
 }
 
 // reply returns the program's output or its error. The job's own report is untrusted: it is accepted only if it is one of the

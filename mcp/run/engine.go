@@ -10,27 +10,12 @@ import (
 
 	"corral/job"
 	"corral/mcp/tool"
-	"corral/store/artifact"
 )
 
-// An Engine runs jobs. *job.Engine implements it.
+// An Engine runs jobs. *job.Engine implements it; front-ends count and share its jobs.
 type Engine interface {
 	// Run decides on r, runs its job if it is allowed, and returns the record of it. out receives the output.
 	Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error)
-}
-
-// Outputs captures the output of jobs. *artifact.Store implements it.
-type Outputs interface {
-	// Begin begins a capture of a job's output; its Finish ends it.
-	Begin(o artifact.BeginOptions) *artifact.Output
-}
-
-// Begin begins a capture of a job's output. Without outputs, it has what o.View asks for, and nothing is stored.
-func Begin(outputs Outputs, o artifact.BeginOptions) *artifact.Output {
-	if outputs == nil {
-		return (*artifact.Store)(nil).Begin(o)
-	}
-	return outputs.Begin(o)
 }
 
 // Progress returns hooks that send progress to the client. They are empty if the client did not request progress, so

@@ -9,16 +9,13 @@ import (
 	"corral/mcp/tool"
 )
 
-// An owner is a client session of a principal.
-type owner struct{ principal, session string }
-
 // maxSeen is the maximum number of sessions remembered. Some clients have sessions that never end.
 const maxSeen = 1024
 
 // A Seen remembers which changes the last reply of each session reported, so that the next one reports news only.
 type Seen struct {
 	mu  sync.Mutex
-	all map[owner]map[string][sha256.Size]byte // guarded by mu: hash of the changes, by repository
+	all map[Owner]map[string][sha256.Size]byte // guarded by mu: hash of the changes, by repository
 }
 
 // News reports whether changes differ from those of the call before for the same session and repository. No changes are no news for
@@ -47,11 +44,11 @@ func (s *Seen) IsNews(c tool.Caller, repo, subject, text string) bool {
 
 // replace records the hash of what a reply said, and returns the one before.
 func (s *Seen) replace(c tool.Caller, of string, text []byte) (last [sha256.Size]byte, known bool) {
-	o := owner{c.Principal, c.Session}
+	o := OwnerOf(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil || len(s.all) >= maxSeen {
-		s.all = map[owner]map[string][sha256.Size]byte{}
+		s.all = map[Owner]map[string][sha256.Size]byte{}
 	}
 	last, known = s.all[o][of]
 	if s.all[o] == nil {
@@ -65,5 +62,5 @@ func (s *Seen) replace(c tool.Caller, of string, text []byte) (last [sha256.Size
 func (s *Seen) End(principal, session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, owner{principal, session})
+	delete(s.all, Owner{principal, session})
 }

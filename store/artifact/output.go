@@ -76,6 +76,9 @@ type StreamCapture struct {
 	Between    int64
 }
 
+// Size returns the length of the stream in bytes, after redaction. It requires View.Ends.
+func (c *StreamCapture) Size() int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }
+
 // Begin returns an Output. It creates no file and starts no goroutine yet. On a nil Store nothing is stored.
 func (s *Store) Begin(o BeginOptions) *Output {
 	out := &Output{begin: o, limit: defaultStream, captured: Captured{Excerpts: []Excerpt{}}}
