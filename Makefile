@@ -33,6 +33,9 @@ STUB_HDR    := $(wildcard $(STUB_DIR)/*.h)
 STUB_CFLAGS ?= -std=c11 -O2 -Wall -Wextra -Werror -ffreestanding -nostdlib -static -fno-stack-protector \
 	-fno-asynchronous-unwind-tables -s
 STUB        := $(if $(STUB_SRC),corral-stub)
+# The stub for tests that show what a step of confinement prevents: it leaves out those that it is told to. It is neither installed nor
+# packaged, and the other one has no code for it.
+TEST_STUB   := $(if $(STUB_SRC),corral-stub-test)
 
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
@@ -49,7 +52,7 @@ else
 .PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck newer bench bench-parts fuzz mutants \
 	fmt install installable uninstall package release test-package clean help static setup-build setup-vm FORCE
 
-build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) manual ## the programs with their manual, into bin/
+build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB) $(TEST_STUB)) manual ## the programs with their manual, into bin/
 
 setup-build:
 	@scripts/setup build
@@ -73,6 +76,10 @@ manual: | setup-build ## manual pages and completion scripts, into bin/share
 $(BIN)/corral-stub: $(STUB_SRC) $(STUB_HDR) Makefile | setup-build
 	@mkdir -p $(BIN)
 	$(CC) $(STUB_CFLAGS) -o $@ $(STUB_SRC)
+
+$(BIN)/corral-stub-test: $(STUB_SRC) $(STUB_HDR) Makefile | setup-build
+	@mkdir -p $(BIN)
+	$(CC) $(STUB_CFLAGS) -DTEST_STUB -o $@ $(STUB_SRC)
 
 FORCE:
 

@@ -255,7 +255,7 @@ func TestToldEnds(t *testing.T) {
 
 // TestStubKeepsTime: the stub kills a job whose time is over if the supervisor does not.
 func TestStubKeepsTime(t *testing.T) {
-	f := newFront(t, skip([]string{inside.Deadline}))
+	f := newFront(t, skip(t, []string{inside.Deadline}))
 	spec := f.Spec("perl", "-e", stays)
 	spec.Limits.Wall, spec.Limits.KillAfter = 5*time.Second, 100*time.Millisecond
 	if d := f.Run(spec); d.Status != job.Timeout || d.Signal != int(unix.SIGKILL) {

@@ -40,7 +40,7 @@ var afterStart = []struct{ name, script string }{
 func BenchmarkAfterStart(b *testing.B) {
 	sandboxtest.Require(b, sandboxtest.Program("bash"), sandboxtest.Program("perl"), sandboxtest.Program("git"))
 	for _, steps := range []string{"", "landlock"} {
-		f := newFront(b, skip(strings.Fields(steps)))
+		f := newFront(b, skip(b, strings.Fields(steps)))
 		f.Repo = filepath.Join(sandboxtest.OpenDir(b), "repo") // the owner starts in it
 		mkdir(b, f.Repo, owner)
 		f.outside(b, manyFiles)

@@ -102,7 +102,7 @@ func (x trial) check(t *testing.T, skipped []string, open bool) {
 	for _, m := range skipped {
 		skipped = slices.Concat(skipped, companions[m])
 	}
-	f := newFront(t, skip(skipped), func(c *Config) {
+	f := newFront(t, skip(t, skipped), func(c *Config) {
 		c.Slots = -1 // the trials are about two jobs, and a waiting slot would be a third
 		if open {
 			c.ending = 2 * time.Second // for a job that nothing ends

@@ -157,7 +157,7 @@ const renew = `system("[ -e /tmp/aside ] || cp -a . /tmp/aside; find . -mindepth
 
 // TestWithoutProtect: this step alone refuses what it refuses, except what is never allowed.
 func TestWithoutProtect(t *testing.T) {
-	f := newFront(t, skip([]string{"protect", "modes"})).guard(t)
+	f := newFront(t, skip(t, []string{"protect", "modes"})).guard(t)
 	list := slices.Clone(changes)
 	for i := range list {
 		list[i].code = renew + list[i].code

@@ -37,8 +37,18 @@ type stub struct {
 	socket int // the supervisor's end
 }
 
-// newStub starts a stub and prepares it. It inherits the given descriptors, as if they had been left open by mistake.
+// newStub starts a stub that leaves out what needs a jail, and prepares it. It inherits the given descriptors, as if they had been left open
+// by mistake.
 func newStub(t testing.TB, p Prepare, inherited ...*os.File) *stub {
+	t.Helper()
+	for _, step := range needsJail {
+		p.Skip |= Step(step)
+	}
+	return prepared(t, "corral-stub-test", p, inherited...)
+}
+
+// prepared starts the program of a stub, and prepares it.
+func prepared(t testing.TB, program string, p Prepare, inherited ...*os.File) *stub {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -47,7 +57,7 @@ func newStub(t testing.TB, p Prepare, inherited ...*os.File) *stub {
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "stub")
 	defer theirs.Close()
-	s := &stub{t: t, cmd: exec.Command(sandboxtest.Bin(t, "corral-stub")), socket: pair[0]}
+	s := &stub{t: t, cmd: exec.Command(sandboxtest.Bin(t, program)), socket: pair[0]}
 	s.cmd.ExtraFiles = append([]*os.File{theirs}, inherited...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
@@ -65,9 +75,6 @@ func newStub(t testing.TB, p Prepare, inherited ...*os.File) *stub {
 	})
 	if r := s.report(); r.Kind != Hello {
 		t.Fatalf("got %+v, want a report of kind Hello", r)
-	}
-	for _, step := range needsJail {
-		p.Skip |= Step(step)
 	}
 	p.UID, p.TmpBytes, p.TmpInodes = nobody, 1<<20, 100
 	allow := memory(t, []byte{0x06, 0, 0, 0, 0, 0, 0xff, 0x7f}) // BPF_RET, SECCOMP_RET_ALLOW

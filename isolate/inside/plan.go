@@ -69,7 +69,7 @@ type Prepare struct {
 	OwnUID    uint32 // the number of that user for the job, in a user namespace of its own; 0: it has none, and the number is UID
 	OwnGID    uint32 // likewise, of its group
 	Below     uint32 // maximum number of user namespaces below that one
-	Skip      uint64 // bit set of steps and measures to leave out, see Step: for tests that show what a step protects against
+	Skip      uint64 // bit set of steps and measures to leave out, see Step: for tests with corral-stub-test; corral-stub refuses it
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
 	Last      int // size in bytes of the program that is loaded last, at the end of the programs

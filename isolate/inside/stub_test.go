@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/test/sandboxtest"
 	"corral/rootfs"
 )
@@ -195,6 +197,33 @@ func TestLandlockPermitsPrivate(t *testing.T) {
 	for _, d := range rootfs.Private {
 		if !strings.Contains(text, `{ "`+d.Path+`", write }`) {
 			t.Errorf("the Landlock rules do not let a job write to its %s", d.Path)
+		}
+	}
+}
+
+// TestShippedStubSkipsNothing: the stub that is installed ends when it is told to leave out any step or measure.
+func TestShippedStubSkipsNothing(t *testing.T) {
+	want := []Report{{Failed, uint32(unix.EINVAL), 0, "prepare"}}
+	for bit := range 64 {
+		if got := prepared(t, "corral-stub", Prepare{Skip: 1 << bit}).reports(); !slices.Equal(got, want) {
+			t.Errorf("bit %d: %+v, want %+v", bit, got, want)
+		}
+	}
+}
+
+// TestTestStubStays: the stub for tests, which the other tests use, is neither installed nor packaged.
+func TestTestStubStays(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("go")) // a guest has no sources
+	for _, path := range []string{"Makefile", "scripts/package/nfpm.yaml"} {
+		b, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			installs := strings.Contains(line, "install ") || strings.HasPrefix(line, "OTHERS") || path != "Makefile"
+			if installs && (strings.Contains(line, "TEST_STUB") || strings.Contains(line, "corral-stub-test")) {
+				t.Errorf("%s: %s", path, line)
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ enum { DOOR_NONE, DOOR_THERE, DOOR_OPEN };
 struct prepare {
 	u32 version;
 	u32 uid; /* the job's user inside the jail's user namespace; the group id is the same number */
-	u64 skip; /* bit n: skip step n; for tests that show what the step protects against */
+	u64 skip; /* bit n: skip step n; 0 unless MAY_SKIP */
 	u64 tmp_bytes; /* size of each private tmpfs */
 	u64 tmp_inodes;
 	u32 binds;

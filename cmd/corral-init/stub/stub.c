@@ -313,6 +313,8 @@ _Noreturn void run(long *stack)
 	long r = receive(&j->prepare, sizeof j->prepare, fds, &count);
 	if (r != sizeof j->prepare || j->prepare.version != PLAN_VERSION || j->prepare.groups > GROUPS || count != 1 + (int)j->prepare.groups)
 		fail("prepare", r < 0 ? (int)r : -EINVAL);
+	if (!MAY_SKIP && j->prepare.skip)
+		fail("prepare", -EINVAL);
 	for (int i = 1; i < count; i++)
 		j->groups[i - 1] = fds[i];
 	map_filter(j, fds[0]);

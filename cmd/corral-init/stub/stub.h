@@ -41,6 +41,14 @@ struct job {
 	struct kept kept;
 };
 
+/* Whether this is the stub for tests, which leaves out steps of confinement to show what they prevent. The other one has no code for it, and
+ * is not prepared by a message that tells it to. */
+#ifdef TEST_STUB
+enum { MAY_SKIP = 1 };
+#else
+enum { MAY_SKIP = 0 };
+#endif
+
 /* A step of the confinement. Steps run in table order; errors are reported with the step's name. */
 struct step {
 	const char *name;
