@@ -40,6 +40,9 @@ func TestFold(t *testing.T) {
 	if got := list(&Review{Changes: &job.Changes{Entries: all}}, "many"); !strings.Contains(got, "added    many/00/  (100 changes)\nadded    many/01/") {
 		t.Errorf("of a directory: %.300s", got)
 	}
+	if got := list(&Review{Changes: &job.Changes{Entries: []job.Change{{Path: "sub/.git", Kind: job.ChangeModified, Type: job.TypeFile}}}}, ""); !strings.HasPrefix(got, "modified sub/.git\n") {
+		t.Errorf("a file .git: %s", got)
+	}
 	if got := list(&Review{Changes: &job.Changes{Entries: all}}, ".git"); !strings.Contains(got, "added    .git/objects/00\n") {
 		t.Errorf("of the git directory: %.300s", got)
 	}

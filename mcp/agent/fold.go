@@ -2,12 +2,12 @@ package agent
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"corral/job"
 	"corral/mcp/ctxtools"
+	"corral/mcp/run"
 
 	safe "corral/internal/text"
 )
@@ -57,7 +57,7 @@ func fold(changes []job.Change, dir string) []folded {
 	var lines []folded
 	git := map[string]int{} // the line of each git directory
 	for _, c := range changes {
-		top := gitDir(c.Path, dir)
+		top := run.GitDir(c, dir)
 		at, known := git[top]
 		switch {
 		case c.Sensitive, top == "" && !inside(c.Path, below):
@@ -115,14 +115,4 @@ func parents(p string) []string {
 		}
 	}
 	return list
-}
-
-// gitDir returns the git directory that a path is or is in, unless that is above or at dir; "" for others.
-func gitDir(p, dir string) string {
-	for _, at := range append(parents(p), p) {
-		if path.Base(at) == ".git" && dir != at && !strings.HasPrefix(dir, at+"/") {
-			return at
-		}
-	}
-	return ""
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -67,15 +68,29 @@ func Duration(d time.Duration) string {
 // maxSensitive is the maximum number of sensitive paths that a footer names.
 const maxSensitive = 5
 
+// GitDir returns the git directory that a changed path is or is in, unless that is above or at dir; "" for others. A file .git, which
+// worktrees and submodules have, is a file as others are.
+func GitDir(c job.Change, dir string) string {
+	for n := range len(c.Path) + 1 {
+		if n == len(c.Path) && c.Type != job.TypeDirectory || n < len(c.Path) && c.Path[n] != '/' {
+			continue
+		}
+		if at := c.Path[:n]; path.Base(at) == ".git" && dir != at && !strings.HasPrefix(dir, at+"/") {
+			return at
+		}
+	}
+	return ""
+}
+
 // files counts what differs from the repository. Directories hold other files, and git status alone writes an index.
 func files(c *job.Changes) []string {
 	n, git := c.More, ""
 	for _, e := range c.Entries {
-		dir, of, ofGit := strings.Cut("/"+e.Path, "/.git/")
+		dir := GitDir(e, "")
 		switch {
-		case e.Type == job.TypeDirectory, ofGit && of == "index":
-		case ofGit:
-			git = strings.TrimPrefix(dir+"/.git/", "/")
+		case e.Type == job.TypeDirectory, dir != "" && e.Path == dir+"/index":
+		case dir != "":
+			git = dir + "/"
 		default:
 			n++
 		}

@@ -20,6 +20,11 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// changing returns the record of a job of a session that has changed what entries say.
+func changing(entries ...job.Change) job.Record {
+	return job.Record{Changes: &job.Changes{Entries: entries}}
+}
+
 // TestChanged: a footer counts changes only if they are news, says why they are not listed, and names a few sensitive paths.
 func TestChanged(t *testing.T) {
 	for _, tt := range []struct {
@@ -30,6 +35,9 @@ func TestChanged(t *testing.T) {
 	}{
 		{"nothing", job.Record{}, true, nil},
 		{"not listed", job.Record{ChangesReason: "timed out"}, false, []string{"changes not listed: timed out"}},
+		{"git's own", changing(job.Change{Path: "a/.git/HEAD", Type: job.TypeFile}), true, []string{"a/.git/ changed, not applied"}},
+		{"git's index", changing(job.Change{Path: ".git/index", Type: job.TypeFile}), true, nil},
+		{"a file .git", changing(job.Change{Path: "a/.git", Type: job.TypeFile}), true, []string{"1 file changed, not applied"}},
 		{"sensitive", job.Record{Result: job.Result{Sensitive: []string{"a\x1b", "b"}}}, true, []string{"sensitive path changed: \"a\\x1b\"", "sensitive path changed: b"}},
 		{
 			"of packages",
