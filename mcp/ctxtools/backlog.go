@@ -119,8 +119,14 @@ func (p *backlog) Count(b index.Base) int {
 	return len(p.all[b])
 }
 
-// Wait waits for the current entries of a knowledge base, at most p.settle.
-func (p *backlog) Wait(ctx context.Context, b index.Base) { await(ctx, p.of(b), p.Settle) }
+// Wait waits for the current entries of knowledge bases, at most p.Settle for all of them together.
+func (p *backlog) Wait(ctx context.Context, bases ...index.Base) {
+	var all []*queued
+	for _, b := range bases {
+		all = append(all, p.of(b)...)
+	}
+	await(ctx, all, p.Settle)
+}
 
 // Drop cancels the current entries of a knowledge base and waits for them, at most p.settle. What was indexed
 // partly is removed again.

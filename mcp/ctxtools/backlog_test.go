@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"corral/mcp/tool"
 	"corral/store/index"
 )
 
@@ -72,4 +75,23 @@ func TestIndexWaitEndsWithContext(t *testing.T) {
 		t.Errorf("%d entries left", n)
 	}
 	x.Close(func() {})
+}
+
+// TestIndexWaitOfSeveral: a search of several knowledge bases waits for all of them together as long as for one.
+func TestIndexWaitOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := New(Settings{Knowledge: &memoryKnowledge{}, Repos: []string{"app", "other", "third"}})
+		for _, repo := range x.Repos {
+			b := index.Base{Repo: repo, Principal: "user:ada"}
+			if _, err := x.pending.Run(t.Context(), b, func(ctx context.Context) { <-ctx.Done() }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now() // of the test's own clock
+		found, err := x.Recall(t.Context(), tool.Caller{Principal: "user:ada"}, "", index.Query{Text: "fox", Limit: 3})
+		if took := time.Since(began); err != nil || found.Pending != 3 || took != settleTimeout {
+			t.Errorf("%+v, %v after %v", found, err, took)
+		}
+		x.Close()
+	})
 }

@@ -174,8 +174,8 @@ func (x *Suite) indexSource(ctx context.Context, repo, principal string, s index
 	return added, err
 }
 
-// waitIndexed waits until the output that is being indexed for a knowledge base at the time of the call can be
-// found, at most settleTimeout.
-func (x *Suite) waitIndexed(ctx context.Context, b index.Base) {
-	x.pending.Wait(ctx, b)
+// waitIndexed waits until the output that is being indexed for knowledge bases at the time of the call can be found, at most
+// settleTimeout.
+func (x *Suite) waitIndexed(ctx context.Context, bases ...index.Base) {
+	x.pending.Wait(ctx, bases...)
 }

@@ -57,12 +57,16 @@ func (x *Suite) Recall(ctx context.Context, c tool.Caller, named string, q index
 		}
 	}
 	all := &Recalled{Left: max(0, len(repos)-maxRecalled)}
+	var bases []index.Base
 	for _, repo := range repos[:len(repos)-all.Left] {
 		base, err := x.searchable(c, repo)
 		if err != nil {
 			return nil, err
 		}
-		x.waitIndexed(ctx, base)
+		bases = append(bases, base)
+	}
+	x.waitIndexed(ctx, bases...)
+	for _, base := range bases {
 		all.Pending += x.indexing(base)
 		found, err := x.Knowledge.Search(ctx, base, q)
 		if err != nil {
