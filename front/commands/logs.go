@@ -15,7 +15,7 @@ import (
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/isolate/wire"
-	"corral/store/artifact/live"
+	"corral/store/artifact"
 )
 
 // logsHelp is the help text of the command.
@@ -109,8 +109,8 @@ func showLogs(e *wire.Entry, owner uint32, follow bool, w *os.File) error {
 			cli.Note(fmt.Sprintf("%s before this are not shown", cli.FormatBytes(n)))
 		}
 	}
-	err := live.Follow(context.Background(), e.Artifact, owner, follow, flushed{out}, skipped)
-	if errors.Is(err, live.ErrNone) {
+	err := artifact.Follow(context.Background(), e.Artifact, owner, follow, flushed{out}, skipped)
+	if errors.Is(err, artifact.ErrNotLive) {
 		return fmt.Errorf("%s shows no output: it may just have ended\nhint: corral output %s", e.Job, text.Quote(e.Artifact))
 	}
 	return errors.Join(err, out.Flush())

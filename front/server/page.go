@@ -17,7 +17,7 @@ import (
 	"corral/front/login"
 	"corral/front/page"
 	mcpserver "corral/mcp/server"
-	"corral/store/artifact/live"
+	"corral/store/artifact"
 	"corral/store/audit/reader"
 	"corral/workspace/session"
 )
@@ -39,8 +39,8 @@ func (t *tokens) accessOf(by login.Holder) (page.Access, bool) {
 // newPage returns the page of a server, at a port of the loopback interface. state is the state directory of the supervisor.
 func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Server {
 	follow := func(ctx context.Context, handle string, w io.Writer, skipped func(int64)) error {
-		err := live.Follow(ctx, handle, uint32(os.Geteuid()), true, w, skipped)
-		if errors.Is(err, live.ErrNone) {
+		err := artifact.Follow(ctx, handle, uint32(os.Geteuid()), true, w, skipped)
+		if errors.Is(err, artifact.ErrNotLive) {
 			err = errors.New("this job shows no output: it may just have ended")
 		}
 		return err

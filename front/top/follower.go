@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"corral/isolate/wire"
-	"corral/store/artifact/live"
+	"corral/store/artifact"
 )
 
 // A follower has the end of the output of a job.
@@ -27,7 +27,7 @@ func startFollower(e wire.Entry) *follower {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &follower{job: e.Job, stop: stop}
 	go func() {
-		err := live.Follow(ctx, e.Artifact, e.UID, true, f, func(int64) {})
+		err := artifact.Follow(ctx, e.Artifact, e.UID, true, f, func(int64) {})
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.done, f.err = true, err
@@ -40,7 +40,7 @@ func (f *follower) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kept = append(f.kept, p...)
-	if extra := len(f.kept) - live.Size; extra > 0 {
+	if extra := len(f.kept) - artifact.LiveSize; extra > 0 {
 		f.kept = bytes.Clone(f.kept[extra:])
 	}
 	return len(p), nil

@@ -14,7 +14,7 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/store/artifact/live"
+	"corral/store/artifact"
 )
 
 // A fake is a supervisor of a test.
@@ -236,7 +236,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("not stored:\n%s", s.m.render())
 	}
 	handle := fmt.Sprint("runtime-top-", rand.Uint64())
-	feed := live.New(handle)
+	feed := artifact.NewFeed(handle)
 	defer feed.End()
 	for n := range 50 {
 		feed.Write(fmt.Appendf(nil, "line %d \x1b[31m\n", n))

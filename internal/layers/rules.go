@@ -52,7 +52,7 @@ var owners = []owner{
 	},
 	{
 		"github.com/klauspost/compress",
-		[]string{"store/artifact/spool"},
+		[]string{"store/artifact"},
 		"its gzip is about twice as fast as the standard library's, and every byte of every job passes through it; any gzip reads the result",
 	},
 	{

@@ -13,8 +13,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/store/artifact/lines"
-	"corral/store/artifact/manifest"
 )
 
 // TestConcurrentQueriesAreLimited: the number of concurrent queries is limited to the number of processors; further
@@ -82,7 +80,7 @@ func TestReadStopsWithContext(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	s := openStore(t, t.TempDir(), Options{})
-	long := strings.Repeat("\xc3\xa4", lines.MaxLine) + "\n"
+	long := strings.Repeat("\xc3\xa4", maxLine) + "\n"
 	h := put(t, s, mine(), strings.Repeat("\n", 50_000), "").Handle()
 	a, err := s.Query(t.Context(), Query{Reader: ada, Handle: h, Range: &Range{Stdout, 11, 1 << 40}})
 	if err != nil || !a.Truncated || len(a.Excerpts) != 1 || a.Excerpts[0].LineEnd != 10+20_000 {
@@ -103,7 +101,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for _, x := range a.Excerpts {
 			size += len(x.Content)
 		}
-		if !a.Truncated || size > lines.MaxText+len(long) || size < lines.MaxText/2 {
+		if !a.Truncated || size > maxText+len(long) || size < maxText/2 {
 			t.Errorf("%s: %d bytes in %d excerpts, truncated %v", name, size, len(a.Excerpts), a.Truncated)
 		}
 	}
@@ -148,7 +146,7 @@ func TestDamagedManifest(t *testing.T) {
 	s := openStore(t, dir, Options{})
 	for _, text := range []string{"x", numbered(10_000, 64)} { // one written at the end, and one written while it arrives
 		h := put(t, s, mine(), text, "").Handle()
-		if err := os.WriteFile(filepath.Join(dir, storeName, h, manifest.Name), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, dirName, h, manifestName), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ask := func(r Reader) error {
@@ -164,7 +162,7 @@ func TestDamagedManifest(t *testing.T) {
 				t.Errorf("%+v got %v", r, err)
 			}
 		}
-		if err := os.Remove(filepath.Join(dir, storeName, h, "stdout.gz")); err != nil {
+		if err := os.Remove(filepath.Join(dir, dirName, h, "stdout.gz")); err != nil {
 			t.Fatal(err)
 		}
 		if err := ask(ada); !errors.Is(err, ErrCorrupt) {

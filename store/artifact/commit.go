@@ -8,8 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/job"
-	"corral/store/artifact/manifest"
-	"corral/store/artifact/spool"
 )
 
 // commit stores the artifact.
@@ -17,7 +15,7 @@ func (o *Output) commit(r *job.Record) error {
 	if o.begin.Exact && (o.captured.Stdout.Truncated || o.captured.Stderr.Truncated) {
 		return fmt.Errorf("it has more than %d bytes", o.limit)
 	}
-	var seals [len(o.streams)]spool.Sealed
+	var seals [len(o.streams)]sealed
 	for i, st := range o.streams {
 		if seals[i] = st.stored; st.failed != nil {
 			return st.failed
@@ -37,9 +35,9 @@ func (o *Output) commit(r *job.Record) error {
 }
 
 // newManifest describes the outcome of a job; the caller fills in the streams.
-func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, ttl time.Duration) *manifest.Manifest {
-	m := &manifest.Manifest{
-		Version: manifest.Version, ArtifactID: handle, RepoID: b.Repo, Runtime: b.Runtime, Principal: b.Principal,
+func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, ttl time.Duration) *Manifest {
+	m := &Manifest{
+		Version: manifestVersion, ArtifactID: handle, RepoID: b.Repo, Runtime: b.Runtime, Principal: b.Principal,
 		Status: string(r.Status), ArgsHash: r.Decision.Args, RelativeCwd: ".",
 		DurationMs: max(r.Duration, time.Since(r.Created)).Milliseconds(), PolicyAuditHash: r.Decision.Hash,
 		CreatedAt: now.UTC().Truncate(time.Millisecond),
@@ -65,8 +63,8 @@ func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, t
 }
 
 // newRun describes the life of a job. samples may be nil.
-func newRun(r *job.Record, samples Sampler, handle string) *manifest.Run {
-	run := &manifest.Run{
+func newRun(r *job.Record, samples Sampler, handle string) *Run {
+	run := &Run{
 		Job: r.Result.ID, Limit: r.Result.Limit, Requested: inUTC(r.Created), Decided: inUTC(r.Phases.Decided), Ended: inUTC(r.Phases.Ended),
 		CPUMs: -1, Peak: r.Result.Usage.PeakMemory,
 	}
@@ -81,7 +79,7 @@ func newRun(r *job.Record, samples Sampler, handle string) *manifest.Run {
 		return run
 	}
 	for _, s := range samples.End(handle) {
-		one := manifest.Sample{AtMs: s.At.Milliseconds(), CPUMs: -1, Memory: s.Memory}
+		one := Sample{AtMs: s.At.Milliseconds(), CPUMs: -1, Memory: s.Memory}
 		if s.CPU >= 0 {
 			one.CPUMs = s.CPU.Milliseconds()
 		}

@@ -9,11 +9,6 @@ import (
 
 	"corral/internal/redact"
 	"corral/job"
-	"corral/store/artifact/disk"
-	"corral/store/artifact/lines"
-	"corral/store/artifact/live"
-	"corral/store/artifact/manifest"
-	"corral/store/artifact/spool"
 )
 
 // BeginOptions configure an Output: its owner, and which parts of it to show.
@@ -47,8 +42,8 @@ type Output struct {
 	margins  [2]*margins // of the two streams, valid after they have ended; nil before Streams
 	ended    bool
 	captured Captured
-	live     *live.Feed    // nil before Streams, and if nobody can follow
-	pending  *disk.Pending // becomes the artifact; nil before Streams, and if nothing is stored
+	live     *Feed        // nil before Streams, and if nobody can follow
+	pending  *pendingTemp // becomes the artifact; nil before Streams, and if nothing is stored
 }
 
 // A Captured is the part of a job's output that a reply shows.
@@ -92,7 +87,7 @@ func (s *Store) Begin(o BeginOptions) *Output {
 		out.captured.Reason = "there is no directory to store output in"
 		return out
 	}
-	handle, ok := manifest.NewHandle(o.Repo, s.now())
+	handle, ok := newHandle(o.Repo, s.now())
 	if !ok {
 		out.captured.Reason = "the repository's id is too long for a handle"
 		return out
@@ -117,7 +112,7 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 			o.store.samples.Begin(o.handle)
 		}
 		if o.store.live {
-			o.live = live.New(o.handle)
+			o.live = NewFeed(o.handle)
 		}
 	}
 	var rules redact.Rules
@@ -126,10 +121,10 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	}
 	first, second := o.begin.View.selection()
 	whole := o.begin.View.whole()
-	for i, w := range [...]lines.Selection{first, second} {
+	for i, w := range [...]selection{first, second} {
 		o.margins[i] = newMargins(o.begin.View.Ends)
 		o.streams[i] = &stream{
-			total: &o.totals[i], hide: rules.Stream(), view: lines.NewReader(w), keep: o.spool(i), whole: whole,
+			total: &o.totals[i], hide: rules.Stream(), view: newLineReader(w), keep: o.spool(i), whole: whole,
 			ends: o.margins[i], live: o.live,
 		}
 	}
@@ -147,13 +142,13 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 }
 
 // spool returns the spool that stores stream i, or nil if nothing is stored.
-func (o *Output) spool(i int) *spool.Spool {
+func (o *Output) spool(i int) *spool {
 	if o.store == nil {
 		return nil
 	}
 	pending := o.pending
-	return o.store.hashers.New(spool.Options{
-		Limit: o.limit, Mark: manifest.Mark(o.handle, o.begin.Principal),
+	return o.store.hashers.New(spoolOptions{
+		Limit: o.limit, Mark: ownerMark(o.handle, o.begin.Principal),
 		File: func() (io.Writer, error) {
 			t, err := pending.Wait()
 			if err != nil {

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"corral/store/artifact/manifest"
 )
 
 // TestAt: lines are found by their numbers in the stored stream, and shown with their original numbers.
@@ -119,7 +117,7 @@ func TestStream(t *testing.T) {
 	if err := s.Stream(ctx, ada, h, Stderr, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	damage(t, filepath.Join(dir, storeName, h, manifest.FileOf(Stderr)))
+	damage(t, filepath.Join(dir, dirName, h, streamFile(Stderr)))
 	if err := s.Stream(t.Context(), ada, h, Stderr, &bytes.Buffer{}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged: %v", err)
 	}

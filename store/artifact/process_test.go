@@ -20,7 +20,6 @@ import (
 
 	"corral/internal/flock"
 	"corral/internal/test/sandboxtest"
-	"corral/store/artifact/manifest"
 )
 
 // TestMain also plays another process that has the store open.
@@ -126,7 +125,7 @@ func TestKilled(t *testing.T) {
 	}
 	s.disk.Sweep(context.Background())
 	for _, name := range entries(t, dir) {
-		if _, ok := manifest.ParseHandle(name); !ok {
+		if _, ok := parseHandle(name); !ok {
 			t.Errorf("remains: %s", name)
 		}
 	}
@@ -191,7 +190,7 @@ func TestProcesses(t *testing.T) {
 func TestStoppedProcess(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
-	held, err := os.Open(filepath.Join(dir, storeName, quotaName))
+	held, err := os.Open(filepath.Join(dir, dirName, quotaName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +272,7 @@ func fullDisk() int {
 			}
 		}
 	}
-	all, err := os.ReadDir(filepath.Join(dir, storeName))
+	all, err := os.ReadDir(filepath.Join(dir, dirName))
 	if err != nil {
 		return fail(err)
 	}

@@ -6,21 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"corral/store/artifact/disk"
-	"corral/store/artifact/lines"
-	"corral/store/artifact/manifest"
-	"corral/store/artifact/spool"
 )
 
 // Errors of reading. They are wrapped with details that the reader may learn.
 var (
 	// ErrNotFound is returned if there is no such artifact, or it belongs to another principal or repository.
-	ErrNotFound = disk.ErrNotFound
+	ErrNotFound = errors.New("no such artifact")
 	// ErrExpired is returned for an artifact after its expiry, to its owner only.
 	ErrExpired = errors.New("the artifact has expired")
 	// ErrCorrupt is returned for an artifact that differs from what was stored.
-	ErrCorrupt = disk.ErrCorrupt
+	ErrCorrupt = errors.New("the artifact is damaged")
 )
 
 // A Reader identifies the caller.
@@ -38,7 +33,7 @@ func (r *Reader) may(m *Manifest) bool {
 // mayName reports whether r may know a handle at all, before its manifest is read.
 func (r *Reader) mayName(handle string) bool {
 	return r.Owner || r.Repos == nil || slices.ContainsFunc(r.Repos, func(repo string) bool {
-		p := manifest.HandlePrefix(repo)
+		p := handlePrefix(repo)
 		return len(handle) > len(p) && handle[:len(p)] == p
 	})
 }
@@ -72,9 +67,6 @@ const (
 	LineRead = "lineRange"       // the lines of the Range, followed by excerpts around those that contain a term
 )
 
-// A Manifest describes an artifact.
-type Manifest = manifest.Manifest
-
 // An Answer is the result of a Query. Lines and Bytes are totals of the searched streams as the job wrote them.
 type Answer struct {
 	Excerpts []Excerpt // never nil
@@ -93,7 +85,7 @@ type Answer struct {
 // ErrExpired, ErrCorrupt, an error of reading the disk, or that of ctx.
 func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	streams := []string{Stdout, Stderr}
-	w := lines.Selection{Terms: q.Terms, Context: q.Context, Excerpts: q.Excerpts}
+	w := selection{Terms: q.Terms, Context: q.Context, Excerpts: q.Excerpts}
 	switch {
 	case q.Range != nil:
 		streams = []string{q.Range.Stream}
@@ -126,7 +118,7 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	for _, name := range streams {
 		k := from.Manifest.Stream(name)
 		w.At = slices.Sorted(slices.Values(q.At[name]))
-		v := lines.NewReader(w)
+		v := newLineReader(w)
 		if err := read(ctx, from, k, &gapReader{v: v, gap: k.Gap}); err != nil {
 			return nil, err
 		}
@@ -162,7 +154,7 @@ func (a *Answer) fill(q *Query, views readers) {
 func (a *Answer) bound() {
 	size := 0
 	for i := range a.Excerpts {
-		if size += len(a.Excerpts[i].Content); size > lines.MaxText && i > 0 {
+		if size += len(a.Excerpts[i].Content); size > maxText && i > 0 {
 			a.Excerpts, a.Truncated = slices.Clip(a.Excerpts[:i]), true
 			return
 		}
@@ -170,8 +162,8 @@ func (a *Answer) bound() {
 }
 
 // find opens an artifact that r may read now. The caller must close it.
-func (s *Store) find(handle string, r *Reader) (*disk.Artifact, error) {
-	if _, ok := manifest.ParseHandle(handle); !ok || s == nil || !r.mayName(handle) {
+func (s *Store) find(handle string, r *Reader) (*openArtifact, error) {
+	if _, ok := parseHandle(handle); !ok || s == nil || !r.mayName(handle) {
 		return nil, ErrNotFound
 	}
 	a, err := s.disk.Open(handle)
@@ -200,7 +192,7 @@ func (s *Store) owns(handle string, r *Reader) bool {
 	}
 	for _, name := range [...]string{Stdout, Stderr} {
 		mark, err := s.mark(handle, name)
-		if err == nil && subtle.ConstantTimeCompare(mark, manifest.Mark(handle, r.Principal)) == 1 {
+		if err == nil && subtle.ConstantTimeCompare(mark, ownerMark(handle, r.Principal)) == 1 {
 			return true
 		}
 	}
@@ -214,7 +206,7 @@ func (s *Store) mark(handle, stream string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	gz, err := spool.Open(f)
+	gz, err := openMember(f)
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"corral/store/artifact/lines"
-	"corral/store/artifact/manifest"
 )
 
 func TestQuery(t *testing.T) {
@@ -111,7 +108,7 @@ func TestLongRange(t *testing.T) {
 		t.Fatalf("%v, %v", a, err)
 	}
 	x := a.Excerpts[0]
-	if n := int64(strings.Count(x.Content, "\n")) + 1; x.LineStart != 5 || x.LineEnd != 4+n || len(x.Content) < lines.MaxText || len(x.Content) > lines.MaxText+1000 {
+	if n := int64(strings.Count(x.Content, "\n")) + 1; x.LineStart != 5 || x.LineEnd != 4+n || len(x.Content) < maxText || len(x.Content) > maxText+1000 {
 		t.Errorf("lines %d to %d, %d of them, %d bytes", x.LineStart, x.LineEnd, n, len(x.Content))
 	}
 }
@@ -149,7 +146,7 @@ func TestHandles(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
 	h := put(t, s, mine(), "x", "").Handle()
-	base := filepath.Join(dir, storeName)
+	base := filepath.Join(dir, dirName)
 	link := h[:len(h)-4] + "0000"
 	if err := os.Symlink(h, filepath.Join(base, link)); err != nil {
 		t.Fatal(err)
@@ -159,7 +156,7 @@ func TestHandles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{
-		"", ".", "..", "/", h + "/", "./" + h, "../" + storeName + "/" + h, h + "\x00", h + "\n", strings.ToUpper(h), h[:len(h)-1], h + "0",
+		"", ".", "..", "/", h + "/", "./" + h, "../" + dirName + "/" + h, h + "\x00", h + "\n", strings.ToUpper(h), h[:len(h)-1], h + "0",
 		"runtime-" + strings.Repeat("x", 300) + h[len("runtime-"):], quotaName, tempPrefix + h, link, file,
 		"runtime-../../etc-1-0123456789abcdef", "runtime-x-99999999999999999999-0123456789abcdef",
 	} {
@@ -214,20 +211,20 @@ func TestCorrupt(t *testing.T) {
 		}
 	}
 	for name, damage := range map[string]func(string) error{
-		"manifest is not JSON":     edit(manifest.Name, replace("{", "[")),
-		"manifest cut":             edit(manifest.Name, func(b []byte) []byte { return b[:len(b)-1] }),
-		"manifest huge":            edit(manifest.Name, func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 256<<10)...) }),
-		"manifest of version 2":    edit(manifest.Name, replace(`"version":1`, `"version":2`)),
-		"manifest of another":      edit(manifest.Name, replace(`"artifactId":"runtime-`, `"artifactId":"Runtime-`)),
-		"manifest of another repo": edit(manifest.Name, replace(`"repoId":"my.repo"`, `"repoId":"other"`)),
-		"manifest without a hash":  edit(manifest.Name, replace(`"stdoutSha256":"`, `"stdoutSha256":"x`)),
-		"size larger":              edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":5001`)),
-		"size smaller":             edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":4999`)),
-		"size negative":            edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":-1`)),
-		"size huge":                edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":4611686018427387904`)),
-		"gap out of bounds":        edit(manifest.Name, replace(`"totalStdoutBytes"`, `"stdoutLeftOut":{"offset":4999,"marker":2},"totalStdoutBytes"`)),
-		"manifest gone":            remove(manifest.Name),
-		"manifest is a link":       link(manifest.Name),
+		"manifest is not JSON":     edit(manifestName, replace("{", "[")),
+		"manifest cut":             edit(manifestName, func(b []byte) []byte { return b[:len(b)-1] }),
+		"manifest huge":            edit(manifestName, func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 256<<10)...) }),
+		"manifest of version 2":    edit(manifestName, replace(`"version":1`, `"version":2`)),
+		"manifest of another":      edit(manifestName, replace(`"artifactId":"runtime-`, `"artifactId":"Runtime-`)),
+		"manifest of another repo": edit(manifestName, replace(`"repoId":"my.repo"`, `"repoId":"other"`)),
+		"manifest without a hash":  edit(manifestName, replace(`"stdoutSha256":"`, `"stdoutSha256":"x`)),
+		"size larger":              edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":5001`)),
+		"size smaller":             edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":4999`)),
+		"size negative":            edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":-1`)),
+		"size huge":                edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":4611686018427387904`)),
+		"gap out of bounds":        edit(manifestName, replace(`"totalStdoutBytes"`, `"stdoutLeftOut":{"offset":4999,"marker":2},"totalStdoutBytes"`)),
+		"manifest gone":            remove(manifestName),
+		"manifest is a link":       link(manifestName),
 		"stream gone":              remove("stdout.gz"),
 		"stream is a link":         link("stdout.gz"),
 		"stream is a directory": func(dir string) error {
@@ -255,7 +252,7 @@ func TestCorrupt(t *testing.T) {
 			if _, err := s.Query(t.Context(), Query{Reader: ada, Handle: h, Terms: []string{"text"}, Excerpts: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if err := damage(filepath.Join(dir, storeName, h)); err != nil {
+			if err := damage(filepath.Join(dir, dirName, h)); err != nil {
 				t.Fatal(err)
 			}
 			a, err := s.Query(t.Context(), Query{Reader: ada, Handle: h, Terms: []string{"text"}, Excerpts: 1})
@@ -274,7 +271,7 @@ func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
 	h := put(t, s, mine(), "x", "").Handle()
-	if err := os.Truncate(filepath.Join(dir, storeName, h, manifest.Name), 0); err != nil {
+	if err := os.Truncate(filepath.Join(dir, dirName, h, manifestName), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Query(t.Context(), Query{Reader: ada, Handle: h}); !errors.Is(err, ErrNotFound) {
@@ -290,7 +287,7 @@ func TestRemovedWhileRead(t *testing.T) {
 		h := put(t, s, mine(), "x", "").Handle()
 		removed := make(chan error)
 		go func() { // as an eviction does it
-			path, gone := filepath.Join(dir, storeName, h), filepath.Join(dir, storeName, gonePrefix+h)
+			path, gone := filepath.Join(dir, dirName, h), filepath.Join(dir, dirName, gonePrefix+h)
 			removed <- errors.Join(os.Rename(path, gone), os.RemoveAll(gone))
 		}()
 		for {
@@ -334,7 +331,7 @@ func TestCopyRefuses(t *testing.T) {
 	if err := s.Stream(t.Context(), ada, h, "stdin", &b); err == nil || b.Len() > 0 {
 		t.Errorf("stdin: %v, %q", err, b.String())
 	}
-	damage(t, filepath.Join(dir, storeName, h, manifest.FileOf(Stdout)))
+	damage(t, filepath.Join(dir, dirName, h, streamFile(Stdout)))
 	for _, name := range []string{"Copy", "CopyLines"} {
 		if err := read[name](ada); !errors.Is(err, ErrCorrupt) || b.Len() > 0 {
 			t.Errorf("%s of a damaged stream: %v, %q", name, err, b.String())

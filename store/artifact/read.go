@@ -8,23 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"corral/store/artifact/disk"
-	"corral/store/artifact/lines"
-	"corral/store/artifact/manifest"
-	"corral/store/artifact/spool"
 )
 
 // read writes a stream to w. It returns an error if the stream differs from the manifest, and never unpacks more
 // bytes than that says.
-func read(ctx context.Context, a *disk.Artifact, k manifest.Stream, w io.Writer) error {
+func read(ctx context.Context, a *openArtifact, k storedStream, w io.Writer) error {
 	f, err := a.Stream(k.Name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	corrupt := func(err error) error { return fmt.Errorf("%w: %s: %w", ErrCorrupt, k.Name, err) }
-	r, err := spool.Open(f)
+	r, err := openMember(f)
 	if err != nil {
 		return corrupt(err)
 	}
@@ -59,10 +54,10 @@ func read(ctx context.Context, a *disk.Artifact, k manifest.Stream, w io.Writer)
 	}
 }
 
-// A gapReader feeds a stored stream to a lines.Reader, with its gap in place of the marker.
+// A gapReader feeds a stored stream to a lineReader, with its gap in place of the marker.
 type gapReader struct {
-	v   *lines.Reader
-	gap *spool.Gap // nil: nothing was left out
+	v   *lineReader
+	gap *Gap // nil: nothing was left out
 	at  int64
 }
 
@@ -97,7 +92,7 @@ type lineFilter struct {
 	lines Range
 	n     int64 // number of the line that begins or continues next
 	at    int64
-	gap   *spool.Gap // not yet reached; nil if there is none
+	gap   *Gap // not yet reached; nil if there is none
 	after int64
 }
 

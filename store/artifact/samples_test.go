@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/store/artifact/manifest"
 )
 
 // fixedSamples are the samples of every job.
@@ -19,7 +18,7 @@ func (f *fixedSamples) End(handle string) []job.Sample {
 }
 
 // open opens the streams of an output to which nothing is written.
-func open(t *testing.T, o *Output) {
+func openOutput(t *testing.T, o *Output) {
 	t.Helper()
 	stdout, stderr, err := o.Streams()
 	if err != nil {
@@ -34,7 +33,7 @@ func TestRun(t *testing.T) {
 	from := &fixedSamples{}
 	s := openStore(t, t.TempDir(), Options{Samples: from})
 	o := s.Begin(mine())
-	open(t, o)
+	openOutput(t, o)
 	r := record()
 	r.Request = &job.Request{Tool: "runtime_execute"}
 	r.Created = time.Now()
@@ -49,14 +48,14 @@ func TestRun(t *testing.T) {
 	if run == nil || run.Job != "job-a" || run.Tool != "runtime_execute" || run.CPUMs != 1000 || run.Peak != 1<<20 || run.Ended.Sub(run.Begun) != 2*time.Second {
 		t.Fatalf("%+v", run)
 	}
-	if len(run.Samples) != 2 || run.Samples[0] != (manifest.Sample{AtMs: 1000, CPUMs: 20, Memory: 4096}) || run.Samples[1].CPUMs != -1 {
+	if len(run.Samples) != 2 || run.Samples[0] != (Sample{AtMs: 1000, CPUMs: 20, Memory: 4096}) || run.Samples[1].CPUMs != -1 {
 		t.Errorf("%+v", run.Samples)
 	}
-	if manifest.MaxSamples != job.MaxSamples {
-		t.Errorf("a job has %d samples, a manifest %d", job.MaxSamples, manifest.MaxSamples)
+	if maxSamples != job.MaxSamples {
+		t.Errorf("a job has %d samples, a manifest %d", job.MaxSamples, maxSamples)
 	}
 	gone := s.Begin(mine())
-	open(t, gone)
+	openOutput(t, gone)
 	gone.Discard()
 	if len(from.begun) != 2 || from.begun[1] != gone.Handle() || from.ended[len(from.ended)-1] != gone.Handle() {
 		t.Errorf("begun %q, ended %q", from.begun, from.ended)

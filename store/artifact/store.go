@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/store/artifact/disk"
-	"corral/store/artifact/manifest"
-	"corral/store/artifact/spool"
 )
 
 // Options of a Store. A zero field means its default.
@@ -25,7 +22,7 @@ type Options struct {
 	FsyncEach bool
 	// ReadOnly creates and removes nothing. A directory without a store is an empty store then.
 	ReadOnly bool
-	// Live lets the user follow stored output while its job runs, see package live.
+	// Live lets the user follow stored output while its job runs, see Feed.
 	Live bool
 	// Samples takes samples of jobs whose output is stored, which are stored with it; nil takes none.
 	Samples Sampler
@@ -50,8 +47,8 @@ type Store struct {
 	samples     Sampler // may be nil
 	now         func() time.Time
 
-	disk    *disk.Dir
-	hashers spool.Pool
+	disk    *diskDir
+	hashers gzipPool
 	reading chan struct{} // semaphore of running queries
 }
 
@@ -61,11 +58,11 @@ type Store struct {
 // The error is about the directory, or an option that is out of bounds.
 func Open(state *os.File, o Options) (*Store, error) {
 	o.defaults()
-	if o.TTL < 0 || o.MaxCount < 0 || o.MaxBytes < 0 || o.StreamBytes < minStream || o.StreamBytes > manifest.MaxStream-spool.MarkerRoom {
+	if o.TTL < 0 || o.MaxCount < 0 || o.MaxBytes < 0 || o.StreamBytes < minStream || o.StreamBytes > maxStream-markerRoom {
 		return nil, fmt.Errorf("artifacts: ttl %v, max_count %d, max_bytes %d, %d bytes of a stream: a value is out of bounds",
 			o.TTL, o.MaxCount, o.MaxBytes, o.StreamBytes)
 	}
-	d, err := disk.Open(state, disk.Options{
+	d, err := openDir(state, dirOptions{
 		TTL: o.TTL, MaxCount: int64(o.MaxCount), MaxBytes: o.MaxBytes, FsyncEach: o.FsyncEach, ReadOnly: o.ReadOnly, Now: o.Now,
 	})
 	if err != nil {

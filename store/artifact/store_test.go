@@ -16,8 +16,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/store/artifact/disk"
-	"corral/store/artifact/manifest"
 )
 
 // A clock is advanced by the test.
@@ -47,29 +45,24 @@ func openStore(t testing.TB, dir string, o Options) *Store {
 	return s
 }
 
-// Names on disk, which are part of the format.
-const (
-	storeName  = "artifacts"
-	quotaName  = ".usage"
-	quotaMagic = "corral 1"
-	tempPrefix = ".tmp-"
-	gonePrefix = ".del-"
-)
-
-// A usage is the number of artifacts and their size.
-type usage struct{ count, bytes int64 }
+// TestNames: names on disk are part of the format.
+func TestNames(t *testing.T) {
+	if got := [...]string{dirName, quotaName, quotaMagic, tempPrefix, gonePrefix}; got != [...]string{"artifacts", ".usage", "corral 1", ".tmp-", ".del-"} {
+		t.Errorf("%q: stores of earlier versions have others", got)
+	}
+}
 
 // usageOf returns the usage that is recorded in a store.
 func usageOf(t testing.TB, dir string) usage {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, storeName, quotaName))
+	b, err := os.ReadFile(filepath.Join(dir, dirName, quotaName))
 	if err != nil || len(b) != len(quotaMagic)+16 || string(b[:len(quotaMagic)]) != quotaMagic {
 		t.Fatalf("%q, %v", b, err)
 	}
 	return usage{int64(binary.LittleEndian.Uint64(b[8:])), int64(binary.LittleEndian.Uint64(b[16:]))}
 }
 
-func total(list []disk.Entry) usage {
+func total(list []entry) usage {
 	u := usage{count: int64(len(list))}
 	for _, a := range list {
 		u.bytes += a.Bytes
@@ -125,7 +118,7 @@ func content(s *Store, r Reader, handle string) (stdout, stderr string, err erro
 // entries returns the names in a store, without the quota's file.
 func entries(t testing.TB, dir string) []string {
 	t.Helper()
-	list, err := os.ReadDir(filepath.Join(dir, storeName))
+	list, err := os.ReadDir(filepath.Join(dir, dirName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +156,7 @@ func TestArtifact(t *testing.T) {
 		"": 0o700, "/" + got.Handle: 0o700, "/" + got.Handle + "/manifest.json": 0o600,
 		"/" + got.Handle + "/stdout.gz": 0o600, "/" + got.Handle + "/stderr.gz": 0o600, "/.usage": 0o600,
 	} {
-		info, err := os.Lstat(filepath.Join(dir, storeName) + name)
+		info, err := os.Lstat(filepath.Join(dir, dirName) + name)
 		if err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
@@ -174,7 +167,7 @@ func TestManifest(t *testing.T) {
 	c, dir := newClock(), t.TempDir()
 	s := openStore(t, dir, Options{Now: c.now, TTL: 2 * time.Hour})
 	out := put(t, s, mine(), "hello\n", "")
-	text, err := os.ReadFile(filepath.Join(dir, storeName, out.Handle(), manifest.Name))
+	text, err := os.ReadFile(filepath.Join(dir, dirName, out.Handle(), manifestName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +203,7 @@ func TestManifest(t *testing.T) {
 		r := record()
 		r.Status, r.Result.ExitCode, r.Result.Signal, r.Decision.Code = tt.status, tt.code, tt.signal, ""
 		out.Finish(r)
-		text, _ := os.ReadFile(filepath.Join(dir, storeName, out.Handle(), manifest.Name))
+		text, _ := os.ReadFile(filepath.Join(dir, dirName, out.Handle(), manifestName))
 		if !strings.Contains(string(text), tt.want) || !strings.Contains(string(text), `"codeSha256":null`) {
 			t.Errorf("no %s in %s", tt.want, text)
 		}
@@ -230,7 +223,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%+v was accepted", o)
 		}
 	}
-	if err := os.Symlink(t.TempDir(), filepath.Join(dir, storeName)); err != nil {
+	if err := os.Symlink(t.TempDir(), filepath.Join(dir, dirName)); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := Open(f, Options{}); err == nil {
@@ -245,7 +238,7 @@ func TestReadOnly(t *testing.T) {
 	if list, err := s.List(Reader{Owner: true}, 10); len(list) != 0 || err != nil {
 		t.Errorf("%v, %v", list, err)
 	}
-	handle, _ := manifest.NewHandle("x", time.Now())
+	handle, _ := newHandle("x", time.Now())
 	if _, err := s.Query(t.Context(), Query{Handle: handle}); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
@@ -346,7 +339,7 @@ func TestInvalidUsageFile(t *testing.T) {
 		for range 3 {
 			put(t, s, mine(), "x", "")
 		}
-		if err := os.WriteFile(filepath.Join(dir, storeName, quotaName), []byte(nonsense), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, dirName, quotaName), []byte(nonsense), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := put(t, s, mine(), "x", "").Captured(); got.Handle == "" {
@@ -374,8 +367,8 @@ func TestSweepKeepsRunningOutputs(t *testing.T) {
 		list := entries(t, dir)
 		return len(list) == 1 && strings.HasPrefix(list[0], tempPrefix)
 	})
-	dead := filepath.Join(dir, storeName, tempPrefix+"dead")
-	gone := filepath.Join(dir, storeName, gonePrefix+"gone")
+	dead := filepath.Join(dir, dirName, tempPrefix+"dead")
+	gone := filepath.Join(dir, dirName, gonePrefix+"gone")
 	for _, d := range []string{dead, gone} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			t.Fatal(err)

@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/redact"
-	"corral/store/artifact/lines"
-	"corral/store/artifact/live"
-	"corral/store/artifact/spool"
 )
 
 const (
@@ -32,17 +29,17 @@ type stream struct {
 	pipe  *os.File
 	total *atomic.Int64 // bytes read
 	hide  *redact.Stream
-	view  *lines.Reader
-	keep  *spool.Spool // nil: the stream is not stored
-	whole *whole       // nil: the stream is not shown completely
-	shown []byte       // owned by the reading goroutine until done is closed
-	ends  *margins     // nil: its ends are not shown
-	live  *live.Feed   // nil: nobody can follow it
-	early ahead        // of live
+	view  *lineReader
+	keep  *spool   // nil: the stream is not stored
+	whole *whole   // nil: the stream is not shown completely
+	shown []byte   // owned by the reading goroutine until done is closed
+	ends  *margins // nil: its ends are not shown
+	live  *Feed    // nil: nobody can follow it
+	early ahead    // of live
 	// passed is the number of bytes after redaction. Owned by the reading goroutine until done is closed.
 	passed int64
-	stored spool.Sealed // owned by the reading goroutine until done is closed
-	failed error        // of storing; owned by the reading goroutine until done is closed
+	stored sealed // owned by the reading goroutine until done is closed
+	failed error  // of storing; owned by the reading goroutine until done is closed
 	done   chan struct{}
 }
 

@@ -1,9 +1,6 @@
 package artifact
 
-import (
-	"corral/store/artifact/lines"
-	"corral/store/artifact/manifest"
-)
+import ()
 
 // Defaults of the excerpts in a reply; a Query may request others.
 const (
@@ -30,31 +27,25 @@ type View struct {
 	Ends int
 }
 
-// Names of the streams.
-const (
-	Stdout = manifest.Stdout
-	Stderr = manifest.Stderr
-)
-
 // An Excerpt is a range of consecutive lines of a stream: a line that contains a term, with the lines around it. A
 // match within an excerpt does not begin another one. Lines before a match may be repeated from the previous excerpt,
 // so that each excerpt can be read alone.
 type Excerpt struct {
 	LineStart int64  `json:"lineStart"` // the first line of a stream is 1
 	LineEnd   int64  `json:"lineEnd"`
-	Content   string `json:"content"` // lines of at most MaxLine characters, joined by newlines; valid UTF-8
+	Content   string `json:"content"` // lines of at most maxLine characters, joined by newlines; valid UTF-8
 	Source    string `json:"source"`  // Stdout or Stderr
 	Fallback  bool   `json:"fallback,omitempty"`
 }
 
 // selection returns which lines of each stream to keep for the view.
-func (v View) selection() (stdout, stderr lines.Selection) {
+func (v View) selection() (stdout, stderr selection) {
 	stdout.First, stdout.Last = v.Lines/2, v.Lines-v.Lines/2
 	stderr.Last = v.Lines / 4
 	if len(v.Terms) == 0 {
 		return stdout, stderr
 	}
-	for _, w := range []*lines.Selection{&stdout, &stderr} {
+	for _, w := range []*selection{&stdout, &stderr} {
 		w.Terms, w.Context, w.Excerpts = v.Terms, DefaultContext, DefaultExcerpts
 		if v.Fallback {
 			w.First = max(w.First, DefaultExcerpts)
@@ -64,7 +55,7 @@ func (v View) selection() (stdout, stderr lines.Selection) {
 }
 
 // readers are those of the two streams, by name. A stream that is not read is missing.
-type readers map[string]*lines.Reader
+type readers map[string]*lineReader
 
 // found returns at most limit excerpts, stdout's first.
 func (r readers) found(limit int) []Excerpt {
@@ -93,6 +84,6 @@ func (r readers) front(limit int) []Excerpt {
 	return []Excerpt{}
 }
 
-func newExcerpt(stream string, s lines.Section) Excerpt {
+func newExcerpt(stream string, s shownLines) Excerpt {
 	return Excerpt{LineStart: s.Start, LineEnd: s.End, Content: s.Text, Source: stream}
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"corral/store/artifact/lines"
 )
 
 // TestView: a reply with both streams: summaries, excerpts and the fallback.
@@ -19,8 +17,8 @@ func TestView(t *testing.T) {
 		return b.String()
 	}
 	v := View{Lines: 10, Terms: []string{"OUT50", "err7"}, Fallback: true}
-	read := func(w lines.Selection, s string) *lines.Reader {
-		r := lines.NewReader(w)
+	read := func(w selection, s string) *lineReader {
+		r := newLineReader(w)
 		_, _ = r.Write([]byte(s))
 		r.Close()
 		return r

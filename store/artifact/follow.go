@@ -1,4 +1,4 @@
-package live
+package artifact
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 	"corral/internal/peer"
 )
 
-// ErrNone is returned by Follow if nobody serves the output: its job has ended.
-var ErrNone = errors.New("no live output")
+// ErrNotLive is returned by Follow if nobody serves the output: its job has ended.
+var ErrNotLive = errors.New("no live output")
 
 // Follow connects this often, and pauses in between: a job runs for a moment before its feed listens.
 const (
-	attempts = 20
-	pause    = 20 * time.Millisecond
+	followAttempts = 20
+	followPause    = 20 * time.Millisecond
 )
 
-// connectTimeout bounds connecting and reading the header.
-const connectTimeout = 10 * time.Second
+// followTimeout bounds connecting and reading the header.
+const followTimeout = 10 * time.Second
 
 // Follow writes the output with this handle to w: what its feed has, and with more also what the job writes from then on, until the
 // job ends. skipped is called first, with the number of bytes that the feed does not have any more. uid is the job's user: the
 // output is not taken from anybody else. The caller is that user or root. If ctx ends, its error is returned.
 func Follow(ctx context.Context, handle string, uid uint32, more bool, w io.Writer, skipped func(bytes int64)) error {
-	c, err := dial(ctx, handle)
+	c, err := dialFeed(ctx, handle)
 	if err != nil {
 		return err
 	}
@@ -42,13 +42,13 @@ func Follow(ctx context.Context, handle string, uid uint32, more bool, w io.Writ
 	if err != nil {
 		return err
 	}
-	head := make([]byte, headerSize)
-	_ = c.SetReadDeadline(time.Now().Add(connectTimeout))
+	head := make([]byte, feedHeader)
+	_ = c.SetReadDeadline(time.Now().Add(followTimeout))
 	if _, err := io.ReadFull(c, head); err != nil {
-		return fmt.Errorf("the job's front-end does not show its output: it has %d followers at most, of the same user", MaxFollowers)
+		return fmt.Errorf("the job's front-end does not show its output: it has %d followers at most, of the same user", maxFollowers)
 	}
 	from, total := int64(binary.LittleEndian.Uint64(head)), int64(binary.LittleEndian.Uint64(head[8:]))
-	if from < 0 || total < from || total-from > Size {
+	if from < 0 || total < from || total-from > LiveSize {
 		return errors.New("the job's front-end sends something else than output")
 	}
 	skipped(from)
@@ -65,18 +65,18 @@ func Follow(ctx context.Context, handle string, uid uint32, more bool, w io.Writ
 	return err
 }
 
-// dial connects to the feed of a handle. It returns ErrNone if there is none.
-func dial(ctx context.Context, handle string) (*net.UnixConn, error) {
+// dialFeed connects to the feed of a handle. It returns ErrNotLive if there is none.
+func dialFeed(ctx context.Context, handle string) (*net.UnixConn, error) {
 	for n := 1; ; n++ {
-		c, err := net.DialUnix("unix", nil, address(handle))
+		c, err := net.DialUnix("unix", nil, liveAddress(handle))
 		if !errors.Is(err, unix.ECONNREFUSED) {
 			return c, err
 		}
-		if n == attempts {
-			return nil, ErrNone
+		if n == followAttempts {
+			return nil, ErrNotLive
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(followPause):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ var ErrShare = errors.New("it is larger than the share of the quota that one use
 //
 // Each principal with artifacts may keep an equal share of the quota, less a sixteenth. The oldest artifacts of the
 // principal with the largest usage above its share are evicted first. It returns ErrShare if that is not enough.
-func evictions(limit usage, list []Entry, principal string, more usage) ([]Entry, error) {
-	used, queues, sum := map[string]usage{}, map[string][]Entry{}, more
+func evictions(limit usage, list []entry, principal string, more usage) ([]entry, error) {
+	used, queues, sum := map[string]usage{}, map[string][]entry{}, more
 	if more != (usage{}) {
 		used[principal] = more
 	}
@@ -27,7 +27,7 @@ func evictions(limit usage, list []Entry, principal string, more usage) ([]Entry
 	target := usage{limit.count - limit.count/16, limit.bytes - limit.bytes/16}
 	share := usage{shareOf(limit.count, len(used)), shareOf(limit.bytes, len(used))}
 	count, bytes := func(u usage) int64 { return u.count }, func(u usage) int64 { return u.bytes }
-	var victims []Entry
+	var victims []entry
 	for {
 		from, found := "", false
 		if sum.bytes > target.bytes {
@@ -60,7 +60,7 @@ func shareOf(quota int64, n int) int64 {
 
 // largest returns the principal with the largest usage by size that is above share and has artifacts to evict. Of
 // several it is the one with the oldest artifact.
-func largest(used map[string]usage, queues map[string][]Entry, size func(usage) int64, share int64) (principal string, found bool) {
+func largest(used map[string]usage, queues map[string][]entry, size func(usage) int64, share int64) (principal string, found bool) {
 	maxSize := share
 	for who, queue := range queues {
 		u := size(used[who])

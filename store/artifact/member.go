@@ -1,4 +1,4 @@
-package spool
+package artifact
 
 import (
 	"bufio"
@@ -8,28 +8,28 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Open returns a reader of the single gzip member in r. Bytes after it are an error of Read.
-func Open(r io.Reader) (*Member, error) {
+// openMember returns a reader of the single gzip member in r. Bytes after it are an error of Read.
+func openMember(r io.Reader) (*member, error) {
 	b := bufio.NewReaderSize(r, 32<<10) // an io.ByteReader: gzip reads no byte beyond the member
 	gz, err := gzip.NewReader(b)
 	if err != nil {
 		return nil, err
 	}
 	gz.Multistream(false)
-	return &Member{gz: gz, rest: b}, nil
+	return &member{gz: gz, rest: b}, nil
 }
 
-// A Member is a stored stream being read.
-type Member struct {
+// A member is a stored stream being read.
+type member struct {
 	gz   *gzip.Reader
 	rest *bufio.Reader
 }
 
 // Mark returns the subfields of the header, or nil.
-func (m *Member) Mark() []byte { return m.gz.Extra }
+func (m *member) Mark() []byte { return m.gz.Extra }
 
 // Read returns unpacked bytes.
-func (m *Member) Read(p []byte) (int, error) {
+func (m *member) Read(p []byte) (int, error) {
 	n, err := m.gz.Read(p)
 	if err != io.EOF { //nolint:errorlint // gzip returns it unwrapped
 		return n, err

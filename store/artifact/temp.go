@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"fmt"
@@ -7,16 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/flock"
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
-// A Temp is a directory that becomes an artifact, with its files, which are empty at first. It is locked while dir
+// A temp is a directory that becomes an artifact, with its files, which are empty at first. It is locked while dir
 // is open, which shows other processes that its creator is alive.
-type Temp struct {
+type temp struct {
 	name  string // "" once it has become an artifact
 	dir   int
-	files [len(manifest.Files)]int
+	files [len(artifactFiles)]int
 }
 
 const (
@@ -24,12 +23,12 @@ const (
 	gonePrefix = ".del-"
 )
 
-// makeTemp creates a Temp. Before it is locked, a sweep may take it for a leftover and remove it; it is then created again, under
+// makeTemp creates a temp. Before it is locked, a sweep may take it for a leftover and remove it; it is then created again, under
 // another name: the sweep removes by name, and perhaps later.
-func (d *Dir) makeTemp(handle string) (*Temp, error) {
+func (d *diskDir) makeTemp(handle string) (*temp, error) {
 	var err error
 	for n := range 5 {
-		t := &Temp{name: fmt.Sprintf("%s%s.%d", tempPrefix, handle, n), dir: -1, files: [len(manifest.Files)]int{-1, -1, -1}}
+		t := &temp{name: fmt.Sprintf("%s%s.%d", tempPrefix, handle, n), dir: -1, files: [len(artifactFiles)]int{-1, -1, -1}}
 		if err = unix.Mkdirat(d.fd, t.name, at.DirMode); err != nil {
 			return nil, at.Err("mkdir", t.name, err)
 		}
@@ -41,14 +40,14 @@ func (d *Dir) makeTemp(handle string) (*Temp, error) {
 	return nil, fmt.Errorf("cannot create a temporary directory: %w", err)
 }
 
-func (t *Temp) fill(store int) (err error) {
+func (t *temp) fill(store int) (err error) {
 	if t.dir, err = at.Open(store, t.name, at.Dir); err != nil {
 		return err
 	}
 	if err = flock.Try(t.dir, unix.LOCK_EX); err != nil {
 		return err
 	}
-	for i, name := range manifest.Files { // ENOENT if a sweep removed the directory
+	for i, name := range artifactFiles { // ENOENT if a sweep removed the directory
 		if t.files[i], err = at.Open(t.dir, name, makeFlags); err != nil {
 			return err
 		}
@@ -57,20 +56,20 @@ func (t *Temp) fill(store int) (err error) {
 }
 
 // Writer returns a writer to a file, by its index in manifest.Files. It must not be used after Commit or Drop.
-func (t *Temp) Writer(i int) io.Writer { return fdWriter(t.files[i]) }
+func (t *temp) Writer(i int) io.Writer { return fdWriter(t.files[i]) }
 
 // fds returns the descriptors of t, files before their directory.
-func (t *Temp) fds() []int { return append(t.files[:len(t.files):len(t.files)], t.dir) }
+func (t *temp) fds() []int { return append(t.files[:len(t.files):len(t.files)], t.dir) }
 
 // hand returns the descriptors and passes their ownership to the caller.
-func (t *Temp) hand() []int {
+func (t *temp) hand() []int {
 	fds := t.fds()
-	t.dir, t.files = -1, [len(manifest.Files)]int{-1, -1, -1}
+	t.dir, t.files = -1, [len(artifactFiles)]int{-1, -1, -1}
 	return fds
 }
 
 // Drop closes t, and removes it unless it has become an artifact.
-func (d *Dir) Drop(t *Temp) {
+func (d *diskDir) Drop(t *temp) {
 	if t.name != "" {
 		_ = removeDir(d.fd, t.name) // if it fails, the next sweep removes it
 	}
@@ -81,17 +80,17 @@ func (d *Dir) Drop(t *Temp) {
 	}
 }
 
-// A Pending is a Temp that is being created while the job runs: creating files takes a file system longer than
+// A pendingTemp is a temp that is being created while the job runs: creating files takes a file system longer than
 // writing them.
-type Pending struct {
+type pendingTemp struct {
 	done chan struct{}
-	temp *Temp // after done is closed, one of temp and err is nil
+	temp *temp // after done is closed, one of temp and err is nil
 	err  error
 }
 
-// Prepare begins to create a Temp for the artifact with that handle. Its result must be passed to Commit or Drop.
-func (d *Dir) Prepare(handle string) *Pending {
-	p := &Pending{done: make(chan struct{})}
+// Prepare begins to create a temp for the artifact with that handle. Its result must be passed to Commit or Drop.
+func (d *diskDir) Prepare(handle string) *pendingTemp {
+	p := &pendingTemp{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		if p.temp, p.err = d.makeTemp(handle); p.err == nil && d.syncer != nil {
@@ -101,8 +100,8 @@ func (d *Dir) Prepare(handle string) *Pending {
 	return p
 }
 
-// Wait returns the Temp once it is created.
-func (p *Pending) Wait() (*Temp, error) {
+// Wait returns the temp once it is created.
+func (p *pendingTemp) Wait() (*temp, error) {
 	<-p.done
 	return p.temp, p.err
 }

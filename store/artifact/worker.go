@@ -1,4 +1,4 @@
-package spool
+package artifact
 
 import "io"
 
@@ -9,10 +9,10 @@ type worker struct {
 	cur      []byte
 	done     chan struct{}
 	// Used by the worker's goroutine only, until done is closed.
-	pool *Pool
+	pool *gzipPool
 	file io.Writer
 	mark []byte
-	seal sum
+	seal gzipSum
 	err  error
 }
 
@@ -21,7 +21,7 @@ const (
 	chunks = 4
 )
 
-func newWorker(p *Pool, f io.Writer, mark []byte) *worker {
+func newWorker(p *gzipPool, f io.Writer, mark []byte) *worker {
 	w := &worker{
 		in: make(chan []byte, chunks), free: make(chan []byte, chunks), done: make(chan struct{}),
 		pool: p, file: f, mark: mark,
@@ -66,7 +66,7 @@ func (w *worker) run() {
 }
 
 // close ends the stream and waits for the worker.
-func (w *worker) close() (sum, error) {
+func (w *worker) close() (gzipSum, error) {
 	if len(w.cur) > 0 {
 		w.in <- w.cur
 	}

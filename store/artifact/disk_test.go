@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"cmp"
@@ -14,12 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/flock"
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
 // open opens a directory of artifacts; options that are not set have large values.
-func open(t *testing.T, dir string, o Options) *Dir {
+func openDisk(t *testing.T, dir string, o dirOptions) *diskDir {
 	t.Helper()
 	state, err := os.Open(dir)
 	if err != nil {
@@ -27,7 +26,7 @@ func open(t *testing.T, dir string, o Options) *Dir {
 	}
 	defer state.Close()
 	o.TTL, o.MaxCount, o.MaxBytes, o.Now = cmp.Or(o.TTL, time.Hour), cmp.Or(o.MaxCount, 1000), cmp.Or(o.MaxBytes, 1<<30), time.Now
-	d, err := Open(state, o)
+	d, err := openDir(state, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,10 +35,10 @@ func open(t *testing.T, dir string, o Options) *Dir {
 }
 
 // put stores an artifact with that standard output, and returns its handle.
-func put(t *testing.T, d *Dir, stdout string) string {
+func putIn(t *testing.T, d *diskDir, stdout string) string {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
-	handle, _ := manifest.NewHandle("repo", now)
+	handle, _ := newHandle("repo", now)
 	temp, err := d.Prepare(handle).Wait()
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +48,8 @@ func put(t *testing.T, d *Dir, stdout string) string {
 		t.Fatal(err)
 	}
 	hash := strings.Repeat("ab", 32)
-	m := &manifest.Manifest{
-		Version: manifest.Version, ArtifactID: handle, RepoID: "repo", Principal: "user:ada", CreatedAt: now, ExpiresAt: now.Add(time.Hour),
+	m := &Manifest{
+		Version: manifestVersion, ArtifactID: handle, RepoID: "repo", Principal: "user:ada", CreatedAt: now, ExpiresAt: now.Add(time.Hour),
 		StdoutBytes: int64(len(stdout)), StdoutSHA256: hash, StderrSHA256: hash,
 	}
 	if err := d.Commit(temp, m, [2]int64{int64(len(stdout)), -1}); err != nil {
@@ -62,14 +61,14 @@ func put(t *testing.T, d *Dir, stdout string) string {
 // TestCommit: a committed artifact is listed and can be opened, also by another process; a dropped one leaves nothing.
 func TestCommit(t *testing.T) {
 	dir := t.TempDir()
-	d, other := open(t, dir, Options{FsyncEach: true}), open(t, dir, Options{ReadOnly: true})
-	handle := put(t, d, "text")
+	d, other := openDisk(t, dir, dirOptions{FsyncEach: true}), openDisk(t, dir, dirOptions{ReadOnly: true})
+	handle := putIn(t, d, "text")
 	dropped, err := d.Prepare("runtime-x-1-0123456789abcdef").Wait()
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Drop(dropped)
-	for _, d := range []*Dir{d, other} {
+	for _, d := range []*diskDir{d, other} {
 		list, err := d.List()
 		if err != nil || len(list) != 1 || list[0].Handle != handle || list[0].Owner != "user:ada" || list[0].Bytes != 3*blockSize {
 			t.Errorf("%+v, %v", list, err)
@@ -79,7 +78,7 @@ func TestCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		f, err := a.Stream(manifest.Stdout)
+		f, err := a.Stream(Stdout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,16 +87,16 @@ func TestCommit(t *testing.T) {
 			t.Errorf("%q, %v", b, err)
 		}
 	}
-	if names, err := os.ReadDir(filepath.Join(dir, Name)); err != nil || len(names) != 2 { // and the usage
+	if names, err := os.ReadDir(filepath.Join(dir, dirName)); err != nil || len(names) != 2 { // and the usage
 		t.Errorf("%v, %v", names, err)
 	}
-	tiny := open(t, t.TempDir(), Options{MaxBytes: 1})
+	tiny := openDisk(t, t.TempDir(), dirOptions{MaxBytes: 1})
 	temp, err := tiny.Prepare(handle).Wait()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tiny.Drop(temp)
-	if err := tiny.Commit(temp, &manifest.Manifest{ArtifactID: handle}, [2]int64{-1, -1}); err == nil {
+	if err := tiny.Commit(temp, &Manifest{ArtifactID: handle}, [2]int64{-1, -1}); err == nil {
 		t.Error("an artifact larger than the quota was stored")
 	}
 }
@@ -105,18 +104,18 @@ func TestCommit(t *testing.T) {
 // TestClosed: after Close, and without a directory, there are no artifacts.
 func TestClosed(t *testing.T) {
 	dir := t.TempDir()
-	d := open(t, dir, Options{})
-	handle := put(t, d, "x")
+	d := openDisk(t, dir, dirOptions{})
+	handle := putIn(t, d, "x")
 	d.Close()
 	d.Close()
-	for name, d := range map[string]*Dir{"closed": d, "without a directory": open(t, t.TempDir(), Options{ReadOnly: true})} {
+	for name, d := range map[string]*diskDir{"closed": d, "without a directory": openDisk(t, t.TempDir(), dirOptions{ReadOnly: true})} {
 		if list, err := d.List(); len(list) != 0 || err != nil {
 			t.Errorf("%s: %v, %v", name, list, err)
 		}
 		if _, err := d.Open(handle); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := d.OpenStream(handle, manifest.Stdout); err == nil {
+		if _, err := d.OpenStream(handle, Stdout); err == nil {
 			t.Errorf("%s: a stream was opened", name)
 		}
 	}
@@ -124,8 +123,8 @@ func TestClosed(t *testing.T) {
 
 // TestWrongUsageIsCorrected: a recorded usage that is too high is corrected, and evicts nothing.
 func TestWrongUsageIsCorrected(t *testing.T) {
-	d := open(t, t.TempDir(), Options{MaxCount: 256})
-	put(t, d, "x")
+	d := openDisk(t, t.TempDir(), dirOptions{MaxCount: 256})
+	putIn(t, d, "x")
 	d.quota.write(usage{250, 1})
 	d.makeRoomAhead()
 	if list, err := d.List(); err != nil || len(list) != 1 || d.quota.read() != total(list) {
@@ -136,9 +135,9 @@ func TestWrongUsageIsCorrected(t *testing.T) {
 // TestMakeRoomAhead: nothing is evicted in advance while the quota is not nearly reached, or small.
 func TestMakeRoomAhead(t *testing.T) {
 	for limit, count := range map[int64]int{256: 240, 16: 16} {
-		d := open(t, t.TempDir(), Options{MaxCount: limit})
+		d := openDisk(t, t.TempDir(), dirOptions{MaxCount: limit})
 		for range count {
-			put(t, d, "x")
+			putIn(t, d, "x")
 		}
 		d.makeRoomAhead()
 		if got := d.quota.read().count; got != int64(count) {
@@ -149,8 +148,8 @@ func TestMakeRoomAhead(t *testing.T) {
 
 // TestUnlinkOnce: if two callers unlink the same artifact, exactly one gets mine = true.
 func TestUnlinkOnce(t *testing.T) {
-	d := open(t, t.TempDir(), Options{})
-	handle := put(t, d, "x")
+	d := openDisk(t, t.TempDir(), dirOptions{})
+	handle := putIn(t, d, "x")
 	first, err := d.unlink(handle)
 	second, again := d.unlink(handle)
 	if !first || second || err != nil || again != nil {
@@ -161,9 +160,9 @@ func TestUnlinkOnce(t *testing.T) {
 // TestSyncClosesDescriptors: syncing closes the descriptors of artifacts.
 func TestSyncClosesDescriptors(t *testing.T) {
 	dir := t.TempDir()
-	d := open(t, dir, Options{})
+	d := openDisk(t, dir, dirOptions{})
 	for range 40 { // more than one group
-		put(t, d, "x")
+		putIn(t, d, "x")
 	}
 	d.syncer.sync()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -171,7 +170,7 @@ func TestSyncClosesDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range list {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, filepath.Join(dir, Name, "runtime-")) {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, filepath.Join(dir, dirName, "runtime-")) {
 			t.Errorf("%s is open", to)
 		}
 	}
@@ -180,9 +179,9 @@ func TestSyncClosesDescriptors(t *testing.T) {
 // TestSweepComesFirst: a sweep that locks a temporary directory before its maker does, and removes it by name when its maker has made
 // another one, does not remove that.
 func TestSweepComesFirst(t *testing.T) {
-	d := open(t, t.TempDir(), Options{})
+	d := openDisk(t, t.TempDir(), dirOptions{})
 	for range 100_000 { // the sweep is first in one of some rounds
-		handle, _ := manifest.NewHandle("repo", time.Now())
+		handle, _ := newHandle("repo", time.Now())
 		first := tempPrefix + handle + ".0"
 		made, locked := make(chan struct{}), make(chan int, 1)
 		go func() { locked <- lockNew(d, first, made) }()
@@ -195,7 +194,7 @@ func TestSweepComesFirst(t *testing.T) {
 		if swept >= 0 {
 			_ = removeDir(d.fd, first) // the maker has removed it
 			unix.Close(swept)
-			if err := unix.Faccessat(d.fd, temp.name+"/"+manifest.Files[0], unix.F_OK, 0); err != nil {
+			if err := unix.Faccessat(d.fd, temp.name+"/"+artifactFiles[0], unix.F_OK, 0); err != nil {
 				t.Errorf("%s: %v", temp.name, err)
 			}
 		}
@@ -208,7 +207,7 @@ func TestSweepComesFirst(t *testing.T) {
 }
 
 // lockNew locks a directory as a sweep does, as soon as it is there, and returns its descriptor: -1 if others were first until done.
-func lockNew(d *Dir, name string, done <-chan struct{}) int {
+func lockNew(d *diskDir, name string, done <-chan struct{}) int {
 	for {
 		select {
 		case <-done:
@@ -229,15 +228,15 @@ func lockNew(d *Dir, name string, done <-chan struct{}) int {
 // TestEvictions: which principals' artifacts are evicted.
 func TestEvictions(t *testing.T) {
 	limit := usage{16, 1600}
-	list := func(owners string, bytes int64) (l []Entry) {
+	list := func(owners string, bytes int64) (l []entry) {
 		for i, owner := range strings.Split(owners, "") {
-			l = append(l, Entry{Handle: fmt.Sprint(i), Since: time.Unix(int64(i), 0), Bytes: bytes, Owner: owner})
+			l = append(l, entry{Handle: fmt.Sprint(i), Since: time.Unix(int64(i), 0), Bytes: bytes, Owner: owner})
 		}
 		return l
 	}
 	for _, tt := range []struct {
 		name      string
-		list      []Entry
+		list      []entry
 		principal string
 		more      usage
 		want      string // owners of the victims

@@ -1,10 +1,4 @@
-// Package spool stores one stream of a job as a gzip file within bounds, and reads it back.
-//
-// If a stream is too long, its head and its end are stored, with a line in between that says how much was left out
-// (Gap). Short streams stay in memory until they end; for longer ones, a goroutine compresses, hashes and writes, so that
-// the job is not slowed down by it. The file is one gzip member (RFC 1952), whose header may hold a mark. Memory is at
-// most about 3 MiB per stream.
-package spool
+package artifact
 
 import (
 	"bytes"
@@ -20,8 +14,8 @@ const (
 	tailSize = 1 << 20
 	// aligning is how far from a cut a newline is searched for, so that whole lines are left out.
 	aligning = 64 << 10
-	// MarkerRoom is above the length in bytes of any marker: a stored stream is at most this much longer than the limit.
-	MarkerRoom = 128
+	// markerRoom is above the length in bytes of any marker: a stored stream is at most this much longer than the limit.
+	markerRoom = 128
 )
 
 // A Gap describes the part of a stream that was left out. The JSON names are those of an artifact's manifest.
@@ -35,8 +29,8 @@ type Gap struct {
 // Line returns the line that stands for the gap, without its newline.
 func (g *Gap) Line() string { return fmt.Sprintf("... (%d bytes left out) ...", g.Bytes) }
 
-// Options of a Spool.
-type Options struct {
+// spoolOptions are options of a spool.
+type spoolOptions struct {
 	Limit int64  // maximum number of bytes stored of the stream, at least 1 KiB
 	Mark  []byte // subfields for the gzip header; nil stores none
 	// File returns the destination of the stream, which the caller owns. It is called when there is something to write,
@@ -44,10 +38,16 @@ type Options struct {
 	File func() (io.Writer, error)
 }
 
-// A Spool stores one stream. It is not safe for concurrent use. It must be ended by Seal or Discard.
-type Spool struct {
-	pool *Pool
-	Options
+// A spool stores one stream of a job as a gzip file within bounds. It is not safe for concurrent use. It must be ended by Seal or
+// Discard.
+//
+// If a stream is too long, its head and its end are stored, with a line in between that says how much was left out
+// (Gap). Short streams stay in memory until they end; for longer ones, a goroutine compresses, hashes and writes, so that
+// the job is not slowed down by it. The file is one gzip member (RFC 1952), whose header may hold a mark. Memory is at
+// most about 3 MiB per stream.
+type spool struct {
+	pool *gzipPool
+	spoolOptions
 
 	small  []byte
 	work   *worker // nil while small
@@ -61,18 +61,18 @@ type Spool struct {
 	err      error
 }
 
-// New returns a Spool for a stream.
-func (p *Pool) New(o Options) *Spool { return &Spool{pool: p, Options: o} }
+// New returns a spool for a stream.
+func (p *gzipPool) New(o spoolOptions) *spool { return &spool{pool: p, spoolOptions: o} }
 
-func (s *Spool) tail() int { return int(min(tailSize, s.Limit/2)) }
+func (s *spool) tail() int { return int(min(tailSize, s.Limit/2)) }
 
 // ringSize is large enough to store a stream of limit bytes completely, wherever its head was cut.
-func (s *Spool) ringSize() int { return s.tail() + aligning + MarkerRoom }
+func (s *spool) ringSize() int { return s.tail() + aligning + markerRoom }
 
 // Write appends p, without keeping a reference to it. Seal reports errors.
-func (s *Spool) Write(p []byte) {
+func (s *spool) Write(p []byte) {
 	if !s.full {
-		room := s.Limit - int64(s.tail()) - MarkerRoom - s.stored
+		room := s.Limit - int64(s.tail()) - markerRoom - s.stored
 		if int64(len(p)) <= room {
 			s.put(p)
 			return
@@ -91,7 +91,7 @@ func (s *Spool) Write(p []byte) {
 }
 
 // keep writes p to the ring.
-func (s *Spool) keep(p []byte) {
+func (s *spool) keep(p []byte) {
 	size := s.ringSize()
 	if s.ring == nil {
 		s.ring = make([]byte, size)
@@ -106,7 +106,7 @@ func (s *Spool) keep(p []byte) {
 }
 
 // last returns the last n bytes written.
-func (s *Spool) last(n int64) []byte {
+func (s *spool) last(n int64) []byte {
 	size := int64(len(s.ring))
 	from, to := (s.after-n)%max(size, 1), s.after%max(size, 1)
 	if n == 0 || from < to {
@@ -116,7 +116,7 @@ func (s *Spool) last(n int64) []byte {
 }
 
 // put stores p.
-func (s *Spool) put(p []byte) {
+func (s *spool) put(p []byte) {
 	if len(p) == 0 {
 		return
 	}
@@ -142,10 +142,10 @@ func (s *Spool) put(p []byte) {
 }
 
 // truncated reports whether part of the stream is or will be left out.
-func (s *Spool) truncated() bool { return s.stored+s.after > s.Limit && s.full }
+func (s *spool) truncated() bool { return s.stored+s.after > s.Limit && s.full }
 
 // end stores the end of the stream, and returns the gap before it, or nil if nothing was left out.
-func (s *Spool) end() *Gap {
+func (s *spool) end() *Gap {
 	defer func() { s.ring = nil }()
 	if !s.truncated() {
 		s.put(s.last(s.after))
@@ -169,8 +169,8 @@ func (s *Spool) end() *Gap {
 	return g
 }
 
-// A Sealed is the stored form of a stream.
-type Sealed struct {
+// sealed is the stored form of a stream.
+type sealed struct {
 	Bytes  int64 // of the stored stream, before compression
 	SHA256 [sha256.Size]byte
 	Gap    *Gap  // nil if nothing was left out
@@ -178,10 +178,10 @@ type Sealed struct {
 }
 
 // Seal ends the stream and returns what was stored.
-func (s *Spool) Seal() (Sealed, error) {
+func (s *spool) Seal() (sealed, error) {
 	gap := s.end()
 	sum, short, err := s.finish()
-	r := Sealed{Bytes: sum.bytes, SHA256: sum.sha, Gap: gap, Size: -1}
+	r := sealed{Bytes: sum.bytes, SHA256: sum.sha, Gap: gap, Size: -1}
 	if err != nil || short == nil {
 		return r, err
 	}
@@ -195,9 +195,9 @@ func (s *Spool) Seal() (Sealed, error) {
 
 // finish returns the size and hash of the stream and, if it is small, its compressed form. A large stream is in its
 // file; nil is returned for it.
-func (s *Spool) finish() (sum, []byte, error) {
+func (s *spool) finish() (gzipSum, []byte, error) {
 	if s.err != nil {
-		return sum{}, nil, s.err
+		return gzipSum{}, nil, s.err
 	}
 	if w := s.work; w != nil {
 		s.work = nil
@@ -209,8 +209,8 @@ func (s *Spool) finish() (sum, []byte, error) {
 	return seal, b.Bytes(), err
 }
 
-// Discard ends the Spool without a result. After Seal, or another Discard, it does nothing.
-func (s *Spool) Discard() {
+// Discard ends the spool without a result. After Seal, or another Discard, it does nothing.
+func (s *spool) Discard() {
 	if s.work != nil {
 		_, _ = s.work.close()
 		s.work = nil

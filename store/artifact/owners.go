@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"sync"
@@ -27,7 +27,7 @@ func (o *owners) of(handle string) (principal string, known bool) {
 }
 
 // only removes all entries but those of list.
-func (o *owners) only(list []Entry) {
+func (o *owners) only(list []entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.principal) <= len(list) {
@@ -43,7 +43,7 @@ func (o *owners) only(list []Entry) {
 }
 
 // owner returns the principal of an artifact. All artifacts with unreadable manifests count as one unnamed owner's.
-func (d *Dir) owner(handle string) string {
+func (d *diskDir) owner(handle string) string {
 	if principal, known := d.owners.of(handle); known {
 		return principal
 	}

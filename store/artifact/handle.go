@@ -1,4 +1,4 @@
-package manifest
+package artifact
 
 import (
 	"crypto/rand"
@@ -14,12 +14,12 @@ import (
 // maxHandle is the maximum length of a handle in bytes; random is the number of random bytes, which make it
 // unguessable.
 const (
-	maxHandle = 256
-	random    = 8
+	maxHandle   = 256
+	randomBytes = 8
 )
 
-// HandlePrefix returns the beginning of all handles of a repository's artifacts.
-func HandlePrefix(repo string) string {
+// handlePrefix returns the beginning of all handles of a repository's artifacts.
+func handlePrefix(repo string) string {
 	return "runtime-" + strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-':
@@ -29,20 +29,20 @@ func HandlePrefix(repo string) string {
 	}, repo) + "-"
 }
 
-// NewHandle returns a new handle for an artifact of a repository whose job begins now. ok is false if the repository's id is
+// newHandle returns a new handle for an artifact of a repository whose job begins now. ok is false if the repository's id is
 // too long for one.
-func NewHandle(repo string, now time.Time) (handle string, ok bool) {
-	var b [random]byte
+func newHandle(repo string, now time.Time) (handle string, ok bool) {
+	var b [randomBytes]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	handle = HandlePrefix(repo) + strconv.FormatInt(now.UnixMilli(), 10) + "-" + hex.EncodeToString(b[:])
+	handle = handlePrefix(repo) + strconv.FormatInt(now.UnixMilli(), 10) + "-" + hex.EncodeToString(b[:])
 	return handle, len(handle) <= maxHandle
 }
 
 // handleForm matches a handle; its group is the time of creation in milliseconds.
 var handleForm = lazyregexp.New(`^runtime-[A-Za-z0-9_-]*-([0-9]{1,18})-[0-9a-f]{16}$`)
 
-// ParseHandle returns when the job of a handle began; ok is false if it is not a handle.
-func ParseHandle(handle string) (at time.Time, ok bool) {
+// parseHandle returns when the job of a handle began; ok is false if it is not a handle.
+func parseHandle(handle string) (at time.Time, ok bool) {
 	if len(handle) > maxHandle {
 		return at, false
 	}
@@ -58,8 +58,8 @@ func ParseHandle(handle string) (at time.Time, ok bool) {
 // the principal, too, but if it is damaged, the owner must get an error and everybody else ErrNotFound.
 const markID = "Co"
 
-// Mark returns the subfield for a principal's artifact. It differs for each artifact of a principal.
-func Mark(handle, principal string) []byte {
+// ownerMark returns the subfield for a principal's artifact. It differs for each artifact of a principal.
+func ownerMark(handle, principal string) []byte {
 	sum := sha256.Sum256([]byte(handle + "\x00" + principal))
 	return append([]byte{markID[0], markID[1], sha256.Size, 0}, sum[:]...)
 }

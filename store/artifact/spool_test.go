@@ -1,4 +1,4 @@
-package spool
+package artifact
 
 import (
 	"bytes"
@@ -14,12 +14,12 @@ import (
 // TestShortTextIsNotCompressed: short text is stored uncompressed, longer text is compressed; any gzip reader reads
 // both.
 func TestShortTextIsNotCompressed(t *testing.T) {
-	var p Pool
+	var p gzipPool
 	for _, size := range []int{0, 1, maxPlain, maxPlain + 1, small} {
 		var b bytes.Buffer
 		text, mark := []byte(strings.Repeat("x", size)), []byte("Co\x04\x00mark")
 		got, err := p.short(&b, mark, text)
-		if err != nil || got != (sum{int64(size), sha256.Sum256(text)}) {
+		if err != nil || got != (gzipSum{int64(size), sha256.Sum256(text)}) {
 			t.Fatalf("%d: %+v, %v", size, got, err)
 		}
 		if plain := bytes.Contains(b.Bytes(), text); plain != (size <= maxPlain) {
@@ -39,10 +39,10 @@ func TestShortTextIsNotCompressed(t *testing.T) {
 // TestSeal: whatever the length of a stream, what is stored can be read back by Open, with its mark, size, hash and gap.
 func TestSeal(t *testing.T) {
 	const limit = 256 << 10
-	var p Pool
-	for _, size := range []int{0, 1, small, small + 1, limit, limit + MarkerRoom, 3 << 20} {
+	var p gzipPool
+	for _, size := range []int{0, 1, small, small + 1, limit, limit + markerRoom, 3 << 20} {
 		var file bytes.Buffer
-		s := p.New(Options{Limit: limit, Mark: []byte("Co\x01\x00x"), File: func() (io.Writer, error) { return &file, nil }})
+		s := p.New(spoolOptions{Limit: limit, Mark: []byte("Co\x01\x00x"), File: func() (io.Writer, error) { return &file, nil }})
 		var in bytes.Buffer
 		for n := 0; in.Len() < size; n++ {
 			fmt.Fprintf(&in, "line %d\n", n)
@@ -58,7 +58,7 @@ func TestSeal(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Discard() // does nothing
-		m, err := Open(&file)
+		m, err := openMember(&file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestSeal(t *testing.T) {
 		if g := sealed.Gap; g != nil {
 			marker := string(back[g.Offset:][:g.Marker])
 			whole := string(back[:g.Offset]) + string(in.Bytes()[g.Offset:][:g.Bytes]) + string(back[g.Offset+g.Marker:])
-			if marker != g.Line()+"\n" || whole != in.String() || int64(len(back)) > limit+MarkerRoom {
+			if marker != g.Line()+"\n" || whole != in.String() || int64(len(back)) > limit+markerRoom {
 				t.Errorf("%d: %+v, %q", size, g, marker)
 			}
 		}
@@ -81,14 +81,14 @@ func TestSeal(t *testing.T) {
 
 // TestErrors: Seal returns the error of the file, at whichever length of the stream it occurs.
 func TestErrors(t *testing.T) {
-	var p Pool
+	var p gzipPool
 	full := errors.New("the disk is full")
 	for _, size := range []int{1, small + 1, 1 << 20} {
 		for name, file := range map[string]func() (io.Writer, error){
 			"open":  func() (io.Writer, error) { return nil, full },
-			"write": func() (io.Writer, error) { return failing{full}, nil },
+			"write": func() (io.Writer, error) { return failingWriter{full}, nil },
 		} {
-			s := p.New(Options{Limit: 64 << 20, File: file})
+			s := p.New(spoolOptions{Limit: 64 << 20, File: file})
 			s.Write([]byte(strings.Repeat("x", size)))
 			s.Write([]byte("y"))
 			if _, err := s.Seal(); !errors.Is(err, full) {
@@ -98,12 +98,12 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-type failing struct{ err error }
+type failingWriter struct{ err error }
 
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
 // TestOpenRefuses: what is not exactly one gzip member is an error.
-func TestOpenRefuses(t *testing.T) {
+func TestMemberRefuses(t *testing.T) {
 	whole := plainMember(nil, []byte("text"))
 	for name, b := range map[string][]byte{
 		"nothing":     nil,
@@ -112,7 +112,7 @@ func TestOpenRefuses(t *testing.T) {
 		"byte after":  append(bytes.Clone(whole), 0),
 		"two members": append(bytes.Clone(whole), whole...),
 	} {
-		m, err := Open(bytes.NewReader(b))
+		m, err := openMember(bytes.NewReader(b))
 		if err == nil {
 			_, err = io.ReadAll(m)
 		}

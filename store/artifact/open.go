@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"errors"
@@ -7,29 +7,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
-// Errors of reading. They are wrapped with details.
-var (
-	// ErrNotFound is returned if there is no such artifact.
-	ErrNotFound = errors.New("no such artifact")
-	// ErrCorrupt is returned for an artifact that differs from what was stored.
-	ErrCorrupt = errors.New("the artifact is damaged")
-)
-
 // An Artifact is a stored artifact that is open for reading. The caller must close it.
-type Artifact struct {
-	Manifest *manifest.Manifest
+type openArtifact struct {
+	Manifest *Manifest
 
-	of  *Dir
+	of  *diskDir
 	dir int
 }
 
 // Open opens an artifact. It does not check who may read it, or whether it has expired. The error is ErrNotFound,
 // ErrCorrupt, or one of the file system.
-func (d *Dir) Open(handle string) (*Artifact, error) {
+func (d *diskDir) Open(handle string) (*openArtifact, error) {
 	if d.fd < 0 {
 		return nil, ErrNotFound
 	}
@@ -45,18 +36,18 @@ func (d *Dir) Open(handle string) (*Artifact, error) {
 		unix.Close(dir)
 		return nil, err
 	}
-	return &Artifact{Manifest: m, of: d, dir: dir}, nil
+	return &openArtifact{Manifest: m, of: d, dir: dir}, nil
 }
 
-func (d *Dir) readManifest(handle string, dir int) (*manifest.Manifest, error) {
-	f, err := openFile(dir, manifest.Name)
+func (d *diskDir) readManifest(handle string, dir int) (*Manifest, error) {
+	f, err := openFile(dir, manifestName)
 	if err != nil {
 		return nil, d.missing(handle, err)
 	}
 	defer f.Close()
-	m, err := manifest.Parse(handle, f)
+	m, err := parseManifest(handle, f)
 	switch {
-	case errors.Is(err, manifest.ErrEmpty):
+	case errors.Is(err, errNoManifest):
 		return nil, ErrNotFound
 	case err != nil:
 		return nil, fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
@@ -65,8 +56,8 @@ func (d *Dir) readManifest(handle string, dir int) (*manifest.Manifest, error) {
 }
 
 // Stream opens the file of a stream.
-func (a *Artifact) Stream(name string) (*os.File, error) {
-	f, err := openFile(a.dir, manifest.FileOf(name))
+func (a *openArtifact) Stream(name string) (*os.File, error) {
+	f, err := openFile(a.dir, streamFile(name))
 	if err != nil {
 		return nil, a.of.missing(a.Manifest.ArtifactID, err)
 	}
@@ -74,21 +65,21 @@ func (a *Artifact) Stream(name string) (*os.File, error) {
 }
 
 // Close closes the artifact.
-func (a *Artifact) Close() { unix.Close(a.dir) }
+func (a *openArtifact) Close() { unix.Close(a.dir) }
 
 // OpenStream opens the file of a stream of an artifact whose manifest may be unreadable.
-func (d *Dir) OpenStream(handle, name string) (*os.File, error) {
+func (d *diskDir) OpenStream(handle, name string) (*os.File, error) {
 	dir, err := at.Open(d.fd, handle, at.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	return openFile(dir, manifest.FileOf(name))
+	return openFile(dir, streamFile(name))
 }
 
 // missing returns the error for a file of an artifact that cannot be opened: ErrCorrupt, unless the artifact is being
 // removed.
-func (d *Dir) missing(handle string, err error) error {
+func (d *diskDir) missing(handle string, err error) error {
 	var st unix.Stat_t
 	if unix.Fstatat(d.fd, handle, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return ErrNotFound

@@ -1,10 +1,4 @@
-// Package live shows the output of a running job to the user whose front-end runs it.
-//
-// A Feed keeps the last 64 KiB of a job's output, after redaction, both streams in the order in which they arrived. It listens on a
-// socket in the abstract namespace (unix(7)), whose name is a hash of the handle of the output: the supervisor tells the handle to
-// the job's user and to root alone. Each side checks the other's user id (SO_PEERCRED), so the name need not be secret. A feed
-// reads nothing from its followers; the job never waits for one that is slow, which loses output instead.
-package live
+package artifact
 
 import (
 	"crypto/sha256"
@@ -20,23 +14,29 @@ import (
 )
 
 const (
-	// Size is how much of the end of the output a feed keeps, in bytes.
-	Size = 64 << 10
-	// MaxFollowers is the maximum number of followers of one job; more are disconnected.
-	MaxFollowers = 4
-	// delay is how long a job runs before its feed listens: most jobs end before anybody could follow them.
-	delay = 100 * time.Millisecond
+	// LiveSize is how much of the end of the output a feed keeps, in bytes.
+	LiveSize = 64 << 10
+	// maxFollowers is the maximum number of followers of one job; more are disconnected.
+	maxFollowers = 4
+	// liveDelay is how long a job runs before its feed listens: most jobs end before anybody could follow them.
+	liveDelay = 100 * time.Millisecond
 	// sendTimeout is how long a follower may not read before it is disconnected.
 	sendTimeout = 10 * time.Second
 )
 
-// address returns the address of the feed of a handle.
-func address(handle string) *net.UnixAddr {
+// liveAddress returns the address of the feed of a handle.
+func liveAddress(handle string) *net.UnixAddr {
 	sum := sha256.Sum256([]byte("corral live 1\x00" + handle))
 	return &net.UnixAddr{Net: "unix", Name: "@corral-live-" + hex.EncodeToString(sum[:16])}
 }
 
-// A Feed is the output of one job so far. A nil *Feed keeps nothing. Its methods may be called by several goroutines at once.
+// A Feed shows the output of a running job to the user whose front-end runs it. A nil *Feed keeps nothing. Its methods may be called by
+// several goroutines at once.
+//
+// It keeps the last 64 KiB of a job's output, after redaction, both streams in the order in which they arrived. It listens on a
+// socket in the abstract namespace (unix(7)), whose name is a hash of the handle of the output: the supervisor tells the handle to
+// the job's user and to root alone. Each side checks the other's user id (SO_PEERCRED), so the name need not be secret. A feed
+// reads nothing from its followers; the job never waits for one that is slow, which loses output instead.
 type Feed struct {
 	timer     *time.Timer
 	mu        sync.Mutex
@@ -48,10 +48,10 @@ type Feed struct {
 	followers map[*net.UnixConn]bool // guarded by mu
 }
 
-// New returns a feed for the output with this handle, which listens once its job has run for a moment. The caller calls End.
-func New(handle string) *Feed { return start(handle, delay) }
+// NewFeed returns a feed for the output with this handle, which listens once its job has run for a moment. The caller calls End.
+func NewFeed(handle string) *Feed { return startFeed(handle, liveDelay) }
 
-func start(handle string, after time.Duration) *Feed {
+func startFeed(handle string, after time.Duration) *Feed {
 	f := &Feed{news: make(chan struct{}), followers: map[*net.UnixConn]bool{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +61,7 @@ func start(handle string, after time.Duration) *Feed {
 
 // listen accepts followers until End. An error leaves the job without a feed: it is not worth failing the job.
 func (f *Feed) listen(handle string) {
-	l, err := net.ListenUnix("unix", address(handle))
+	l, err := net.ListenUnix("unix", liveAddress(handle))
 	if err != nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (f *Feed) admit(c *net.UnixConn) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.followers) >= MaxFollowers {
+	if len(f.followers) >= maxFollowers {
 		return false
 	}
 	f.followers[c] = true
@@ -109,10 +109,10 @@ func (f *Feed) Write(p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.total += int64(len(p))
-	if skip := len(p) - Size; skip > 0 {
+	if skip := len(p) - LiveSize; skip > 0 {
 		p = p[skip:]
 	}
-	if room := Size - len(f.ring); room > 0 { // the ring grows with the output: most jobs write little
+	if room := LiveSize - len(f.ring); room > 0 { // the ring grows with the output: most jobs write little
 		n := min(room, len(p))
 		f.ring = append(f.ring, p[:n]...)
 		if n == len(p) && f.total == int64(len(f.ring)) {
@@ -120,7 +120,7 @@ func (f *Feed) Write(p []byte) {
 			return
 		}
 	}
-	from := int((f.total - int64(len(p))) % Size)
+	from := int((f.total - int64(len(p))) % LiveSize)
 	n := copy(f.ring[from:], p)
 	copy(f.ring, p[n:])
 	f.wake()
@@ -159,16 +159,16 @@ func (f *Feed) next(at int64, p []byte) (from int64, n int, ended bool, news <-c
 	defer f.mu.Unlock()
 	from = max(at, f.total-int64(len(f.ring)))
 	for n < len(p) && from+int64(n) < f.total {
-		begin := int((from + int64(n)) % Size)
+		begin := int((from + int64(n)) % LiveSize)
 		end := min(len(f.ring), begin+int(f.total-from)-n)
 		n += copy(p[n:], f.ring[begin:end])
 	}
 	return from, n, f.ended, f.news
 }
 
-// header is sent first: the number of bytes that the feed does not have any more, and of those that it has had so far, little
-// endian.
-const headerSize = 16
+// feedHeader is the size of the header, which is sent first: the number of bytes that the feed does not have any more, and of
+// those that it has had so far, little endian.
+const feedHeader = 16
 
 // serve sends the output to one follower.
 func (f *Feed) serve(c *net.UnixConn) {
@@ -182,7 +182,7 @@ func (f *Feed) serve(c *net.UnixConn) {
 	at, total := f.total-int64(len(f.ring)), f.total
 	f.mu.Unlock()
 	head := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(at)), uint64(total))
-	if !send(c, head) {
+	if !sendTo(c, head) {
 		return
 	}
 	gone := make(chan struct{})
@@ -193,13 +193,13 @@ func (f *Feed) serve(c *net.UnixConn) {
 	p := make([]byte, 16<<10)
 	for {
 		from, n, ended, news := f.next(at, p)
-		if lost := from - at; lost > 0 && !send(c, fmt.Appendf(nil, "\n... (%d bytes left out) ...\n", lost)) {
+		if lost := from - at; lost > 0 && !sendTo(c, fmt.Appendf(nil, "\n... (%d bytes left out) ...\n", lost)) {
 			return
 		}
 		at = from + int64(n)
 		switch {
 		case n > 0:
-			if !send(c, p[:n]) {
+			if !sendTo(c, p[:n]) {
 				return
 			}
 		case ended:
@@ -214,7 +214,7 @@ func (f *Feed) serve(c *net.UnixConn) {
 	}
 }
 
-func send(c *net.UnixConn, p []byte) bool {
+func sendTo(c *net.UnixConn, p []byte) bool {
 	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout))
 	_, err := c.Write(p)
 	return err == nil

@@ -1,12 +1,12 @@
-package lines
+package artifact
 
 import (
 	"strconv"
 	"unicode/utf8"
 )
 
-// MaxLine is the maximum number of characters shown of a line.
-const MaxLine = 500
+// maxLine is the maximum number of characters shown of a line.
+const maxLine = 500
 
 // A line is the kept part of a line: at most MaxLine characters, and how many there were beyond.
 type line struct {
@@ -25,7 +25,7 @@ func (l *line) copyFrom(o *line) {
 
 // add appends the next part of the line.
 func (l *line) add(text []byte) {
-	room := MaxLine - l.chars
+	room := maxLine - l.chars
 	if len(text) <= room { // each character has at least one byte
 		l.text = append(l.text, text...)
 		l.chars += utf8.RuneCount(text)
@@ -37,7 +37,7 @@ func (l *line) add(text []byte) {
 		cut += n
 	}
 	l.text = append(l.text, text[:cut]...)
-	l.chars = MaxLine - room
+	l.chars = maxLine - room
 	l.dropped += int64(utf8.RuneCount(text[cut:]))
 }
 

@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 // makeRoom evicts artifacts until principal can store more, see evictions; their files are removed in the background.
 // The caller holds the quota's lock. It returns the remaining usage. If there is no room, it returns errShare and
 // evicts nothing.
-func (d *Dir) makeRoom(principal string, more usage) (usage, error) {
+func (d *diskDir) makeRoom(principal string, more usage) (usage, error) {
 	list, err := d.List()
 	if err != nil {
 		return usage{}, nil // the commit will report the error
 	}
-	u := total(list)
+	u := totalUsage(list)
 	if u.count+more.count <= d.limit.count && u.bytes+more.bytes <= d.limit.bytes {
 		return u, nil
 	}
@@ -35,7 +35,7 @@ func (d *Dir) makeRoom(principal string, more usage) (usage, error) {
 }
 
 // wakeSweeper makes the background goroutine remove the files of evicted artifacts and evict more if needed.
-func (d *Dir) wakeSweeper() {
+func (d *diskDir) wakeSweeper() {
 	select {
 	case d.taken <- struct{}{}:
 	default:
@@ -45,12 +45,12 @@ func (d *Dir) wakeSweeper() {
 // crowded reports whether the quota by count is nearly reached, so that artifacts should be evicted in advance.
 // Otherwise a commit would have to examine every artifact while its reply waits. With a small quota each artifact is
 // kept as long as possible.
-func (d *Dir) crowded(u usage) bool {
+func (d *diskDir) crowded(u usage) bool {
 	return d.limit.count >= 256 && u.count > d.limit.count-d.limit.count/32
 }
 
 // makeRoomAhead evicts artifacts if the quota by count is nearly reached, without blocking commits.
-func (d *Dir) makeRoomAhead() {
+func (d *diskDir) makeRoomAhead() {
 	var u usage
 	if d.quota.update(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !d.crowded(u) {
 		return
@@ -79,7 +79,7 @@ func (d *Dir) makeRoomAhead() {
 	}
 }
 
-func total(list []Entry) usage {
+func totalUsage(list []entry) usage {
 	u := usage{count: int64(len(list))}
 	for _, a := range list {
 		u.bytes += a.Bytes
@@ -89,7 +89,7 @@ func total(list []Entry) usage {
 
 // unlink renames an artifact out of readers' sight; its files must still be removed. If several processes race,
 // exactly one gets mine = true.
-func (d *Dir) unlink(handle string) (mine bool, err error) {
+func (d *diskDir) unlink(handle string) (mine bool, err error) {
 	gone := gonePrefix + handle
 	err = unix.Renameat(d.fd, handle, d.fd, gone)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -103,7 +103,7 @@ func (d *Dir) unlink(handle string) (mine bool, err error) {
 }
 
 // remove removes an artifact and its files.
-func (d *Dir) remove(handle string) error {
+func (d *diskDir) remove(handle string) error {
 	if _, err := d.unlink(handle); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"slices"
@@ -6,12 +6,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
-// An Entry describes an artifact for the quotas.
-type Entry struct {
+// An entry describes an artifact for the quotas.
+type entry struct {
 	Handle string
 	Since  time.Time // when it was committed
 	Bytes  int64     // on disk
@@ -19,7 +18,7 @@ type Entry struct {
 }
 
 // before reports whether a is older than b.
-func before(a, b Entry) bool {
+func before(a, b entry) bool {
 	if d := a.Since.Compare(b.Since); d != 0 {
 		return d < 0
 	}
@@ -28,10 +27,10 @@ func before(a, b Entry) bool {
 
 // List returns the artifacts, oldest first, by the time of their commit. The time in a handle is not
 // used: it is when the job began, and the output of a long job must not be old when it is stored.
-func (d *Dir) List() ([]Entry, error) { return d.listed(d.look) }
+func (d *diskDir) List() ([]entry, error) { return d.listed(d.look) }
 
 // listed returns the artifacts as described by look, oldest first.
-func (d *Dir) listed(look func(handle string, begun time.Time) Entry) ([]Entry, error) {
+func (d *diskDir) listed(look func(handle string, begun time.Time) entry) ([]entry, error) {
 	if d.fd < 0 {
 		return nil, nil
 	}
@@ -39,15 +38,15 @@ func (d *Dir) listed(look func(handle string, begun time.Time) Entry) ([]Entry, 
 	if err != nil {
 		return nil, err
 	}
-	var list []Entry
+	var list []entry
 	for _, name := range all {
-		if at, ok := manifest.ParseHandle(name); ok {
+		if at, ok := parseHandle(name); ok {
 			a := look(name, at)
 			a.Owner = d.owner(name)
 			list = append(list, a)
 		}
 	}
-	slices.SortFunc(list, func(a, b Entry) int {
+	slices.SortFunc(list, func(a, b entry) int {
 		switch {
 		case before(a, b):
 			return -1
@@ -61,8 +60,8 @@ func (d *Dir) listed(look func(handle string, begun time.Time) Entry) ([]Entry, 
 }
 
 // look returns the commit time and size of an artifact whose job began at begun.
-func (d *Dir) look(handle string, begun time.Time) Entry {
-	a := Entry{Handle: handle, Since: begun, Bytes: blockSize}
+func (d *diskDir) look(handle string, begun time.Time) entry {
+	a := entry{Handle: handle, Since: begun, Bytes: blockSize}
 	fd, err := at.Open(d.fd, handle, at.Dir)
 	if err != nil {
 		return a
@@ -72,7 +71,7 @@ func (d *Dir) look(handle string, begun time.Time) Entry {
 	if unix.Fstat(fd, &st) == nil {
 		a.Since = time.Unix(st.Mtim.Unix())
 	}
-	for _, name := range manifest.Files {
+	for _, name := range artifactFiles {
 		if n, err := fileSize(fd, name); err == nil {
 			a.Bytes += onDisk(n)
 		}
@@ -81,8 +80,8 @@ func (d *Dir) look(handle string, begun time.Time) Entry {
 }
 
 // dated is look without the size.
-func (d *Dir) dated(handle string, begun time.Time) Entry {
-	a := Entry{Handle: handle, Since: begun}
+func (d *diskDir) dated(handle string, begun time.Time) entry {
+	a := entry{Handle: handle, Since: begun}
 	var st unix.Stat_t
 	if unix.Fstatat(d.fd, handle, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		a.Since = time.Unix(st.Mtim.Unix())
@@ -92,7 +91,7 @@ func (d *Dir) dated(handle string, begun time.Time) Entry {
 
 // date records the time of a commit as the modification time of the artifact's directory, in which no file is created
 // or removed any more. If it fails, the time is that of the last change in the directory.
-func (d *Dir) date(name string) {
+func (d *diskDir) date(name string) {
 	now, err := unix.TimeToTimespec(d.now())
 	if err == nil {
 		_ = unix.UtimesNanoAt(d.fd, name, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)

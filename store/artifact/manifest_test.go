@@ -1,4 +1,4 @@
-package manifest
+package artifact
 
 import (
 	"bytes"
@@ -8,27 +8,25 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"corral/store/artifact/spool"
 )
 
 // TestHandle: each repository's id makes a handle, which has the time and nothing but safe characters, unless it is too
 // long.
 func TestHandle(t *testing.T) {
 	for _, repo := range []string{"", "a", "a-b_c", "ünï", "a/../b", "-", strings.Repeat("r", 128)} {
-		handle, made := NewHandle(repo, time.UnixMilli(1234567890123))
-		at, ok := ParseHandle(handle)
-		if !made || !ok || at.UnixMilli() != 1234567890123 || !strings.HasPrefix(handle, HandlePrefix(repo)) || strings.ContainsAny(handle, "/.") {
+		handle, made := newHandle(repo, time.UnixMilli(1234567890123))
+		at, ok := parseHandle(handle)
+		if !made || !ok || at.UnixMilli() != 1234567890123 || !strings.HasPrefix(handle, handlePrefix(repo)) || strings.ContainsAny(handle, "/.") {
 			t.Errorf("%q: %q, %v, %v", repo, handle, at, ok)
 		}
 	}
-	handle, made := NewHandle(strings.Repeat("r", 256), time.Now())
-	if _, ok := ParseHandle(handle); made || ok {
+	handle, made := newHandle(strings.Repeat("r", 256), time.Now())
+	if _, ok := parseHandle(handle); made || ok {
 		t.Errorf("%q", handle)
 	}
 }
 
-const handle = "runtime-x-1-0123456789abcdef"
+const someHandle = "runtime-x-1-0123456789abcdef"
 
 // TestParse: a manifest is read back as it was written; each value out of bounds is refused.
 func TestParse(t *testing.T) {
@@ -37,7 +35,7 @@ func TestParse(t *testing.T) {
 		want   string // in the error; "" for none
 	}{
 		"valid":               {func(*Manifest) {}, ""},
-		"with a gap":          {func(m *Manifest) { m.StdoutGap = &spool.Gap{Offset: 1, Marker: 2, Bytes: 3, Lines: 4} }, ""},
+		"with a gap":          {func(m *Manifest) { m.StdoutGap = &Gap{Offset: 1, Marker: 2, Bytes: 3, Lines: 4} }, ""},
 		"many samples":        {func(m *Manifest) { m.Run = &Run{Samples: make([]Sample, 120)} }, ""},
 		"too many samples":    {func(m *Manifest) { m.Run = &Run{Samples: make([]Sample, 121)} }, "121 samples"},
 		"another version":     {func(m *Manifest) { m.Version = 2 }, "version 2 is not supported"},
@@ -47,16 +45,16 @@ func TestParse(t *testing.T) {
 		"no hash":             {func(m *Manifest) { m.StdoutSHA256 = "" }, "stdout: the SHA-256"},
 		"short hash":          {func(m *Manifest) { m.StderrSHA256 = "ab" }, "stderr: the SHA-256"},
 		"negative size":       {func(m *Manifest) { m.StderrBytes = -1 }, "stderr: a size"},
-		"large size":          {func(m *Manifest) { m.StderrBytes = MaxStream + 1 }, "stderr: a size"},
+		"large size":          {func(m *Manifest) { m.StderrBytes = maxStream + 1 }, "stderr: a size"},
 		"negative lines":      {func(m *Manifest) { m.StdoutLines = -1 }, "stdout: a size"},
 		"negative total":      {func(m *Manifest) { m.TotalStdout = -1 }, "stdout: a size"},
-		"gap after the end":   {func(m *Manifest) { m.StdoutGap = &spool.Gap{Offset: 101} }, "stdout: the gap"},
-		"marker overflows":    {func(m *Manifest) { m.StdoutGap = &spool.Gap{Offset: 50, Marker: 1<<63 - 1} }, "stdout: the gap"},
-		"gap of many lines":   {func(m *Manifest) { m.StdoutGap = &spool.Gap{Lines: 11} }, "stdout: the gap"},
-		"gap of few bytes":    {func(m *Manifest) { m.StdoutGap = &spool.Gap{Bytes: -1} }, "stdout: the gap"},
+		"gap after the end":   {func(m *Manifest) { m.StdoutGap = &Gap{Offset: 101} }, "stdout: the gap"},
+		"marker overflows":    {func(m *Manifest) { m.StdoutGap = &Gap{Offset: 50, Marker: 1<<63 - 1} }, "stdout: the gap"},
+		"gap of many lines":   {func(m *Manifest) { m.StdoutGap = &Gap{Lines: 11} }, "stdout: the gap"},
+		"gap of few bytes":    {func(m *Manifest) { m.StdoutGap = &Gap{Bytes: -1} }, "stdout: the gap"},
 	} {
 		m := &Manifest{
-			Version: Version, ArtifactID: handle, RepoID: "x", StdoutBytes: 100, StdoutLines: 10, TotalStdout: 200,
+			Version: manifestVersion, ArtifactID: someHandle, RepoID: "x", StdoutBytes: 100, StdoutLines: 10, TotalStdout: 200,
 			StdoutSHA256: strings.Repeat("ab", 32), StderrSHA256: strings.Repeat("cd", 32),
 		}
 		tt.change(m)
@@ -64,7 +62,7 @@ func TestParse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := Parse(handle, bytes.NewReader(text))
+		back, err := parseManifest(someHandle, bytes.NewReader(text))
 		if tt.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -81,27 +79,27 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"not JSON": "{", "too large": "{}" + strings.Repeat(" ", 256<<10)} {
-		if _, err := Parse(handle, strings.NewReader(text)); err == nil || errors.Is(err, ErrEmpty) {
+		if _, err := parseManifest(someHandle, strings.NewReader(text)); err == nil || errors.Is(err, errNoManifest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Parse(handle, strings.NewReader("")); !errors.Is(err, ErrEmpty) {
+	if _, err := parseManifest(someHandle, strings.NewReader("")); !errors.Is(err, errNoManifest) {
 		t.Error(err)
 	}
-	if _, err := Parse(handle, io.MultiReader(strings.NewReader("{"), failing{})); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := parseManifest(someHandle, io.MultiReader(strings.NewReader("{"), brokenReader{})); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 }
 
-type failing struct{}
+type brokenReader struct{}
 
-func (failing) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // TestMark: a mark tells principals and artifacts apart.
 func TestMark(t *testing.T) {
 	marks := map[string]bool{}
 	for _, who := range [][2]string{{"h", "a"}, {"h", "b"}, {"g", "a"}, {"ha", ""}} {
-		marks[string(Mark(who[0], who[1]))] = true
+		marks[string(ownerMark(who[0], who[1]))] = true
 	}
 	if len(marks) != 4 {
 		t.Errorf("%d different marks of 4", len(marks))
@@ -112,12 +110,12 @@ func TestMark(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m, err := Parse(handle, bytes.NewReader(text))
+		m, err := parseManifest(someHandle, bytes.NewReader(text))
 		if err != nil {
 			return
 		}
 		for _, name := range []string{Stdout, Stderr} {
-			if k := m.Stream(name); k.Bytes < 0 || k.Bytes > MaxStream || len(k.SHA256) != 64 {
+			if k := m.Stream(name); k.Bytes < 0 || k.Bytes > maxStream || len(k.SHA256) != 64 {
 				t.Errorf("%+v", k)
 			}
 		}

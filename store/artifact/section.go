@@ -1,24 +1,24 @@
-package lines
+package artifact
 
 import "strconv"
 
-// A Section is a range of consecutive lines.
-type Section struct {
+// shownLines is a range of consecutive lines.
+type shownLines struct {
 	Start, End int64  // 1-based, inclusive; 0 for an empty section
-	Text       string // lines of at most MaxLine characters, joined by newlines; valid UTF-8
+	Text       string // lines of at most maxLine characters, joined by newlines; valid UTF-8
 }
 
 // Count returns the number of lines, including those that were left out.
-func (v *Reader) Count() int64 { return v.n }
+func (v *lineReader) Count() int64 { return v.n }
 
 // Incomplete reports whether Part or Excerpts has less than was selected, because that exceeds MaxText or 20,000 lines.
-func (v *Reader) Incomplete() bool { return v.cut }
+func (v *lineReader) Incomplete() bool { return v.cut }
 
 // Excerpts returns at most limit sections around lines that contain a term, or that Selection.At lists. A match within an
 // excerpt does not begin another one. Lines before a match may be repeated from the previous excerpt, so that each can be
 // read alone.
-func (v *Reader) Excerpts(limit int) []Section {
-	var out []Section
+func (v *lineReader) Excerpts(limit int) []shownLines {
+	var out []shownLines
 	for i := range min(len(v.texts.list), limit) {
 		out = append(out, v.texts.list[i].export())
 	}
@@ -26,7 +26,7 @@ func (v *Reader) Excerpts(limit int) []Section {
 }
 
 // Front returns the first lines, at most limit and at most Selection.First.
-func (v *Reader) Front(limit int) Section {
+func (v *lineReader) Front(limit int) shownLines {
 	var x section
 	for i := range min(len(v.head), limit) {
 		x.add(int64(i)+1, &v.head[i])
@@ -35,11 +35,11 @@ func (v *Reader) Front(limit int) Section {
 }
 
 // Part returns the lines Selection.From to To, as far as they exist and fit.
-func (v *Reader) Part() Section { return v.part.export() }
+func (v *lineReader) Part() shownLines { return v.part.export() }
 
 // Summary returns the first head and the last tail lines as they are shown. omitted adds the number of lines between them.
-// Both are at most those of the Selection.
-func (v *Reader) Summary(head, tail int, omitted bool) string {
+// Both are at most those of the selection.
+func (v *lineReader) Summary(head, tail int, omitted bool) string {
 	n := int(min(int64(head), v.n))
 	var b []byte
 	for i := range n {
@@ -78,7 +78,7 @@ func (s *section) add(n int64, l *line) {
 	s.text = l.appendTo(s.text)
 }
 
-func (s *section) export() Section { return Section{s.start, s.end, string(s.text)} }
+func (s *section) export() shownLines { return shownLines{s.start, s.end, string(s.text)} }
 
 // excerpts are sections around lines that contain a term. A match within an excerpt does not begin another one; the
 // context before a match may repeat lines of the previous section.

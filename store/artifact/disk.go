@@ -1,10 +1,4 @@
-// Package disk keeps artifacts in a directory that several processes share without a daemon.
-//
-// An artifact appears by one rename, complete or not at all. What a killed process left is recognized by a lock that no
-// process holds, and removed. Each commit enforces the quotas by count and bytes, by evicting the oldest artifacts of
-// whoever has most beyond an equal share; the sweep frees the disk space, also of what has expired. The package knows
-// manifests, but neither what is in streams nor who may read them.
-package disk
+package artifact
 
 import (
 	"context"
@@ -16,12 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
-// Options of a Dir. All must be set, except FsyncEach and ReadOnly.
-type Options struct {
+// diskOptions are options of a diskDir. All must be set, except FsyncEach and ReadOnly.
+type dirOptions struct {
 	TTL       time.Duration // after which an artifact without a readable manifest is removed
 	MaxCount  int64         // maximum number of artifacts
 	MaxBytes  int64         // maximum size on disk of all artifacts
@@ -30,9 +23,14 @@ type Options struct {
 	Now       func() time.Time
 }
 
-// A Dir is a directory of artifacts. Its methods may be called by several goroutines at once; several processes may have
-// the same directory open.
-type Dir struct {
+// A diskDir is a directory of artifacts that several processes share without a daemon. Its methods may be called by several
+// goroutines at once.
+//
+// An artifact appears by one rename, complete or not at all. What a killed process left is recognized by a lock that no
+// process holds, and removed. Each commit enforces the quotas by count and bytes, by evicting the oldest artifacts of
+// whoever has most beyond an equal share; the sweep frees the disk space, also of what has expired. A diskDir knows
+// manifests, but neither what is in streams nor who may read them.
+type diskDir struct {
 	ttl       time.Duration
 	limit     usage
 	fsyncEach bool
@@ -48,13 +46,13 @@ type Dir struct {
 }
 
 // Name is the name of the directory within a user's state directory.
-const Name = "artifacts"
+const dirName = "artifacts"
 
 // Open opens the directory of artifacts in a state directory, and creates it if missing. The caller keeps ownership of
 // state. Unless it is only read, what has expired, and what killed processes left, is removed in the background, now and
-// at intervals. The caller must close the Dir.
-func Open(state *os.File, o Options) (*Dir, error) {
-	d := &Dir{
+// at intervals. The caller must close the diskDir.
+func openDir(state *os.File, o dirOptions) (*diskDir, error) {
+	d := &diskDir{
 		ttl: o.TTL, limit: usage{o.MaxCount, o.MaxBytes}, fsyncEach: o.FsyncEach, now: o.Now, fd: -1, taken: make(chan struct{}, 1),
 	}
 	if err := d.open(state, o.ReadOnly); err != nil {
@@ -72,7 +70,7 @@ func Open(state *os.File, o Options) (*Dir, error) {
 	return d, nil
 }
 
-func (d *Dir) open(state *os.File, readOnly bool) error {
+func (d *diskDir) open(state *os.File, readOnly bool) error {
 	c, err := state.SyscallConn()
 	if err != nil {
 		return err
@@ -83,13 +81,13 @@ func (d *Dir) open(state *os.File, readOnly bool) error {
 	return err
 }
 
-func (d *Dir) openAt(state int, readOnly bool) (err error) {
+func (d *diskDir) openAt(state int, readOnly bool) (err error) {
 	if !readOnly {
-		if err := unix.Mkdirat(state, Name, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
-			return at.Err("mkdir", Name, err)
+		if err := unix.Mkdirat(state, dirName, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return at.Err("mkdir", dirName, err)
 		}
 	}
-	if d.fd, err = at.Open(state, Name, at.Dir); err != nil {
+	if d.fd, err = at.Open(state, dirName, at.Dir); err != nil {
 		if readOnly && errors.Is(err, unix.ENOENT) {
 			return nil
 		}
@@ -104,8 +102,8 @@ func (d *Dir) openAt(state int, readOnly bool) (err error) {
 	return err
 }
 
-// Close waits for the background work. Every Temp must have been committed or dropped.
-func (d *Dir) Close() {
+// Close waits for the background work. Every temp must have been committed or dropped.
+func (d *diskDir) Close() {
 	if d.fd < 0 {
 		return
 	}
@@ -123,7 +121,7 @@ func (d *Dir) Close() {
 
 // Used returns the size on disk of all artifacts in bytes, as recorded by the last commit or sweep of any process, and false if
 // there is no record, or the directory is only read. It does not wait for a commit.
-func (d *Dir) Used() (bytes int64, ok bool) {
+func (d *diskDir) Used() (bytes int64, ok bool) {
 	if d.stop == nil {
 		return 0, false
 	}
@@ -133,7 +131,7 @@ func (d *Dir) Used() (bytes int64, ok bool) {
 
 // Commit makes t an artifact that m describes. sizes are those of the files of its streams in bytes, -1 for one that is not
 // known. The error is ErrShare if there is no room. After an error, t must still be dropped.
-func (d *Dir) Commit(t *Temp, m *manifest.Manifest, sizes [2]int64) error {
+func (d *diskDir) Commit(t *temp, m *Manifest, sizes [2]int64) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -144,7 +142,7 @@ func (d *Dir) Commit(t *Temp, m *manifest.Manifest, sizes [2]int64) error {
 	total := blockSize + onDisk(int64(len(text)))
 	for i, size := range sizes {
 		if size < 0 {
-			if size, err = fileSize(t.dir, manifest.Files[i]); err != nil {
+			if size, err = fileSize(t.dir, artifactFiles[i]); err != nil {
 				return err
 			}
 		}
@@ -154,7 +152,7 @@ func (d *Dir) Commit(t *Temp, m *manifest.Manifest, sizes [2]int64) error {
 }
 
 // rename makes t the artifact with that handle and principal; size is its size on disk in bytes.
-func (d *Dir) rename(t *Temp, handle, principal string, size int64) error {
+func (d *diskDir) rename(t *temp, handle, principal string, size int64) error {
 	if size > d.limit.bytes {
 		return errors.New("it is larger than the quota of the store")
 	}
@@ -191,7 +189,7 @@ func (d *Dir) rename(t *Temp, handle, principal string, size int64) error {
 		d.wakeSweeper()
 	}
 	if d.fsyncEach {
-		return at.Err("fsync", Name, unix.Fsync(d.fd))
+		return at.Err("fsync", dirName, unix.Fsync(d.fd))
 	}
 	d.syncer.add(t.hand())
 	return nil

@@ -1,4 +1,4 @@
-package spool
+package artifact
 
 import (
 	"bytes"
@@ -19,15 +19,15 @@ type gzipHasher struct {
 	n   int64 // uncompressed bytes
 }
 
-// A Pool keeps compressors for reuse: each has about a megabyte of tables. The zero value is ready for use, by several
+// A gzipPool keeps compressors for reuse: each has about a megabyte of tables. The zero value is ready for use, by several
 // goroutines at once.
-type Pool struct{ pool sync.Pool }
+type gzipPool struct{ pool sync.Pool }
 
 // level is gzip -1: the time for higher levels is not worth it for data that is read once or never.
-const level = gzip.BestSpeed
+const gzipLevel = gzip.BestSpeed
 
 // to returns a gzipHasher that writes to w, with mark, if any, in the header.
-func (p *Pool) to(w io.Writer, mark []byte) *gzipHasher {
+func (p *gzipPool) to(w io.Writer, mark []byte) *gzipHasher {
 	if c, ok := p.pool.Get().(*gzipHasher); ok {
 		c.gz.Reset(w)
 		c.sha.Reset()
@@ -35,7 +35,7 @@ func (p *Pool) to(w io.Writer, mark []byte) *gzipHasher {
 		c.gz.Extra = mark // Reset clears it
 		return c
 	}
-	gz, _ := gzip.NewWriterLevel(w, level) // fails for invalid levels only
+	gz, _ := gzip.NewWriterLevel(w, gzipLevel) // fails for invalid levels only
 	gz.Extra = mark
 	return &gzipHasher{gz: gz, sha: sha256.New()}
 }
@@ -47,15 +47,15 @@ func (c *gzipHasher) Write(p []byte) (int, error) {
 }
 
 // A sum is the size and hash of a stream.
-type sum struct {
+type gzipSum struct {
 	bytes int64
 	sha   [sha256.Size]byte
 }
 
 // close ends the stream and returns c to the pool.
-func (p *Pool) close(c *gzipHasher) (sum, error) {
+func (p *gzipPool) close(c *gzipHasher) (gzipSum, error) {
 	err := c.gz.Close()
-	s := sum{bytes: c.n}
+	s := gzipSum{bytes: c.n}
 	c.sha.Sum(s.sha[:0])
 	c.gz.Reset(io.Discard)
 	p.pool.Put(c)
@@ -67,10 +67,10 @@ func (p *Pool) close(c *gzipHasher) (sum, error) {
 const maxPlain = 3 << 10
 
 // short appends a complete gzip member with text to dst.
-func (p *Pool) short(dst *bytes.Buffer, mark, text []byte) (sum, error) {
+func (p *gzipPool) short(dst *bytes.Buffer, mark, text []byte) (gzipSum, error) {
 	if len(text) <= maxPlain {
 		dst.Write(plainMember(mark, text))
-		return sum{int64(len(text)), sha256.Sum256(text)}, nil
+		return gzipSum{int64(len(text)), sha256.Sum256(text)}, nil
 	}
 	c := p.to(dst, mark)
 	_, _ = c.Write(text) // writing to memory cannot fail

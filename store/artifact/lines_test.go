@@ -1,4 +1,4 @@
-package lines
+package artifact
 
 import (
 	"fmt"
@@ -12,20 +12,20 @@ import (
 )
 
 // shown returns a line as it must be shown, by the definition.
-func shown(l string) string {
-	r := []rune(valid(l))
-	if len(r) <= MaxLine {
+func shownLine(l string) string {
+	r := []rune(validText(l))
+	if len(r) <= maxLine {
 		return string(r)
 	}
-	return fmt.Sprintf("%s… (+%d) [truncated]", string(r[:MaxLine]), len(r)-MaxLine)
+	return fmt.Sprintf("%s… (+%d) [truncated]", string(r[:maxLine]), len(r)-maxLine)
 }
 
-func valid(s string) string {
+func validText(s string) string {
 	return string(appendText(nil, []byte(s)))
 }
 
 // split returns the lines of a stream, and whether the last one had a newline.
-func split(s string) ([]string, bool) {
+func splitLines(s string) ([]string, bool) {
 	if s == "" {
 		return nil, false
 	}
@@ -34,12 +34,12 @@ func split(s string) ([]string, bool) {
 }
 
 func naiveSummary(s string, head, tail int, omitted bool) string {
-	all, terminated := split(s)
+	all, terminated := splitLines(s)
 	var out []string
 	for i, l := range all {
 		switch {
 		case i < head || i >= len(all)-tail:
-			out = append(out, shown(l))
+			out = append(out, shownLine(l))
 		case omitted && i == head:
 			out = append(out, "", fmt.Sprintf("... (%d lines omitted) ...", len(all)-head-tail), "")
 		}
@@ -51,9 +51,9 @@ func naiveSummary(s string, head, tail int, omitted bool) string {
 	return text
 }
 
-func has(l string, terms []string) bool {
+func hasTerm(l string, terms []string) bool {
 	for _, t := range terms {
-		if t != "" && !strings.Contains(t, "\n") && strings.Contains(folded(valid(l)), folded(valid(t))) {
+		if t != "" && !strings.Contains(t, "\n") && strings.Contains(folded(validText(l)), folded(validText(t))) {
 			return true
 		}
 	}
@@ -72,25 +72,25 @@ func folded(s string) string {
 	}, s)
 }
 
-func naiveExcerpts(s string, terms []string, context, limit int) (out []Section) {
-	all, _ := split(s)
+func naiveExcerpts(s string, terms []string, context, limit int) (out []shownLines) {
+	all, _ := splitLines(s)
 	for i := 0; i < len(all) && len(out) < limit; i++ {
-		if !has(all[i], terms) {
+		if !hasTerm(all[i], terms) {
 			continue
 		}
 		from, to := max(0, i-context), min(len(all)-1, i+context)
 		var text []string
 		for _, l := range all[from : to+1] {
-			text = append(text, shown(l))
+			text = append(text, shownLine(l))
 		}
-		out = append(out, Section{int64(from + 1), int64(to + 1), strings.Join(text, "\n")})
+		out = append(out, shownLines{int64(from + 1), int64(to + 1), strings.Join(text, "\n")})
 		i = to
 	}
 	return out
 }
 
-func read(w Selection, s string, cut func() int) *Reader {
-	v := NewReader(w)
+func readLines(w selection, s string, cut func() int) *lineReader {
+	v := newLineReader(w)
 	for len(s) > 0 {
 		n := min(len(s), cut())
 		_, _ = v.Write([]byte(s[:n]))
@@ -100,10 +100,10 @@ func read(w Selection, s string, cut func() int) *Reader {
 	return v
 }
 
-func checkLines(t *testing.T, s string, w Selection, cut func() int) {
+func checkLines(t *testing.T, s string, w selection, cut func() int) {
 	t.Helper()
-	v := read(w, s, cut)
-	all, terminated := split(s)
+	v := readLines(w, s, cut)
+	all, terminated := splitLines(s)
 	if v.n != int64(len(all)) || len(all) > 0 && v.terminated != terminated {
 		t.Fatalf("%.200q: %d lines, want %d", s, v.n, len(all))
 	}
@@ -119,7 +119,7 @@ func checkLines(t *testing.T, s string, w Selection, cut func() int) {
 	var part []string
 	for i, l := range all {
 		if n := int64(i) + 1; w.From > 0 && n >= w.From && n <= w.To {
-			part = append(part, shown(l))
+			part = append(part, shownLine(l))
 		}
 	}
 	if got := v.Part().Text; got != strings.Join(part, "\n") {
@@ -127,7 +127,7 @@ func checkLines(t *testing.T, s string, w Selection, cut func() int) {
 	}
 }
 
-// TestLines compares Reader with the definition, on streams of critical pieces split at random.
+// TestLines compares lineReader with the definition, on streams of critical pieces split at random.
 func TestLines(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -141,7 +141,7 @@ func TestLines(t *testing.T) {
 		for range rng.IntN(30) {
 			b.WriteString(pieces[rng.IntN(len(pieces))])
 		}
-		w := Selection{First: rng.IntN(5), Last: rng.IntN(6), Context: rng.IntN(4), Excerpts: 1 + rng.IntN(3)}
+		w := selection{First: rng.IntN(5), Last: rng.IntN(6), Context: rng.IntN(4), Excerpts: 1 + rng.IntN(3)}
 		for range rng.IntN(3) {
 			w.Terms = append(w.Terms, terms[rng.IntN(len(terms))])
 		}
@@ -165,7 +165,7 @@ func FuzzLines(f *testing.F) {
 			}
 		}
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := Selection{First: int(first % 8), Last: int(last % 8), Terms: []string{term}, Context: int(seed % 4), Excerpts: 3}
+		w := selection{First: int(first % 8), Last: int(last % 8), Terms: []string{term}, Context: int(seed % 4), Excerpts: 3}
 		checkLines(t, s, w, func() int { return 1 + rng.IntN(20) })
 	})
 }
@@ -179,7 +179,7 @@ func TestText(t *testing.T) {
 		// The example of the Unicode standard, table 3-11.
 		"\xe1\x80\xe2\xf0\x91\x92\xf1\xbfA": "\ufffd\ufffd\ufffd\ufffdA",
 	} {
-		if got := valid(in); got != want {
+		if got := validText(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -193,7 +193,7 @@ func TestLineCap(t *testing.T) {
 			501: strings.Repeat(c, 500) + "… (+1) [truncated]",
 			777: strings.Repeat(c, 500) + "… (+277) [truncated]",
 		} {
-			v := read(Selection{First: 1}, strings.Repeat(c, n), func() int { return 7 })
+			v := readLines(selection{First: 1}, strings.Repeat(c, n), func() int { return 7 })
 			if got := v.Summary(1, 0, false); got != want {
 				t.Errorf("%d of %s: %q", n, c, got)
 			}
@@ -203,7 +203,7 @@ func TestLineCap(t *testing.T) {
 
 // TestGap: after a gap, lines keep their original numbers, and no excerpt reaches across it.
 func TestGap(t *testing.T) {
-	v := NewReader(Selection{First: 1, Last: 3, Terms: []string{"hit", "bytes"}, Context: 2, Excerpts: 5, From: 2, To: 101})
+	v := newLineReader(selection{First: 1, Last: 3, Terms: []string{"hit", "bytes"}, Context: 2, Excerpts: 5, From: 2, To: 101})
 	v.write([]byte("one\nhit\nthree\n"))
 	v.Gap(97, "... (5 bytes left out) ...")
 	v.write([]byte("hit\nlast"))
@@ -211,11 +211,11 @@ func TestGap(t *testing.T) {
 	if v.n != 102 {
 		t.Errorf("%d lines", v.n)
 	}
-	want := []Section{{1, 4, "one\nhit\nthree\n... (5 bytes left out) ..."}, {101, 102, "hit\nlast"}}
+	want := []shownLines{{1, 4, "one\nhit\nthree\n... (5 bytes left out) ..."}, {101, 102, "hit\nlast"}}
 	if got := v.Excerpts(5); !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := v.Part(); got != (Section{2, 101, "hit\nthree\n... (5 bytes left out) ...\nhit"}) {
+	if got := v.Part(); got != (shownLines{2, 101, "hit\nthree\n... (5 bytes left out) ...\nhit"}) {
 		t.Errorf("range: %+v", got)
 	}
 	if got := v.lastLines(3); len(got) != 2 || string(got[0].text) != "hit" {
@@ -227,7 +227,7 @@ func TestGap(t *testing.T) {
 func TestAtInPieces(t *testing.T) {
 	text := []byte(strings.Repeat("a\n\nbb\nccc\n", 200))
 	for range 50 {
-		v := NewReader(Selection{At: []int64{2, 401, 800}, Excerpts: 3, Context: 1})
+		v := newLineReader(selection{At: []int64{2, 401, 800}, Excerpts: 3, Context: 1})
 		for p := text; len(p) > 0; {
 			n := min(1+rand.IntN(300), len(p))
 			v.write(p[:n])
@@ -248,16 +248,16 @@ func BenchmarkLines(b *testing.B) {
 	chunk := []byte(strings.Repeat("2026-05-01T10:00:00 INFO server: the quick brown fox jumps over 13 lazy dogs at /usr/lib/x\n", 700))
 	for _, bc := range []struct {
 		name string
-		w    Selection
+		w    selection
 		in   []byte
 	}{
-		{"count", Selection{}, chunk},
-		{"summary", Selection{First: 50, Last: 50}, chunk},
-		{"ten terms", Selection{Terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), Context: 3, Excerpts: 10}, chunk},
-		{"no newline", Selection{First: 50, Last: 50, Terms: []string{"error"}, Context: 3, Excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
+		{"count", selection{}, chunk},
+		{"summary", selection{First: 50, Last: 50}, chunk},
+		{"ten terms", selection{Terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), Context: 3, Excerpts: 10}, chunk},
+		{"no newline", selection{First: 50, Last: 50, Terms: []string{"error"}, Context: 3, Excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
-			v := NewReader(bc.w)
+			v := newLineReader(bc.w)
 			b.SetBytes(int64(len(bc.in)))
 			for b.Loop() {
 				v.write(bc.in)

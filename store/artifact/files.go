@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
@@ -58,7 +57,7 @@ func removeDir(dir int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	for _, file := range manifest.Files {
+	for _, file := range artifactFiles {
 		_ = unix.Unlinkat(fd, file, 0)
 	}
 	err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)

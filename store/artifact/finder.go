@@ -1,4 +1,4 @@
-package lines
+package artifact
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func appendFolded(dst, text []byte) []byte {
 			continue
 		}
 		r, n := utf8.DecodeRune(text[i:])
-		dst = utf8.AppendRune(dst, fold(r))
+		dst = utf8.AppendRune(dst, foldRune(r))
 		i += n
 	}
 	return dst
@@ -26,7 +26,7 @@ func appendFolded(dst, text []byte) []byte {
 
 // fold returns the representative of all runes that differ from r only in case: the lower-case one in ASCII, else the
 // smallest.
-func fold(r rune) rune {
+func foldRune(r rune) rune {
 	smallest := r
 	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
 		smallest = min(smallest, o)

@@ -1,4 +1,4 @@
-package disk
+package artifact
 
 import (
 	"context"
@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/flock"
-	"corral/store/artifact/manifest"
 	"corral/store/at"
 )
 
 // sweepEvery is the interval between sweeps.
 const sweepEvery = 5 * time.Minute
 
-func (d *Dir) sweepAtIntervals(ctx context.Context) {
+func (d *diskDir) sweepAtIntervals(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	d.Sweep(ctx)
@@ -34,7 +33,7 @@ func (d *Dir) sweepAtIntervals(ctx context.Context) {
 }
 
 // clear removes the files of unlinked artifacts.
-func (d *Dir) clear() {
+func (d *diskDir) clear() {
 	all, err := at.Names(d.fd, -1)
 	if err != nil {
 		return
@@ -48,7 +47,7 @@ func (d *Dir) clear() {
 
 // Sweep removes expired artifacts, what killed processes left, and artifacts beyond the quotas, and corrects the
 // recorded usage. What cannot be removed is left to the next sweep.
-func (d *Dir) Sweep(ctx context.Context) {
+func (d *diskDir) Sweep(ctx context.Context) {
 	all, err := at.Names(d.fd, -1)
 	if err != nil {
 		return
@@ -57,7 +56,7 @@ func (d *Dir) Sweep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch at, ok := manifest.ParseHandle(name); {
+		switch at, ok := parseHandle(name); {
 		case strings.HasPrefix(name, tempPrefix):
 			d.sweepTemp(name)
 		case ok && d.expired(name, at):
@@ -71,7 +70,7 @@ func (d *Dir) Sweep(ctx context.Context) {
 }
 
 // sweepTemp removes a temporary directory if the process that created it is gone and so holds no lock on it.
-func (d *Dir) sweepTemp(name string) {
+func (d *diskDir) sweepTemp(name string) {
 	fd, err := at.Open(d.fd, name, at.Dir)
 	if err != nil {
 		return
@@ -83,7 +82,7 @@ func (d *Dir) sweepTemp(name string) {
 }
 
 // expired reports whether an artifact has expired. Without a readable manifest, its age decides.
-func (d *Dir) expired(handle string, begun time.Time) bool {
+func (d *diskDir) expired(handle string, begun time.Time) bool {
 	now := d.now()
 	a, err := d.Open(handle)
 	if err != nil {

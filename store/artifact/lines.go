@@ -1,18 +1,12 @@
-// Package lines selects lines of a stream to show: the first and the last ones, a range, and excerpts around lines that
-// contain a term.
-//
-// A Reader serves running jobs and stored artifacts alike. The stream arrives in pieces of any size, and the result does not
-// depend on how it is split. Lines end with a newline; text is shown as valid UTF-8, and of a line at most MaxLine
-// characters. Memory is bounded by the selection, not by the stream or the length of its lines.
-package lines
+package artifact
 
 import (
 	"bytes"
 	"unicode/utf8"
 )
 
-// A Selection says which lines of a stream to keep. The zero value only counts lines.
-type Selection struct {
+// A selection says which lines of a stream to keep. The zero value only counts lines.
+type selection struct {
 	First, Last int // number of lines at the front and at the end
 	// Terms are searched for in each line: literally, ignoring case by Unicode simple folding. Empty terms and those with
 	// a newline match no line. Excerpts are made around lines that contain one.
@@ -21,13 +15,18 @@ type Selection struct {
 	Excerpts int   // maximum number of excerpts
 	From, To int64 // keep these lines, too, 1-based, inclusive; From 0 is none
 	Within   bool  // look for terms in From to To only
-	// At lists lines to make excerpts around, too: sorted numbers of stored lines, see Reader.Gap.
+	// At lists lines to make excerpts around, too: sorted numbers of stored lines, see lineReader.Gap.
 	At []int64
 }
 
-// A Reader reads a stream and keeps the selected lines. It is not safe for concurrent use.
-type Reader struct {
-	want Selection
+// A lineReader reads a stream and keeps the lines to show: the first and the last ones, a range, and excerpts around lines that
+// contain a term. It is not safe for concurrent use.
+//
+// It serves running jobs and stored artifacts alike. The stream arrives in pieces of any size, and the result does not
+// depend on how it is split. Lines end with a newline; text is shown as valid UTF-8, and of a line at most maxLine
+// characters. Memory is bounded by the selection, not by the stream or the length of its lines.
+type lineReader struct {
+	want selection
 	n    int64 // complete lines so far
 	open bool  // a line has begun and not ended
 	// terminated reports that the last line had a newline.
@@ -53,14 +52,14 @@ type Reader struct {
 
 // Bounds of the text that is kept.
 const (
-	// MaxText is the approximate maximum in bytes of Part, and of all Excerpts together.
-	MaxText  = 1 << 20
+	// maxText is the approximate maximum in bytes of Part, and of all Excerpts together.
+	maxText  = 1 << 20
 	maxLines = 20_000 // maximum of Part
 )
 
-// NewReader returns a Reader that keeps the selected lines.
-func NewReader(w Selection) *Reader {
-	v := &Reader{want: w, room: maxLines, ring: make([]line, max(w.Last, w.Context))}
+// newLineReader returns a lineReader that keeps the selected lines.
+func newLineReader(w selection) *lineReader {
+	v := &lineReader{want: w, room: maxLines, ring: make([]line, max(w.Last, w.Context))}
 	if w.Excerpts > 0 {
 		v.due = w.At
 	}
@@ -73,12 +72,12 @@ func NewReader(w Selection) *Reader {
 }
 
 // Write processes the next piece of the stream, without keeping a reference to it. It never fails.
-func (v *Reader) Write(p []byte) (int, error) {
+func (v *lineReader) Write(p []byte) (int, error) {
 	v.write(p)
 	return len(p), nil
 }
 
-func (v *Reader) write(p []byte) {
+func (v *lineReader) write(p []byte) {
 	if v.open {
 		nl := bytes.IndexByte(p, '\n')
 		if nl < 0 {
@@ -103,7 +102,7 @@ func (v *Reader) write(p []byte) {
 }
 
 // Close ends the stream: what it selected is complete then.
-func (v *Reader) Close() {
+func (v *lineReader) Close() {
 	if v.open {
 		v.end(false)
 	}
@@ -111,7 +110,7 @@ func (v *Reader) Close() {
 }
 
 // skip counts the complete lines at the front of p that are not needed, and returns their length in bytes.
-func (v *Reader) skip(p []byte) int {
+func (v *lineReader) skip(p []byte) int {
 	if len(v.head) < v.want.First || v.texts.open(v.n+1) || v.find != nil && !v.want.Within && v.find.in(p) {
 		return 0
 	}
@@ -135,7 +134,7 @@ func (v *Reader) skip(p []byte) int {
 }
 
 // add processes a part of a line.
-func (v *Reader) add(p []byte) {
+func (v *lineReader) add(p []byte) {
 	if !v.open {
 		v.begin()
 	}
@@ -151,7 +150,7 @@ func (v *Reader) add(p []byte) {
 	v.text(p[:cut])
 }
 
-func (v *Reader) begin() {
+func (v *lineReader) begin() {
 	v.open = true
 	v.partial = v.partial[:0]
 	number := v.n + 1
@@ -165,7 +164,7 @@ func (v *Reader) begin() {
 }
 
 // text processes a part of a line that ends with a complete character or with the line.
-func (v *Reader) text(p []byte) {
+func (v *lineReader) text(p []byte) {
 	if !utf8.Valid(p) {
 		v.valid = appendText(v.valid[:0], p)
 		p = v.valid
@@ -177,7 +176,7 @@ func (v *Reader) text(p []byte) {
 }
 
 // end completes the current line.
-func (v *Reader) end(terminated bool) {
+func (v *lineReader) end(terminated bool) {
 	if !v.open {
 		v.begin()
 	}
@@ -192,9 +191,9 @@ func (v *Reader) end(terminated bool) {
 }
 
 // record adds line l, which is line n, to every part of the selection that it belongs to.
-func (v *Reader) record(l *line) {
+func (v *lineReader) record(l *line) {
 	switch {
-	case v.texts.open(v.n) && v.texts.size >= MaxText:
+	case v.texts.open(v.n) && v.texts.size >= maxText:
 		v.cut = true
 		v.enough()
 		v.texts.end()
@@ -218,8 +217,8 @@ func (v *Reader) record(l *line) {
 }
 
 // section adds a line to the part.
-func (v *Reader) section(l *line) {
-	if len(v.part.text) >= MaxText || v.room <= 0 {
+func (v *lineReader) section(l *line) {
+	if len(v.part.text) >= maxText || v.room <= 0 {
 		v.room, v.cut = -1, true
 		return
 	}
@@ -228,13 +227,13 @@ func (v *Reader) section(l *line) {
 }
 
 // has reports whether line n is one of From to To.
-func (w *Selection) has(n int64) bool { return w.From > 0 && w.From <= n && n <= w.To }
+func (w *selection) has(n int64) bool { return w.From > 0 && w.From <= n && n <= w.To }
 
 // at returns the ring's entry for line n.
-func (v *Reader) at(n int64) *line { return &v.ring[n%int64(len(v.ring))] }
+func (v *lineReader) at(n int64) *line { return &v.ring[n%int64(len(v.ring))] }
 
 // since returns the first of the lines before n that are in the ring without a gap, at most limit of them.
-func (v *Reader) since(n, limit int64) int64 {
+func (v *lineReader) since(n, limit int64) int64 {
 	limit = min(limit, int64(len(v.ring)))
 	first := n
 	for first > 1 && n-first < limit && v.at(first-1).number == first-1 {
@@ -244,8 +243,8 @@ func (v *Reader) since(n, limit int64) int64 {
 }
 
 // excerpt begins an excerpt around l, which contains a term.
-func (v *Reader) excerpt(l *line) {
-	if v.texts.size >= MaxText {
+func (v *lineReader) excerpt(l *line) {
+	if v.texts.size >= maxText {
 		v.cut = true
 		v.enough()
 		return
@@ -269,13 +268,13 @@ func (v *Reader) excerpt(l *line) {
 }
 
 // enough stops the search.
-func (v *Reader) enough() { v.find, v.due = nil, nil }
+func (v *lineReader) enough() { v.find, v.due = nil, nil }
 
 // stored returns the number that line n has in the stored stream.
-func (v *Reader) stored(n int64) int64 { return n - v.left }
+func (v *lineReader) stored(n int64) int64 { return n - v.left }
 
 // comes reports whether line n is one of want.At.
-func (v *Reader) comes(n int64) bool {
+func (v *lineReader) comes(n int64) bool {
 	for len(v.due) > 0 && v.due[0] < v.stored(n) {
 		v.due = v.due[1:]
 	}
@@ -283,8 +282,8 @@ func (v *Reader) comes(n int64) bool {
 }
 
 // Gap records that left lines were left out here, and shows marker in their place. After a gap, lines keep the numbers
-// that they had in the whole stream. Selection.At counts lines without gaps, with the marker as one line.
-func (v *Reader) Gap(left int64, marker string) {
+// that they had in the whole stream. selection.At counts lines without gaps, with the marker as one line.
+func (v *lineReader) Gap(left int64, marker string) {
 	resume := v.n + left
 	if v.open {
 		v.end(true)
@@ -300,7 +299,7 @@ func (v *Reader) Gap(left int64, marker string) {
 }
 
 // lastLines returns the last n lines, or fewer.
-func (v *Reader) lastLines(n int) []*line {
+func (v *lineReader) lastLines(n int) []*line {
 	var out []*line
 	for i := v.since(v.n+1, int64(n)); i <= v.n; i++ {
 		out = append(out, v.at(i))
