@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"corral/internal/test/example"
-	"corral/store/audit/files"
-	"corral/store/audit/record"
+	"corral/store/audit"
 )
 
 // TestCollectors: the configurations of collectors on the page are YAML, read the records of the audit log and no other file of its
@@ -54,13 +53,13 @@ func TestCollectors(t *testing.T) {
 	if in["tag"] != out["match"] {
 		t.Errorf("fluent bit: the output matches %v, and the input has the tag %v", out["match"], in["tag"])
 	}
-	if out["syslog_maxsize"] != record.MaxLine || in["buffer_max_size"] != fmt.Sprintf("%dk", record.MaxLine>>10) {
-		t.Errorf("fluent bit: %v and %v for a record of %d bytes", in["buffer_max_size"], out["syslog_maxsize"], record.MaxLine)
+	if out["syslog_maxsize"] != audit.MaxLine || in["buffer_max_size"] != fmt.Sprintf("%dk", audit.MaxLine>>10) {
+		t.Errorf("fluent bit: %v and %v for a record of %d bytes", in["buffer_max_size"], out["syslog_maxsize"], audit.MaxLine)
 	}
 	for name, source := range vector.Sources {
 		readsRecords(t, strings.Join(source.Include, ","))
-		if source.Max != record.MaxLine {
-			t.Errorf("vector: %d for a record of %d bytes", source.Max, record.MaxLine)
+		if source.Max != audit.MaxLine {
+			t.Errorf("vector: %d for a record of %d bytes", source.Max, audit.MaxLine)
 		}
 		for _, sink := range vector.Sinks {
 			if !slices.Equal(sink.Inputs, []string{name}) {
@@ -75,7 +74,8 @@ func readsRecords(t *testing.T, pattern string) {
 	t.Helper()
 	const dir = "/var/lib/corral/audit"
 	for name, want := range map[string]bool{
-		files.FileName(1): true, files.FileName(123456789): true, files.Head: false, files.Checkpoint: false, files.Lock: false, files.ScanLock: false,
+		audit.FileName(1): true, audit.FileName(123456789): true,
+		audit.HeadFile: false, audit.CheckpointFile: false, audit.LockFile: false, audit.ScanLockFile: false,
 		"torn-5-120": false,
 	} {
 		if got, err := filepath.Match(pattern, filepath.Join(dir, name)); got != want || err != nil {

@@ -17,7 +17,6 @@ import (
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/audit"
-	"corral/store/audit/record"
 )
 
 // Audit configures the audit log. Supervisors that share a state directory should have the same configuration.
@@ -57,7 +56,7 @@ func (s *Supervisor) openAudit() error {
 	lost, err := l.Recover(func(name string) bool { return name != s.config.Instance && host.Running(name) })
 	unlock()
 	if err == nil {
-		err = l.Instance(record.Started, s.config.Instance, os.Getpid())
+		err = l.Instance(audit.Started, s.config.Instance, os.Getpid())
 	}
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -72,14 +71,14 @@ func (s *Supervisor) openAudit() error {
 // closeAudit records the end of this supervisor and waits until the log is on disk.
 func (s *Supervisor) closeAudit() error {
 	s.denials.flush(s.dropped)
-	if err := s.audit.Instance(record.Ended, s.config.Instance, os.Getpid()); err != nil {
+	if err := s.audit.Instance(audit.Ended, s.config.Instance, os.Getpid()); err != nil {
 		s.config.Log.Error("audit record not written", "error", err)
 	}
 	return s.audit.Close()
 }
 
-func (s *Supervisor) who(peer host.Peer, id string) record.Who {
-	who := record.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
+func (s *Supervisor) who(peer host.Peer, id string) audit.Who {
+	who := audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
 	if peer.Embedded && peer.Account != nil { // root named it when it started this supervisor; no message can change it
 		who.Account = &peer.Account.UID
 	}
@@ -90,7 +89,7 @@ func (s *Supervisor) who(peer host.Peer, id string) record.Who {
 // on the audit log has an open record that must be finished.
 func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile string) error {
 	defer fault.End() // a record may be open, or half written
-	d := record.Decision{
+	d := audit.Decision{
 		Who: s.who(r.peer, r.id), Repo: repo.Path, Dir: q.Dir, Profile: profile, Protect: r.protect,
 		Network: r.network, Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: s.claimed(q.Claim),
 	}
@@ -153,8 +152,8 @@ func refusalOf(r *wire.Result) *job.Refusal {
 }
 
 // ending converts a job's result to an audit record. Of the sensitive paths only the number is recorded.
-func ending(who record.Who, of uint64, r *wire.Result) *record.Ending {
-	e := &record.Ending{Who: who, Of: of, Reached: r.Reached}
+func ending(who audit.Who, of uint64, r *wire.Result) *audit.Ending {
+	e := &audit.Ending{Who: who, Of: of, Reached: r.Reached}
 	var err error
 	if e.Result, err = r.JobResult(); err != nil {
 		e.Refusal = refusalOf(r)

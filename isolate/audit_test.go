@@ -21,14 +21,13 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
+	"corral/store/audit"
 )
 
 // logged returns the records of the audit log in a state directory, which must verify without notes.
-func logged(t testing.TB, state string) []*record.Record {
+func logged(t testing.TB, state string) []*audit.Record {
 	t.Helper()
-	r, err := reader.Open(filepath.Join(state, "audit"))
+	r, err := audit.OpenReader(filepath.Join(state, "audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,7 @@ func logged(t testing.TB, state string) []*record.Record {
 	if report, err := r.Verify(); err != nil || !report.OK() || len(report.Notes) > 0 {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	var all []*record.Record
+	var all []*audit.Record
 	for l, err := range r.Lines(0) {
 		if err != nil {
 			t.Fatal(err)
@@ -51,8 +50,8 @@ func logged(t testing.TB, state string) []*record.Record {
 }
 
 // of returns the records of one event.
-func of(all []*record.Record, event record.Event) []*record.Record {
-	return slices.DeleteFunc(slices.Clone(all), func(r *record.Record) bool { return r.Event != event })
+func of(all []*audit.Record, event audit.Event) []*audit.Record {
+	return slices.DeleteFunc(slices.Clone(all), func(r *audit.Record) bool { return r.Event != event })
 }
 
 // TestAudit: each job has a record before it runs and one when it ends, with the supervisor's data; the front-end's
@@ -81,7 +80,7 @@ func TestAudit(t *testing.T) {
 		tt.change(&spec)
 		_, _ = f.Try(spec) // other tests check the result
 		news := logged(t, f.s.config.StateDir)[before:]
-		if len(news) != 2 || news[0].Event != record.Decided || news[1].Event != record.Finished || news[1].Of != news[0].Seq {
+		if len(news) != 2 || news[0].Event != audit.Decided || news[1].Event != audit.Finished || news[1].Of != news[0].Seq {
 			t.Errorf("%s: %d records: %+v", tt.name, len(news), news)
 			continue
 		}
@@ -126,7 +125,7 @@ func TestAuditRefusedJob(t *testing.T) {
 		t.Fatal("a job in /usr was accepted")
 	}
 	all := logged(t, f.s.config.StateDir)
-	refused := of(all, record.Refused)
+	refused := of(all, audit.Refused)
 	if len(refused) != 2 || len(all) != 3 || refused[0].Step != "profile" || refused[0].Claimed["tool"] != "run" || refused[1].Step != "repo" ||
 		refused[1].Repo != "/usr" || refused[0].Job == refused[1].Job {
 		t.Errorf("%+v", refused)
@@ -146,7 +145,7 @@ func TestAuditDeniedRequest(t *testing.T) {
 			})
 		}
 		work.Wait()
-		got := of(logged(t, f.s.config.StateDir), record.Denied)
+		got := of(logged(t, f.s.config.StateDir), audit.Denied)
 		if len(got) != 200 || *got[0].Peer != owner || got[0].Claimed["reason"] != claim.Reason || got[0].Job != "" {
 			t.Errorf("%d: %+v", len(got), got[0])
 		}
@@ -167,7 +166,7 @@ func TestAuditRecording(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := logged(t, f.s.config.StateDir)
-		ran, denied := of(all, record.Decided)[0].Claimed, of(all, record.Denied)[0].Claimed
+		ran, denied := of(all, audit.Decided)[0].Claimed, of(all, audit.Denied)[0].Claimed
 		argv, source := "", ""
 		if want >= job.RecordArgv {
 			argv = "/bin/sh -c 'true # token=[REDACTED:secret]'"
@@ -211,13 +210,13 @@ func TestDenialRateLimit(t *testing.T) {
 	}
 	counted := uint64(0)
 	all := logged(t, c.StateDir)
-	for _, r := range of(all, record.Dropped) {
+	for _, r := range of(all, audit.Dropped) {
 		counted += r.Count
 		if *r.Peer != owner || r.Since == nil {
 			t.Errorf("%+v", r)
 		}
 	}
-	if n := len(of(all, record.Denied)); n != written+1 || dropped == 0 || counted != uint64(dropped) {
+	if n := len(of(all, audit.Denied)); n != written+1 || dropped == 0 || counted != uint64(dropped) {
 		t.Errorf("%d written, %d records; %d dropped, %d counted", written, n, dropped, counted)
 	}
 }
@@ -236,7 +235,7 @@ func TestDroppedAccount(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	dropped := of(logged(t, c.StateDir), record.Dropped)
+	dropped := of(logged(t, c.StateDir), audit.Dropped)
 	if len(dropped) != 1 || !dropped[0].Embedded || dropped[0].Account == nil || *dropped[0].Account != owner {
 		t.Errorf("%+v", dropped)
 	}
@@ -291,14 +290,14 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.StateDir = state })
 	l := f.Waiting()
 	instance, _ := kill(t, victim, func(c *Config) { c.StateDir = state })
-	if n := len(of(logged(t, state), record.Lost)); n != 0 {
+	if n := len(of(logged(t, state), audit.Lost)); n != 0 {
 		t.Errorf("%d jobs recorded as lost too early", n)
 	}
 	supervise(t, func(c *Config) { c.StateDir = state })
 	supervise(t, func(c *Config) { c.StateDir = state })
 	all := logged(t, state)
-	lost := of(all, record.Lost)
-	if len(lost) != 1 || lost[0].Instance != instance || all[lost[0].Of-1].Instance != instance || all[lost[0].Of-1].Event != record.Decided {
+	lost := of(all, audit.Lost)
+	if len(lost) != 1 || lost[0].Instance != instance || all[lost[0].Of-1].Instance != instance || all[lost[0].Of-1].Event != audit.Decided {
 		t.Errorf("%+v", lost)
 	}
 	if err := l.Kill(); err != nil {
@@ -308,7 +307,7 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	all = logged(t, state)
-	if last := all[len(all)-1]; last.Event != record.Finished || last.Instance != f.s.config.Instance || last.Status != "cancelled" {
+	if last := all[len(all)-1]; last.Event != audit.Finished || last.Instance != f.s.config.Instance || last.Status != "cancelled" {
 		t.Errorf("%+v", last)
 	}
 }
@@ -371,7 +370,7 @@ func TestAuditDiskFull(t *testing.T) {
 	if _, err := l.End(); err != nil {
 		t.Fatal(err)
 	}
-	if last := of(logged(t, state), record.Finished); last[len(last)-1].Status != "cancelled" {
+	if last := of(logged(t, state), audit.Finished); last[len(last)-1].Status != "cancelled" {
 		t.Errorf("%+v", last[len(last)-1])
 	}
 	if err := os.Remove(filler); err != nil {
@@ -449,7 +448,7 @@ func TestAuditLogLocked(t *testing.T) {
 	f.Sh("true")
 	all := logged(t, f.s.config.StateDir)
 	last := all[len(all)-3:]
-	if last[0].Event != record.Finished || last[0].Status != "cancelled" || last[1].Event != record.Decided || last[2].Event != record.Finished {
+	if last[0].Event != audit.Finished || last[0].Status != "cancelled" || last[1].Event != audit.Decided || last[2].Event != audit.Finished {
 		t.Errorf("%+v", last)
 	}
 }
@@ -509,7 +508,7 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 	if refusal == nil || refusal.Step != "audit" || !strings.Contains(refusal.Message, "could not be synced to disk") {
 		t.Fatalf("%+v", refusal)
 	}
-	if r, err := reader.Open(filepath.Join(state, "audit")); err != nil {
+	if r, err := audit.OpenReader(filepath.Join(state, "audit")); err != nil {
 		t.Error(err)
 	} else {
 		defer r.Close()

@@ -21,7 +21,7 @@ import (
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/store/audit/record"
+	"corral/store/audit"
 )
 
 // A run is a job that was accepted and has not ended.
@@ -77,7 +77,7 @@ func (s *Supervisor) newRun(peer host.Peer) *run {
 // request returns the id of the job's request for the diagnostic log, with which the line of the front-end is found. It is a claim: a text
 // of another form than front-ends send does not get into a log.
 func (r *run) request() string {
-	if !record.IsName(r.claim.Request) {
+	if !audit.IsName(r.claim.Request) {
 		return ""
 	}
 	return r.claim.Request
@@ -86,7 +86,7 @@ func (r *run) request() string {
 // connect records what the job may reach: all that the rules allow of what it, or its session, asked for.
 func (r *run) connect(access admit.Access, o door.Opening) {
 	r.door = &o
-	r.network = cmp.Or(o.Ask, record.Allowed)
+	r.network = cmp.Or(o.Ask, audit.Allowed)
 	for _, name := range access.Variables() {
 		r.variables = append(r.variables, name+"="+o.Placeholder)
 	}

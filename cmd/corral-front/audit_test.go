@@ -12,8 +12,6 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/store/audit"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
 )
 
 // newAudit creates an audit log with a few jobs in a state directory.
@@ -34,16 +32,16 @@ func newAudit(t testing.TB, state string) *audit.Log {
 			t.Fatal(err)
 		}
 	}
-	must(l.Instance(record.Started, "main", 7))
+	must(l.Instance(audit.Started, "main", 7))
 	for i := range 3 {
-		who := record.Who{Instance: "main", Job: fmt.Sprintf("job-%d", i+1), Peer: 1000}
-		of, err := l.Decided(&record.Decision{
+		who := audit.Who{Instance: "main", Job: fmt.Sprintf("job-%d", i+1), Peer: 1000}
+		of, err := l.Decided(&audit.Decision{
 			Who: who, Repo: "/srv/a b", Profile: "default", Claim: job.Claim{Tool: "run", Principal: "\x1b[31muser=x\u202e"},
 		})
 		must(err)
-		must(l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Failure, Signal: 9, Limit: "memory", Usage: job.Usage{Wall: time.Second}}}))
+		must(l.Finished(&audit.Ending{Who: who, Of: of, Result: job.Result{Status: job.Failure, Signal: 9, Limit: "memory", Usage: job.Usage{Wall: time.Second}}}))
 	}
-	must(l.Denied(record.Who{Instance: "main", Peer: 1000}, job.Claim{Reason: "no\nfaked line"}))
+	must(l.Denied(audit.Who{Instance: "main", Peer: 1000}, job.Claim{Reason: "no\nfaked line"}))
 	return l
 }
 
@@ -65,13 +63,13 @@ func newNetworkAudit(t testing.TB, state string) *audit.Log {
 			`{"name":"\u202eevil\u001b","why":"no rule allows it","count":1}]}`,
 		`{"connections":3,"deni…`,
 	} {
-		who := record.Who{Instance: "main", Job: fmt.Sprintf("job-%d", n+1), Peer: uint32(1000 + n)}
-		d := &record.Decision{
+		who := audit.Who{Instance: "main", Job: fmt.Sprintf("job-%d", n+1), Peer: uint32(1000 + n)}
+		d := &audit.Decision{
 			Who: who, Repo: "/srv/a b", Profile: "default", Claim: job.Claim{Tool: "run", Principal: "\x1b[31muser=x\u202e", Repo: fmt.Sprint("r", n)},
 		}
 		of, err := l.Decided(d)
 		if err == nil {
-			err = l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: reached})
+			err = l.Finished(&audit.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: reached})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -84,14 +82,14 @@ func newNetworkAudit(t testing.TB, state string) *audit.Log {
 func TestNetworkLogFollow(t *testing.T) {
 	state := t.TempDir()
 	l := newNetworkAudit(t, state)
-	who := record.Who{Instance: "main", Job: "job-late", Peer: 1000}
-	of, err := l.Decided(&record.Decision{Who: who, Repo: "/srv/late", Profile: "default"})
+	who := audit.Who{Instance: "main", Job: "job-late", Peer: 1000}
+	of, err := l.Decided(&audit.Decision{Who: who, Repo: "/srv/late", Profile: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := sandboxtest.Start(t, exec.Command(sandboxtest.Bin(t, "corral-front"), "network", "log", "-f", "--state", state))
 	sandboxtest.Eventually(t, time.Minute, "the jobs before", func() bool { return strings.Contains(c.Out.String(), "job-4 ") })
-	if err := l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: `{"connections":9}`}); err != nil {
+	if err := l.Finished(&audit.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success}, Reached: `{"connections":9}`}); err != nil {
 		t.Fatal(err)
 	}
 	want := "job-late uid=1000 repo=/srv/late: 9 connections, 0 bytes up, 0 down, 0 denied\n"
@@ -100,9 +98,9 @@ func TestNetworkLogFollow(t *testing.T) {
 	<-c.Ended
 }
 
-func auditReport(t testing.TB, state string) *reader.Report {
+func auditReport(t testing.TB, state string) *audit.Report {
 	t.Helper()
-	r, err := reader.Open(filepath.Join(state, "audit"))
+	r, err := audit.OpenReader(filepath.Join(state, "audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +135,7 @@ func TestAuditFollow(t *testing.T) {
 		if err != nil || !strings.Contains(string(buf[:n]), want) {
 			t.Fatalf("%q, %v", buf[:n], err)
 		}
-		if err := l.Instance(record.Ended, "main", 7); err != nil {
+		if err := l.Instance(audit.Ended, "main", 7); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,8 +18,7 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
+	"corral/store/audit"
 )
 
 // How what a client does ends when a function panics meanwhile.
@@ -277,7 +276,7 @@ func (v *victim) panics(at string, during func(v *victim) error, then string) {
 // finished checks that each decided job in the audit log has an end.
 func finished(t *testing.T, state string) {
 	t.Helper()
-	r, err := reader.Open(filepath.Join(state, "audit"))
+	r, err := audit.OpenReader(filepath.Join(state, "audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,9 +291,9 @@ func finished(t *testing.T, state string) {
 			t.Fatal(err)
 		}
 		switch rec.Event {
-		case record.Decided:
+		case audit.Decided:
 			open[rec.Job] = true
-		case record.Finished:
+		case audit.Finished:
 			delete(open, rec.Job)
 			ended++
 		}

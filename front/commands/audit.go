@@ -16,9 +16,7 @@ import (
 	"corral/front/state"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
-	"corral/store/audit/search"
+	"corral/store/audit"
 )
 
 // auditHelp is the help text of the command.
@@ -52,8 +50,8 @@ type auditOptions struct {
 	count        int
 	follow, json bool
 	state        string
-	filter       search.Filter
-	expect       []reader.Anchor
+	filter       audit.Filter
+	expect       []audit.Anchor
 }
 
 // auditCommand is `corral audit`, which reads the audit log.
@@ -68,7 +66,7 @@ func auditCommand(args []string) (int, error) {
 	if ended {
 		return code, err
 	}
-	do := map[string]func(*reader.Reader, string) (int, error){
+	do := map[string]func(*audit.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]
 	want := 0
@@ -94,10 +92,10 @@ func auditCommand(args []string) (int, error) {
 }
 
 // openAudit opens the log in a state directory as root, and drops root: another user parses it.
-func openAudit(dir string) (*reader.Reader, error) {
-	var r *reader.Reader
+func openAudit(dir string) (*audit.Reader, error) {
+	var r *audit.Reader
 	err := state.AsOperator(dir, func() (err error) {
-		r, err = reader.Open(filepath.Join(dir, "audit"))
+		r, err = audit.OpenReader(filepath.Join(dir, "audit"))
 		return err
 	})
 	if dropped := embed.Drop(); dropped != nil {
@@ -126,7 +124,7 @@ func (o *auditOptions) flags(verb string) *flag.FlagSet {
 		filterFlags(&o.filter, f)
 	case "verify":
 		f.Func("expect", "", func(s string) error {
-			a, err := reader.ParseAnchor(s)
+			a, err := audit.ParseAnchor(s)
 			o.expect = append(o.expect, a)
 			return err
 		})
@@ -137,7 +135,7 @@ func (o *auditOptions) flags(verb string) *flag.FlagSet {
 }
 
 // filterFlags adds the options of a filter. The names of users are looked up by Prepare, when root's rights were given up.
-func filterFlags(f *search.Filter, set *flag.FlagSet) {
+func filterFlags(f *audit.Filter, set *flag.FlagSet) {
 	set.StringVar(&f.User, "user", "", "")
 	set.StringVar(&f.Repo, "repo", "", "")
 	set.StringVar(&f.Principal, "principal", "", "")
@@ -146,22 +144,22 @@ func filterFlags(f *search.Filter, set *flag.FlagSet) {
 	set.Func("outcome", "", func(s string) error {
 		words := strings.Split(s, ",")
 		f.Outcomes = append(f.Outcomes, words...)
-		return search.CheckOutcomes(words)
+		return audit.CheckOutcomes(words)
 	})
 	for name, t := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		set.Func(name, "", func(s string) (err error) {
-			*t, err = search.ParseTime(s, time.Now())
+			*t, err = audit.ParseTime(s, time.Now())
 			return err
 		})
 	}
 }
 
-func (o *auditOptions) show(r *reader.Reader, what string) (int, error) {
-	from, want := uint64(0), func(x *record.Record) bool {
+func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
+	from, want := uint64(0), func(x *audit.Record) bool {
 		return x.Job != "" && (x.Job == what || x.Instance+"/"+x.Job == what)
 	}
 	if seq, err := strconv.ParseUint(what, 10, 63); err == nil {
-		from, want = seq, func(x *record.Record) bool { return x.Seq == seq }
+		from, want = seq, func(x *audit.Record) bool { return x.Seq == seq }
 	}
 	if o.json {
 		return o.found(what)(o.printed(r, from, want))
@@ -197,7 +195,7 @@ func (o *auditOptions) found(what string) func(int, error) (int, error) {
 	}
 }
 
-func (o *auditOptions) verify(r *reader.Reader, _ string) (int, error) {
+func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 	report, err := r.Verify(o.expect...)
 	if err != nil {
 		return cli.Failure, err

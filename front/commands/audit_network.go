@@ -13,9 +13,7 @@ import (
 	"corral/internal/text/jsontext"
 	"corral/isolate/client"
 	"corral/job"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
-	"corral/store/audit/search"
+	"corral/store/audit"
 )
 
 // A networkPrinterOptions is the command `corral network log`: it prints what jobs reached, and what they were denied. The zero value of each
@@ -58,11 +56,11 @@ func (o *networkPrinterOptions) Run() (int, error) {
 		return cli.Failure, err
 	}
 	defer r.Close()
-	f := &search.Filter{User: o.User, Repo: o.Repo}
+	f := &audit.Filter{User: o.User, Repo: o.Repo}
 	if err := f.Prepare(); err != nil {
 		return cli.Failure, err
 	}
-	p := &networkPrinter{o, f, map[uint64]*record.Record{}, os.Stdout}
+	p := &networkPrinter{o, f, map[uint64]*audit.Record{}, os.Stdout}
 	for l, err := range r.Lines(0) {
 		if err := errors.Join(err, p.line(l)); err != nil {
 			return cli.Failure, err
@@ -83,13 +81,13 @@ func (o *networkPrinterOptions) Run() (int, error) {
 // A networkPrinter prints the jobs that had network access.
 type networkPrinter struct {
 	*networkPrinterOptions
-	filter *search.Filter
-	begun  map[uint64]*record.Record // first records of jobs that have not ended, by number
+	filter *audit.Filter
+	begun  map[uint64]*audit.Record // first records of jobs that have not ended, by number
 	to     io.Writer
 }
 
 // line prints the job whose last record is on a line. A damaged record is skipped: finding damage is the task of corral audit verify.
-func (p *networkPrinter) line(l *reader.Line) error {
+func (p *networkPrinter) line(l *audit.Line) error {
 	if l == nil {
 		return nil
 	}
@@ -98,7 +96,7 @@ func (p *networkPrinter) line(l *reader.Line) error {
 		reportDamage(err)
 		return nil
 	}
-	if r.Event == record.Decided {
+	if r.Event == audit.Decided {
 		p.begun[r.Seq] = r
 		return nil
 	}
@@ -129,7 +127,7 @@ func (p *networkPrinter) line(l *reader.Line) error {
 }
 
 // networkLines returns a job for people: a line about it, and one for each host that it was denied.
-func networkLines(first, last *record.Record, use *job.NetworkUse) string {
+func networkLines(first, last *audit.Record, use *job.NetworkUse) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", last.Time.Local().Format("2006-01-02 15:04:05"), last.Job)
 	if first.Peer != nil {
@@ -138,10 +136,10 @@ func networkLines(first, last *record.Record, use *job.NetworkUse) string {
 	if first.Account != nil {
 		fmt.Fprintf(&b, " account=%d", *first.Account)
 	}
-	fmt.Fprintf(&b, " repo=%s", search.Shown(first.RepoPath()))
+	fmt.Fprintf(&b, " repo=%s", audit.Shown(first.RepoPath()))
 	for _, name := range []string{"tool", "principal", "request"} {
 		if value := first.Claimed[name]; value != "" {
-			fmt.Fprintf(&b, " claimed.%s=%s", name, search.Shown(value))
+			fmt.Fprintf(&b, " claimed.%s=%s", name, audit.Shown(value))
 		}
 	}
 	if use == nil {

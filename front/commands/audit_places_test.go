@@ -5,8 +5,7 @@ import (
 	"testing"
 
 	"corral/internal/text/texttest"
-	"corral/store/audit/record"
-	"corral/store/audit/search"
+	"corral/store/audit"
 )
 
 // TestAuditPlaces checks that claims of front-ends are printed without affecting the text around them. The audit log bounds
@@ -14,11 +13,11 @@ import (
 func TestAuditPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		{Name: "audit record", Lines: 1, Shows: func(s string) string {
-			return search.Format(&record.Record{Event: record.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
+			return audit.Format(&audit.Record{Event: audit.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
 		}},
 		{Name: "network log", Lines: 1, Shows: func(s string) string {
-			first := &record.Record{Repo: s, Claimed: map[string]string{"principal": s, "tool": s}}
-			return strings.TrimSuffix(networkLines(first, &record.Record{Instance: "main", Job: "job-1", Reached: s}, nil), "\n")
+			first := &audit.Record{Repo: s, Claimed: map[string]string{"principal": s, "tool": s}}
+			return strings.TrimSuffix(networkLines(first, &audit.Record{Instance: "main", Job: "job-1", Reached: s}, nil), "\n")
 		}},
 	})
 }

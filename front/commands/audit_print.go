@@ -11,15 +11,13 @@ import (
 
 	"corral/front/cli"
 	"corral/internal/text"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
-	"corral/store/audit/search"
+	"corral/store/audit"
 )
 
 // print writes one record as text or JSON.
-func (o *auditOptions) print(w io.Writer, r *record.Record, text []byte) error {
+func (o *auditOptions) print(w io.Writer, r *audit.Record, text []byte) error {
 	if !o.json {
-		text = []byte(search.Format(r))
+		text = []byte(audit.Format(r))
 	}
 	_, err := w.Write(append(text[:len(text):len(text)], '\n'))
 	return err
@@ -27,7 +25,7 @@ func (o *auditOptions) print(w io.Writer, r *record.Record, text []byte) error {
 
 // each calls use for the records that the filter selects, from the file with the record from on. A damaged record is reported
 // and skipped: finding damage is the task of verify.
-func (o *auditOptions) each(r *reader.Reader, from uint64, use func(search.Found) error) error {
+func (o *auditOptions) each(r *audit.Reader, from uint64, use func(audit.Found) error) error {
 	for l, err := range r.Lines(from) {
 		if err != nil {
 			return err
@@ -52,9 +50,9 @@ func reportDamage(err error) {
 }
 
 // printed prints the records from the file with the record from on for which want returns true, and returns their number.
-func (o *auditOptions) printed(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
+func (o *auditOptions) printed(r *audit.Reader, from uint64, want func(*audit.Record) bool) (int, error) {
 	out, n := bufio.NewWriter(os.Stdout), 0
-	err := o.each(r, from, func(x search.Found) error {
+	err := o.each(r, from, func(x audit.Found) error {
 		if !want(x.Record) {
 			return nil
 		}
@@ -67,7 +65,7 @@ func (o *auditOptions) printed(r *reader.Reader, from uint64, want func(*record.
 // followPause is the time between two looks for new records.
 const followPause = 200 * time.Millisecond
 
-func (o *auditOptions) tail(r *reader.Reader, _ string) (int, error) {
+func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
 	if err := o.last(r); err != nil || !o.follow {
 		return auditExit(err), err
 	}
@@ -98,22 +96,22 @@ func auditExit(err error) int {
 }
 
 // last prints the last records that the filter selects.
-func (o *auditOptions) last(r *reader.Reader) error {
+func (o *auditOptions) last(r *audit.Reader) error {
 	count := max(0, o.count)
 	if o.filter.All() { // the log may be large, and need not be read
 		first := uint64(1)
 		if n := uint64(count); n < r.Last() {
 			first = r.Last() - n + 1
 		}
-		_, err := o.printed(r, first, func(x *record.Record) bool { return x.Seq >= first })
+		_, err := o.printed(r, first, func(x *audit.Record) bool { return x.Seq >= first })
 		return err
 	}
-	var list []search.Found
-	err := o.each(r, 0, func(x search.Found) error {
+	var list []audit.Found
+	err := o.each(r, 0, func(x audit.Found) error {
 		if len(list) > 2*count { // not at each record: the others are moved
 			list = slices.Delete(list, 0, len(list)-count)
 		}
-		list = append(list, search.Found{Record: x.Record, Text: slices.Clone(x.Text)})
+		list = append(list, audit.Found{Record: x.Record, Text: slices.Clone(x.Text)})
 		return nil
 	})
 	for _, x := range list[max(0, len(list)-count):] {
@@ -122,7 +120,7 @@ func (o *auditOptions) last(r *reader.Reader) error {
 	return err
 }
 
-func (o *auditOptions) export(r *reader.Reader, _ string) (int, error) {
-	_, err := o.printed(r, 0, func(*record.Record) bool { return true })
+func (o *auditOptions) export(r *audit.Reader, _ string) (int, error) {
+	_, err := o.printed(r, 0, func(*audit.Record) bool { return true })
 	return auditExit(err), err
 }

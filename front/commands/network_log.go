@@ -10,7 +10,7 @@ import (
 	"corral/front/state"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
-	"corral/store/audit/search"
+	"corral/store/audit"
 )
 
 // networkLog is corral network log.
@@ -26,7 +26,7 @@ func networkLog(args []string) (int, error) {
 	f.StringVar(&o.User, "user", "", "")
 	f.StringVar(&o.State, "state", o.State, "")
 	f.Func("since", "", func(s string) (err error) {
-		o.Since, err = search.ParseTime(s, time.Now())
+		o.Since, err = audit.ParseTime(s, time.Now())
 		return err
 	})
 	rest, ended, code, err := cli.ParseMixed(f, args, networkHelp)

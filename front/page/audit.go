@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"corral/internal/users"
-	"corral/store/audit/record"
-	"corral/store/audit/search"
+	"corral/store/audit"
 )
 
 const (
@@ -43,13 +42,13 @@ type recordView struct {
 
 // columns returns a record in columns. first is the first record of the same job, which says what the last one does not repeat, or the
 // record itself.
-func columns(r, first *record.Record, names *users.Names) recordView {
+func columns(r, first *audit.Record, names *users.Names) recordView {
 	v := recordView{
 		Seq: r.Seq, At: r.Time.UnixMilli(), Event: shown(string(r.Event), maxName), Job: shown(r.Job, maxName),
-		Outcome: shown(search.Outcome(r), maxName), Principal: shown(first.Claimed["principal"], maxName),
+		Outcome: shown(audit.Outcome(r), maxName), Principal: shown(first.Claimed["principal"], maxName),
 		Repo: shown(cmp.Or(first.RepoPath(), first.Claimed["repo"]), maxName), Tool: shown(first.Claimed["tool"], maxName),
 		Runtime: shown(first.Claimed["runtime"], maxName), Command: shown(first.Claimed["argv"], maxName), Took: -1,
-		Text: shown(search.Format(r), maxLine),
+		Text: shown(audit.Format(r), maxLine),
 	}
 	if peer := cmp.Or(r.Account, first.Account, r.Peer, first.Peer); peer != nil {
 		v.User = shown(names.Of(*peer), maxName)
@@ -65,7 +64,7 @@ func columns(r, first *record.Record, names *users.Names) recordView {
 		result = "limit: " + r.Limit
 	case r.Signal != 0:
 		result = fmt.Sprintf("signal %d", r.Signal)
-	case r.Event == record.Finished && r.Step == "":
+	case r.Event == audit.Finished && r.Step == "":
 		result = fmt.Sprintf("exit %d", r.Exit)
 	}
 	v.Result = shown(result, maxName)
@@ -116,7 +115,7 @@ func (s *Server) search(ctx context.Context, q url.Values) (list []recordView, w
 	lines, whole := log.LastLines(maxSearched)
 	word := []byte(strings.ToLower(q.Get("text")))
 	found := []selection{}
-	first := map[uint64]*record.Record{} // of jobs that have not ended, by number: as many as run at once
+	first := map[uint64]*audit.Record{} // of jobs that have not ended, by number: as many as run at once
 	for l, err := range lines {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, false, err
@@ -127,7 +126,7 @@ func (s *Server) search(ctx context.Context, q url.Values) (list []recordView, w
 		}
 		begun := cmp.Or(first[x.Of], x)
 		delete(first, x.Of)
-		if x.Event == record.Decided {
+		if x.Event == audit.Decided {
 			first[x.Seq] = x
 		}
 		for _, one := range f.Add(x, l.Text) {
@@ -148,25 +147,25 @@ func (s *Server) search(ctx context.Context, q url.Values) (list []recordView, w
 }
 
 // A selection is a record that was selected, with the first record of its job, or itself.
-type selection struct{ record, first *record.Record }
+type selection struct{ record, first *audit.Record }
 
 // maxField is the maximum length of a field of a query, in bytes.
 const maxField = 4 << 10
 
 // filterOf returns the filter of a query.
-func filterOf(q url.Values, now time.Time) (*search.Filter, error) {
+func filterOf(q url.Values, now time.Time) (*audit.Filter, error) {
 	for name, values := range q {
 		if len(values) != 1 || len(values[0]) > maxField {
 			return nil, errors.New(shown(name, maxName) + ": must have one value of at most 4 KiB")
 		}
 	}
-	f := &search.Filter{
+	f := &audit.Filter{
 		User: q.Get("user"), Repo: q.Get("repo"), Principal: q.Get("principal"), Tool: q.Get("tool"), Request: q.Get("request"),
 	}
 	if o := q.Get("outcome"); o != "" {
 		f.Outcomes = []string{o}
 	}
-	if err := search.CheckOutcomes(f.Outcomes); err != nil {
+	if err := audit.CheckOutcomes(f.Outcomes); err != nil {
 		return nil, err
 	}
 	for name, t := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
@@ -174,7 +173,7 @@ func filterOf(q url.Values, now time.Time) (*search.Filter, error) {
 			continue
 		}
 		var err error
-		if *t, err = search.ParseTime(q.Get(name), now); err != nil {
+		if *t, err = audit.ParseTime(q.Get(name), now); err != nil {
 			return nil, errors.New(name + ": " + err.Error())
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/artifact"
-	"corral/store/audit/reader"
+	"corral/store/audit"
 )
 
 // Principals: "me" and "you" see their own jobs, "op" is an operator, "none" may not see the page.
@@ -124,13 +124,13 @@ func (g *stage) kill(id string) error {
 	return nil
 }
 
-func (g *stage) openAudit() (*reader.Reader, error) {
+func (g *stage) openAudit() (*audit.Reader, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.audit == "" {
 		return nil, errors.New("no log")
 	}
-	return reader.OpenUnlocked(g.audit)
+	return audit.OpenReaderUnlocked(g.audit)
 }
 
 // follow writes the output of a job, and goes on until ctx ends.

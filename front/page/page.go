@@ -35,7 +35,7 @@ import (
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/artifact"
-	"corral/store/audit/reader"
+	"corral/store/audit"
 )
 
 // An Access is what a principal may see.
@@ -73,7 +73,7 @@ type Config struct {
 	// Follow writes the output of a running job to w until it ends, after it has called skipped, as live.Follow.
 	Follow func(ctx context.Context, handle string, w io.Writer, skipped func(bytes int64)) error
 	// Audit opens the audit log; nil: it cannot be read.
-	Audit func() (*reader.Reader, error)
+	Audit func() (*audit.Reader, error)
 	Log   *slog.Logger
 	Now   func() time.Time // nil is time.Now
 }

@@ -18,7 +18,6 @@ import (
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/audit"
-	"corral/store/audit/record"
 )
 
 // TestLogin: a link is exchanged for a cookie once, by the page itself, in time.
@@ -369,7 +368,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range maxRecords + 50 {
-		if err := log.Denied(record.Who{Instance: "main", Peer: 1000}, job.Claim{Tool: "run", Principal: fmt.Sprintf("token:%d", n), Request: fmt.Sprintf("%032x", n), Reason: hostile}); err != nil {
+		if err := log.Denied(audit.Who{Instance: "main", Peer: 1000}, job.Claim{Tool: "run", Principal: fmt.Sprintf("token:%d", n), Request: fmt.Sprintf("%032x", n), Reason: hostile}); err != nil {
 			t.Fatal(err)
 		}
 	}

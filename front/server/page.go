@@ -18,7 +18,7 @@ import (
 	"corral/front/page"
 	mcpserver "corral/mcp/server"
 	"corral/store/artifact"
-	"corral/store/audit/reader"
+	"corral/store/audit"
 	"corral/workspace/session"
 )
 
@@ -55,7 +55,7 @@ func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Serve
 	dir := filepath.Join(state, "audit")
 	// Otherwise the page has no search: the log is root's, unless root shares it with a group.
 	if unix.Access(dir, unix.R_OK|unix.X_OK) == nil {
-		c.Audit = func() (*reader.Reader, error) { return reader.OpenUnlocked(dir) }
+		c.Audit = func() (*audit.Reader, error) { return audit.OpenReaderUnlocked(dir) }
 	}
 	return page.New(c)
 }

@@ -16,7 +16,7 @@ import (
 // rooms are the directories whose code runs in the supervisor, and apart what is below them and does not.
 var (
 	rooms = []string{"isolate", "cgroup", "rootfs", "store/audit", "store/authority", "store/volume"}
-	apart = []string{"isolate/client", "isolate/scan", "isolate/test", "store/audit/reader", "store/audit/search"}
+	apart = []string{"isolate/client", "isolate/scan", "isolate/test"}
 )
 
 // own are the locks of one job, connection, session or jail, which ends with what a panic left half done. All others are a Mutex.

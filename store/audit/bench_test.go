@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"corral/job"
-	"corral/store/audit/record"
 )
 
 // BenchmarkJob measures what auditing adds to a job: the records before and after it.
@@ -17,7 +16,7 @@ func BenchmarkJob(b *testing.B) {
 			for range logs {
 				all = append(all, open(b, dir, options(b)))
 			}
-			who := record.Who{Instance: "main", Job: "job-1", Peer: 1000}
+			who := Who{Instance: "main", Job: "job-1", Peer: 1000}
 			claim := job.Claim{
 				Tool: "runtime_execute", Principal: "user:ada", Session: "0123456789abcdef", Request: "0123456789abcdef0123456789abcdef",
 				Repo: "api", Runtime: "python", Decision: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
@@ -25,9 +24,9 @@ func BenchmarkJob(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				l := all[i%logs]
-				of, err := l.Decided(&record.Decision{Who: who, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(), Claim: claim})
+				of, err := l.Decided(&Decision{Who: who, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(), Claim: claim})
 				if err == nil {
-					err = l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success, Cgroup: "hybrid"}})
+					err = l.Finished(&Ending{Who: who, Of: of, Result: job.Result{Status: job.Success, Cgroup: "hybrid"}})
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -8,7 +8,6 @@ import (
 
 	"corral/internal/fault"
 	"corral/internal/ratelimit"
-	"corral/store/audit/record"
 )
 
 // ErrBudget is wrapped by the error for a record that would exceed its user's share of the audit log.
@@ -43,7 +42,7 @@ func (b *budgets) rate() ratelimit.Rate {
 
 // spend takes n bytes from a user's bucket, or returns an error that wraps ErrBudget. Promised bytes are always
 // taken, and may leave the bucket negative. Root has no bound.
-func (b *budgets) spend(w *record.Who, n int, promised bool) error {
+func (b *budgets) spend(w *Who, n int, promised bool) error {
 	if b.daily == 0 || w.Peer == 0 && !w.Embedded {
 		return nil
 	}

@@ -18,9 +18,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/store/audit/files"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
 )
 
 // TestMain also plays the supervisor that a test kills: it writes jobs to an audit log and prints which are decided
@@ -61,13 +58,13 @@ func beVictim(dir, instance string, each bool) error {
 		return err
 	}
 	for i := 1; ; i++ {
-		who := record.Who{Instance: instance, Job: "job-" + strconv.Itoa(i)}
-		of, err := l.Decided(&record.Decision{Who: who, Repo: strings.Repeat("/long", 100), Claim: job.Claim{Tool: "run"}})
+		who := Who{Instance: instance, Job: "job-" + strconv.Itoa(i)}
+		of, err := l.Decided(&Decision{Who: who, Repo: strings.Repeat("/long", 100), Claim: job.Claim{Tool: "run"}})
 		if err != nil {
 			return err
 		}
 		fmt.Println("decided", of)
-		if err := l.Finished(&record.Ending{Who: who, Of: of}); err != nil {
+		if err := l.Finished(&Ending{Who: who, Of: of}); err != nil {
 			return err
 		}
 		fmt.Println("finished", of)
@@ -144,13 +141,13 @@ func TestKilled(t *testing.T) {
 	all := records(t, dir)
 	for _, x := range all {
 		switch x.Event {
-		case record.Decided:
+		case Decided:
 			delete(printed, fmt.Sprint("decided ", x.Seq))
 			closed[x.Seq] += 0
-		case record.Finished:
+		case Finished:
 			delete(printed, fmt.Sprint("finished ", x.Of))
 			closed[x.Of]++
-		case record.Lost:
+		case Lost:
 			closed[x.Of]++
 		}
 	}
@@ -169,8 +166,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func counted(list []*record.Record) map[record.Event]int {
-	count := map[record.Event]int{}
+func counted(list []*Record) map[Event]int {
+	count := map[Event]int{}
 	for _, x := range list {
 		count[x.Event]++
 	}
@@ -178,8 +175,8 @@ func counted(list []*record.Record) map[record.Event]int {
 }
 
 // enough reports whether a log holds enough of each kind of record for TestKilled to prove something.
-func enough(count map[record.Event]int) bool {
-	return count[record.Decided] >= 100 && count[record.Lost] > 0 && count[record.Rotated] > 0
+func enough(count map[Event]int) bool {
+	return count[Decided] >= 100 && count[Lost] > 0 && count[Rotated] > 0
 }
 
 // TestTorn: a partly written record, of any length, is cut off by the next supervisor to start, and by a running one.
@@ -187,8 +184,8 @@ func TestTorn(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	write(t, l, 2)
-	path := filepath.Join(dir, files.FileName(1))
-	line := record.AppendLine(nil, l.at.Position, time.Now(), []byte(`"event":"denied","instance":"x","peer":1`))
+	path := filepath.Join(dir, FileName(1))
+	line := appendLine(nil, l.at.Position, time.Now(), []byte(`"event":"denied","instance":"x","peer":1`))
 	for n := 1; n <= len(line); n += 7 {
 		put(t, path, line[:n])
 		if r := verify(t, dir); !r.OK() || len(r.Notes) != 1+repairs(r.Notes) {
@@ -199,7 +196,7 @@ func TestTorn(t *testing.T) {
 		}
 		write(t, l, 1)
 		all := records(t, dir)
-		if x := all[len(all)-3]; x.Event != record.Repaired || x.CutBytes != int64(n) || x.Missing != 0 || x.Saved != "" {
+		if x := all[len(all)-3]; x.Event != Repaired || x.CutBytes != int64(n) || x.Missing != 0 || x.Saved != "" {
 			t.Fatalf("%d bytes: %+v", n, x)
 		}
 	}
@@ -237,17 +234,17 @@ func TestPowerCut(t *testing.T) {
 	}{
 		{"nothing", func(string, string) error { return nil }, false, false, 0, false},
 		{"the head is older", func(_, head string) error {
-			return os.WriteFile(head, (&record.State{Position: record.Position{File: 1}}).Encode(), 0o600)
+			return os.WriteFile(head, (&headState{Position: Position{File: 1}}).Encode(), 0o600)
 		}, false, false, 0, false},
 		{"the head is empty", func(_, head string) error { return os.Truncate(head, 0) }, false, false, 0, false},
-		{"the head is zeros", func(_, head string) error { return os.WriteFile(head, make([]byte, record.HeadSize), 0o600) }, false, false, 0, false},
+		{"the head is zeros", func(_, head string) error { return os.WriteFile(head, make([]byte, headSize), 0o600) }, false, false, 0, false},
 		{"the head is gone", func(_, head string) error { return os.Remove(head) }, false, false, 0, false},
 		{"the last line is torn", func(path, _ string) error { return shorten(path, 100) }, true, false, 1, true},
 		{"the end is torn within a line", func(path, _ string) error { return shorten(path, 1300) }, true, false, 4, true},
 		{"the file is empty", func(path, _ string) error { return os.Truncate(path, 0) }, false, false, 10, true},
 		{"zeros in place of the end", func(path, _ string) error { return zeros(path, 100, 100) }, true, false, 1, true},
 		{"zeros before the end, and the head is older", func(path, head string) error {
-			old := (&record.State{Position: record.Position{File: 1}}).Encode()
+			old := (&headState{Position: Position{File: 1}}).Encode()
 			return errors.Join(zeros(path, 1500, 900), os.WriteFile(head, old, 0o600))
 		}, true, true, 0, true},
 		{"zeros after the end", func(path, _ string) error { return zeros(path, 0, 5000) }, true, false, 0, false},
@@ -257,7 +254,7 @@ func TestPowerCut(t *testing.T) {
 			l := open(t, dir, options(t))
 			write(t, l, 5)
 			closeLog(t, l)
-			path, head := filepath.Join(dir, files.FileName(1)), filepath.Join(dir, files.Head)
+			path, head := filepath.Join(dir, FileName(1)), filepath.Join(dir, HeadFile)
 			if err := tt.do(path, head); err != nil {
 				t.Fatal(err)
 			}
@@ -272,9 +269,9 @@ func TestPowerCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, l, 1)
-			var repaired record.Record
+			var repaired Record
 			for _, x := range records(t, dir) {
-				if x.Event == record.Repaired {
+				if x.Event == Repaired {
 					repaired = *x
 				}
 			}
@@ -326,14 +323,14 @@ func TestRecover(t *testing.T) {
 	open1 := map[string]uint64{}
 	for _, name := range []string{"dead", "alive", "test"} {
 		for _, id := range []string{"job-1", "job-2"} {
-			seq, err := l.Decided(&record.Decision{Who: record.Who{Instance: name, Job: id}})
+			seq, err := l.Decided(&Decision{Who: Who{Instance: name, Job: id}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			open1[name+"/"+id] = seq
 		}
 	}
-	if err := l.Finished(&record.Ending{Who: record.Who{Instance: "dead", Job: "job-2"}, Of: open1["dead/job-2"]}); err != nil {
+	if err := l.Finished(&Ending{Who: Who{Instance: "dead", Job: "job-2"}, Of: open1["dead/job-2"]}); err != nil {
 		t.Fatal(err)
 	}
 	write(t, l, 40) // so that the checkpoint is after them
@@ -351,7 +348,7 @@ func TestRecover(t *testing.T) {
 	}
 	var lost []string
 	for _, x := range records(t, dir) {
-		if x.Event == record.Lost {
+		if x.Event == Lost {
 			if open1[x.Instance+"/"+x.Job] != x.Of {
 				t.Errorf("%+v", x)
 			}
@@ -381,7 +378,7 @@ func TestCheckpoint(t *testing.T) {
 	if c.Seq != 801 || len(c.Open) != 1 || c.Open[held].Job != "held" {
 		t.Fatalf("%+v", c)
 	}
-	good, err := os.ReadFile(filepath.Join(dir, files.Checkpoint))
+	good, err := os.ReadFile(filepath.Join(dir, CheckpointFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +388,7 @@ func TestCheckpoint(t *testing.T) {
 		"beyond": strings.Replace(string(good), fmt.Sprintf(" %d ", c.Size), fmt.Sprintf(" %d ", c.Size+1), 1),
 		"no end": strings.Replace(string(good), "end 1\n", "", 1), "other words": "open " + string(good),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, files.Checkpoint), []byte(bad), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, CheckpointFile), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		o := options(t)
@@ -443,7 +440,7 @@ func beFull(what string) error {
 	}
 	var open []uint64
 	begin := func() error {
-		seq, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-1"}, Repo: strings.Repeat("x", 1000)})
+		seq, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-1"}, Repo: strings.Repeat("x", 1000)})
 		if err == nil {
 			open = append(open, seq)
 		}
@@ -468,7 +465,7 @@ func beFull(what string) error {
 	}
 	err = nil
 	for n := 0; n < 100 && err == nil; n++ { // the record may be shorter than the one that found no space
-		err = l.Denied(record.Who{Instance: "test"}, job.Claim{Reason: strings.Repeat("\x01", 4096)})
+		err = l.Denied(Who{Instance: "test"}, job.Claim{Reason: strings.Repeat("\x01", 4096)})
 	}
 	if !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("denied on a full disk: %w", err)
@@ -476,7 +473,7 @@ func beFull(what string) error {
 	// The longest possible records of ends.
 	long := strings.Repeat("\x01", 1<<16)
 	for _, of := range open {
-		if err := l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}}); err != nil {
+		if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}}); err != nil {
 			return fmt.Errorf("the end of record %d of %d: %w", of, len(open), err)
 		}
 	}
@@ -521,7 +518,7 @@ func fill(path string) error {
 }
 
 func checkFull(dir string, jobs int) error {
-	r, err := reader.Open(dir)
+	r, err := OpenReader(dir)
 	if err != nil {
 		return err
 	}

@@ -16,15 +16,13 @@
 // jobs, is allocated in the file. Without space nothing is decided, hence nothing runs. If an end cannot be written
 // nevertheless, it is kept, and written before any other record.
 //
-// Readers (package reader) hold the lock only while they open the files: a process that drops privileges can do so
-// afterwards.
+// A Reader reads and verifies the audit log. It holds the lock only while it opens the files, and needs access to them only
+// then: a process that drops privileges can do so afterwards. A Filter selects records that were read, and Format shows them
+// as text; neither opens a file.
 //
 // The chain is not a signature. Root can rewrite the whole audit log; only somebody who kept the hash of a record
 // elsewhere can detect that.
 //
 // A front-end's claims about a job are recorded unchanged, quoted and cut; nothing here parses them. The supervisor
 // parses only the fixed fields at the beginning of each line, and strictly.
-//
-// The form of records is package record, and what is done with files alone is package files. This package decides when to
-// write, cut, rotate and remove.
 package audit

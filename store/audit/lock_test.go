@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/job"
-	"corral/store/audit/files"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
 )
 
 // beHolder locks a file and stops itself. It must be killed.
@@ -73,31 +70,31 @@ func TestStoppedHolder(t *testing.T) {
 	var work sync.WaitGroup
 	for range 20 {
 		work.Go(func() {
-			_, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-3"}})
+			_, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-3"}})
 			wantHeld(t, err, holder.Process.Pid)
-			wantHeld(t, l.Denied(record.Who{Instance: "test"}, job.Claim{}), holder.Process.Pid)
+			wantHeld(t, l.Denied(Who{Instance: "test"}, job.Claim{}), holder.Process.Pid)
 		})
 	}
 	for i, id := range []string{"job-1", "job-2"} {
 		work.Go(func() {
-			wantHeld(t, l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: id}, Of: of[i], Result: job.Result{Status: job.Success}}), holder.Process.Pid)
+			wantHeld(t, l.Finished(&Ending{Who: Who{Instance: "test", Job: id}, Of: of[i], Result: job.Result{Status: job.Success}}), holder.Process.Pid)
 		})
 	}
 	if err := l.syncFile(); err != nil { // must not wait for them
 		t.Error(err)
 	}
 	work.Wait()
-	_, err := reader.OpenWithin(dir, l.patience)
+	_, err := openReaderWithin(dir, l.patience)
 	wantHeld(t, err, holder.Process.Pid)
 
 	release(holder)
-	l.patience = files.LockPatience
+	l.patience = lockPatience
 	last := decide(t, l, "job-4")
-	var got []record.Event
+	var got []Event
 	for _, r := range records(t, dir) {
 		got = append(got, r.Event)
 	}
-	if want := fmt.Sprint([]record.Event{record.Decided, record.Decided, record.Finished, record.Finished, record.Decided}); fmt.Sprint(got) != want {
+	if want := fmt.Sprint([]Event{Decided, Decided, Finished, Finished, Decided}); fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	finish(t, l, "job-4", last)
@@ -122,10 +119,10 @@ func TestCloseFlushesPending(t *testing.T) {
 		of := decide(t, l, "job-1")
 		holder := startHolder(t, filepath.Join(dir, "lock"))
 		l.patience = 50 * time.Millisecond
-		wantHeld(t, l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of}), holder.Process.Pid)
+		wantHeld(t, l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of}), holder.Process.Pid)
 		if free {
 			release(holder)
-			l.patience = files.LockPatience
+			l.patience = lockPatience
 		}
 		err := l.Close()
 		if !free {
@@ -174,15 +171,15 @@ func TestDecidedNotSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("the disk is broken")
-	l.syncer = files.NewSyncer(true, func() error { return broken })
-	of, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-1"}})
+	l.syncer = newSyncer(true, func() error { return broken })
+	of, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-1"}})
 	if of == 0 || !errors.Is(err, broken) {
 		t.Fatal(of, err)
 	}
-	if err := l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of}); !errors.Is(err, broken) {
+	if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if seq, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-2"}}); seq != 0 || !errors.Is(err, broken) {
+	if seq, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-2"}}); seq != 0 || !errors.Is(err, broken) {
 		t.Error(seq, err)
 	}
 	if r := sound(t, dir, 2); r.Open != 0 || len(l.pending) != 0 || len(l.running) != 0 {

@@ -15,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/fault"
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // Options configure an audit log. All processes that share one should use the same options.
@@ -34,7 +32,7 @@ type Options struct {
 	// ErrBudget.
 	UserDaily int64
 	Log       *slog.Logger // diagnostic log; nil discards
-	// Patience is how long an append waits for the lock while another process holds it; 0 is files.LockPatience.
+	// Patience is how long an append waits for the lock while another process holds it; 0 is 5 s.
 	Patience time.Duration
 }
 
@@ -45,8 +43,8 @@ const DefaultMaxSize = 64 << 20
 type Log struct {
 	o      Options
 	root   *os.Root
-	dir    *os.File  // the directory, to be synced
-	read   files.Dir // root, to be read
+	dir    *os.File // the directory, to be synced
+	read   logDir   // root, to be read
 	head   *os.File
 	writes *os.File // locked for writing records
 	scans  *os.File // locked for writing the checkpoint and removing files
@@ -61,14 +59,14 @@ type Log struct {
 	pending []pendingRecord // guarded by turn: ends of jobs that could not be written
 
 	mu               fault.Mutex
-	file             *os.File       // guarded by mu: the current file, opened with O_APPEND
-	fileOf           uint64         // guarded by mu: the seq that names file
-	at               record.State   // guarded by mu: the end at our last write
-	buffer           []byte         // guarded by mu
-	lastHead         []byte         // guarded by mu: the head as we last wrote it
-	lastState        record.State   // guarded by mu: lastHead decoded
-	unrecordedRepair *record.Repair // guarded by mu: a repair without a record so far
-	syncer           *files.Syncer
+	file             *os.File  // guarded by mu: the current file, opened with O_APPEND
+	fileOf           uint64    // guarded by mu: the seq that names file
+	at               headState // guarded by mu: the end at our last write
+	buffer           []byte    // guarded by mu
+	lastHead         []byte    // guarded by mu: the head as we last wrote it
+	lastState        headState // guarded by mu: lastHead decoded
+	unrecordedRepair *repair   // guarded by mu: a repair without a record so far
+	syncer           *syncer
 	scanMu           fault.Mutex    // before mu; the lock of scans excludes processes, not goroutines
 	tidying          sync.WaitGroup // goroutines started by rotateIfFull
 	expiring         atomic.Value   // the string that Expiring returns
@@ -76,11 +74,11 @@ type Log struct {
 
 var errLong = errors.New("audit: a record is too long")
 
-// Open opens the audit log in dir. It creates dir if missing, accessible to its owner only, and repairs what a crash
+// OpenReader opens the audit log in dir. It creates dir if missing, accessible to its owner only, and repairs what a crash
 // left at the end of the audit log.
 func Open(dir string, o Options) (*Log, error) {
-	if !record.IsName(o.Instance) {
-		return nil, record.ErrName
+	if !IsName(o.Instance) {
+		return nil, ErrName
 	}
 	if o.MaxSize == 0 {
 		o.MaxSize = DefaultMaxSize
@@ -89,7 +87,7 @@ func Open(dir string, o Options) (*Log, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{
-		o: o, patience: cmp.Or(o.Patience, files.LockPatience), running: map[uint64]bool{},
+		o: o, patience: cmp.Or(o.Patience, lockPatience), running: map[uint64]bool{},
 		budgets: budgets{daily: o.UserDaily, now: time.Now},
 	}
 	if err := l.openAll(dir); err != nil {
@@ -100,10 +98,10 @@ func Open(dir string, o Options) (*Log, error) {
 		l.closeAll()
 		return nil, err
 	}
-	if all, err := files.List(l.root); err == nil {
+	if all, err := listFiles(l.root); err == nil {
 		l.expire(all)
 	}
-	l.syncer = files.NewSyncer(o.Each, l.syncFile)
+	l.syncer = newSyncer(o.Each, l.syncFile)
 	// The last records of a killed process may not be on disk.
 	if err := l.syncer.Wrote(l.at.Seq); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -125,7 +123,7 @@ func (l *Log) openAll(dir string) error {
 	if l.root, err = os.OpenRoot(dir); err != nil {
 		return err
 	}
-	l.read = files.Dir{Root: l.root, Log: l.o.Log}
+	l.read = logDir{Root: l.root, Log: l.o.Log}
 	if l.dir, err = l.root.Open("."); err != nil {
 		return err
 	}
@@ -144,7 +142,7 @@ func (l *Log) openAll(dir string) error {
 	if err := l.shareAll(); err != nil {
 		return err
 	}
-	for name, f := range map[string]**os.File{files.Head: &l.head, files.Lock: &l.writes, files.ScanLock: &l.scans} {
+	for name, f := range map[string]**os.File{HeadFile: &l.head, LockFile: &l.writes, ScanLockFile: &l.scans} {
 		if *f, err = l.openFile(name, os.O_CREATE); err != nil {
 			return err
 		}
@@ -159,7 +157,7 @@ const groupReads = 0o050
 // openFile opens a file of the audit log for reading and writing. The lock files are never shared: a reader could hold writers up.
 func (l *Log) openFile(name string, flags int) (*os.File, error) {
 	f, err := l.root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
-	if err != nil || l.group < 0 || name == files.Lock || name == files.ScanLock {
+	if err != nil || l.group < 0 || name == LockFile || name == ScanLockFile {
 		return f, err
 	}
 	if err := l.share(f); err != nil {
@@ -177,9 +175,9 @@ func (l *Log) shareAll() error {
 	if l.group < 0 {
 		return nil
 	}
-	all, err := files.List(l.root)
+	all, err := listFiles(l.root)
 	for _, first := range all {
-		f, opened := l.root.OpenFile(files.FileName(first), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		f, opened := l.root.OpenFile(FileName(first), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if errors.Is(opened, fs.ErrNotExist) { // another supervisor has removed it
 			continue
 		}

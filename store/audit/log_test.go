@@ -17,9 +17,6 @@ import (
 	"unicode/utf8"
 
 	"corral/job"
-	"corral/store/audit/files"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
 )
 
 // options returns options with a diagnostic log that fails the test.
@@ -62,8 +59,8 @@ func closeLog(t testing.TB, l *Log) {
 // decide records that a job is about to run.
 func decide(t testing.TB, l *Log, id string) uint64 {
 	t.Helper()
-	seq, err := l.Decided(&record.Decision{
-		Who: record.Who{Instance: "test", Job: id, Peer: 1000}, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(),
+	seq, err := l.Decided(&Decision{
+		Who: Who{Instance: "test", Job: id, Peer: 1000}, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(),
 		Claim: job.Claim{Tool: "run", Reason: "none"},
 	})
 	if err != nil {
@@ -74,7 +71,7 @@ func decide(t testing.TB, l *Log, id string) uint64 {
 
 func finish(t testing.TB, l *Log, id string, of uint64) {
 	t.Helper()
-	if err := l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: id, Peer: 1000}, Of: of, Result: job.Result{Status: job.Success}}); err != nil {
+	if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: id, Peer: 1000}, Of: of, Result: job.Result{Status: job.Success}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,9 +85,9 @@ func write(t testing.TB, l *Log, n int) {
 	}
 }
 
-func openReader(t testing.TB, dir string) *reader.Reader {
+func openReader(t testing.TB, dir string) *Reader {
 	t.Helper()
-	r, err := reader.Open(dir)
+	r, err := OpenReader(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +95,7 @@ func openReader(t testing.TB, dir string) *reader.Reader {
 	return r
 }
 
-func verify(t testing.TB, dir string, anchors ...reader.Anchor) *reader.Report {
+func verify(t testing.TB, dir string, anchors ...Anchor) *Report {
 	t.Helper()
 	report, err := openReader(t, dir).Verify(anchors...)
 	if err != nil {
@@ -108,7 +105,7 @@ func verify(t testing.TB, dir string, anchors ...reader.Anchor) *reader.Report {
 }
 
 // sound verifies an audit log that must have no problems and no notes.
-func sound(t testing.TB, dir string, records uint64) *reader.Report {
+func sound(t testing.TB, dir string, records uint64) *Report {
 	t.Helper()
 	r := verify(t, dir)
 	if !r.OK() || len(r.Notes) > 0 || r.Records != records || r.Last-r.First+1 != records {
@@ -118,9 +115,9 @@ func sound(t testing.TB, dir string, records uint64) *reader.Report {
 }
 
 // records returns all records of an audit log.
-func records(t testing.TB, dir string) []*record.Record {
+func records(t testing.TB, dir string) []*Record {
 	t.Helper()
-	var all []*record.Record
+	var all []*Record
 	for l, err := range openReader(t, dir).Lines(0) {
 		if err != nil {
 			t.Fatal(err)
@@ -138,16 +135,16 @@ func TestRecords(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	account := uint32(1<<32 - 2)
-	who := record.Who{Instance: "main", Job: "job-1", Peer: 4294967294, Embedded: true, Account: &account}
+	who := Who{Instance: "main", Job: "job-1", Peer: 4294967294, Embedded: true, Account: &account}
 	begin := time.Now()
 	claim := job.Claim{
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s", Request: "r", Repo: "api", Runtime: "python",
 		Decision: "d", Code: "c", Args: "a", Stdin: "i", Artifact: "runtime-1", Reason: "why",
 	}
-	if err := l.Instance(record.Started, "main", 12); err != nil {
+	if err := l.Instance(Started, "main", 12); err != nil {
 		t.Fatal(err)
 	}
-	of, err := l.Decided(&record.Decision{Who: who, Repo: "/srv/ü", Common: "/srv/ö/.git", Dir: "a/b", Profile: "strict", Workspace: job.ReadOnly, Protect: job.ProtectAll, Terminal: true, Limits: job.Defaults(), Claim: claim})
+	of, err := l.Decided(&Decision{Who: who, Repo: "/srv/ü", Common: "/srv/ö/.git", Dir: "a/b", Profile: "strict", Workspace: job.ReadOnly, Protect: job.ProtectAll, Terminal: true, Limits: job.Defaults(), Claim: claim})
 	if err != nil || of != 2 {
 		t.Fatal(of, err)
 	}
@@ -157,10 +154,10 @@ func TestRecords(t *testing.T) {
 	}
 	refusal := &job.Refusal{Step: "cwd", Errno: 2, Message: "no"}
 	for _, err := range []error{
-		l.Finished(&record.Ending{Who: who, Of: of, Result: result}),
-		l.Refused(record.Who{Instance: "main", Job: "job-2", Peer: 7, Account: &account}, "/no", refusal, claim),
-		l.Denied(record.Who{Instance: "main", Peer: 7}, claim),
-		l.Dropped(record.Who{Instance: "main", Peer: 7}, 5, begin),
+		l.Finished(&Ending{Who: who, Of: of, Result: result}),
+		l.Refused(Who{Instance: "main", Job: "job-2", Peer: 7, Account: &account}, "/no", refusal, claim),
+		l.Denied(Who{Instance: "main", Peer: 7}, claim),
+		l.Dropped(Who{Instance: "main", Peer: 7}, 5, begin),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +169,7 @@ func TestRecords(t *testing.T) {
 		"decision": "d", "code": "c", "args": "a", "stdin": "i", "artifact": "runtime-1", "reason": "why",
 	}
 	d := r[1]
-	if d.Event != record.Decided || d.Instance != "main" || d.Job != "job-1" || *d.Peer != who.Peer || !d.Embedded || d.Repo != "/srv/ü" || d.Dir != "a/b" ||
+	if d.Event != Decided || d.Instance != "main" || d.Job != "job-1" || *d.Peer != who.Peer || !d.Embedded || d.Repo != "/srv/ü" || d.Dir != "a/b" ||
 		d.Profile != "strict" || d.Workspace != "readonly" || d.Network != "none" || !d.Terminal || d.Common != "/srv/ö/.git" || d.Protect != "all" || fmt.Sprint(d.Claimed) != fmt.Sprint(wantClaims) {
 		t.Errorf("decided: %+v", d)
 	}
@@ -180,7 +177,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("limits: %v", d.Limits)
 	}
 	f := r[2]
-	if f.Event != record.Finished || f.Of != 2 || f.Status != "failure" || f.Signal != 9 || f.Limit != "memory" || f.Sensitive != 3 ||
+	if f.Event != Finished || f.Of != 2 || f.Status != "failure" || f.Signal != 9 || f.Limit != "memory" || f.Sensitive != 3 ||
 		f.Usage["wall_ns"] != 1 || f.Usage["peak_memory"] != -1 || f.Usage["write_bytes"] != 8 || len(f.Usage) != 8 {
 		t.Errorf("finished: %+v", f)
 	}
@@ -189,13 +186,13 @@ func TestRecords(t *testing.T) {
 			t.Errorf("account of a record %s: %v", x.Event, x.Account)
 		}
 	}
-	if x := r[3]; x.Event != record.Refused || x.Step != "cwd" || x.Errno != 2 || x.Message != "no" || x.Repo != "/no" || x.Claimed["tool"] == "" {
+	if x := r[3]; x.Event != Refused || x.Step != "cwd" || x.Errno != 2 || x.Message != "no" || x.Repo != "/no" || x.Claimed["tool"] == "" {
 		t.Errorf("refused: %+v", x)
 	}
-	if x := r[4]; x.Event != record.Denied || x.Job != "" || x.Claimed["reason"] != "why" {
+	if x := r[4]; x.Event != Denied || x.Job != "" || x.Claimed["reason"] != "why" {
 		t.Errorf("denied: %+v", x)
 	}
-	if x := r[5]; x.Event != record.Dropped || x.Count != 5 || !x.Since.Equal(begin) {
+	if x := r[5]; x.Event != Dropped || x.Count != 5 || !x.Since.Equal(begin) {
 		t.Errorf("dropped: %+v", x)
 	}
 	for i, x := range r {
@@ -218,7 +215,7 @@ func TestHostileText(t *testing.T) {
 		strings.Repeat("\x01", 5000), strings.Repeat("é", 300),
 	}
 	for _, s := range texts {
-		if err := l.Denied(record.Who{Instance: "test"}, job.Claim{Tool: s, Reason: s}); err != nil {
+		if err := l.Denied(Who{Instance: "test"}, job.Claim{Tool: s, Reason: s}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,7 +236,7 @@ func TestHostileText(t *testing.T) {
 			}
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(dir, files.FileName(1)))
+	b, err := os.ReadFile(filepath.Join(dir, FileName(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,9 +252,9 @@ func TestLongestLines(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	long := strings.Repeat("\x01", 1<<16)
-	name := strings.Repeat("z", record.MaxName)
+	name := strings.Repeat("z", MaxName)
 	account := uint32(1<<32 - 1)
-	who := record.Who{Instance: name, Job: name, Peer: 1<<32 - 1, Embedded: true, Account: &account}
+	who := Who{Instance: name, Job: name, Peer: 1<<32 - 1, Embedded: true, Account: &account}
 	var claim job.Claim
 	for _, f := range claim.Fields() {
 		*f.Value = long
@@ -266,7 +263,7 @@ func TestLongestLines(t *testing.T) {
 	for _, f := range limits.Fields() {
 		*f.Value = -1 << 63
 	}
-	of, err := l.Decided(&record.Decision{Who: who, Repo: long, Common: long, Dir: long, Profile: long, Protect: job.ProtectHooks, Terminal: true, Limits: limits, Claim: claim})
+	of, err := l.Decided(&Decision{Who: who, Repo: long, Common: long, Dir: long, Profile: long, Protect: job.ProtectHooks, Terminal: true, Limits: limits, Claim: claim})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,8 +271,8 @@ func TestLongestLines(t *testing.T) {
 	longest := job.Usage{Wall: -1 << 63, CPU: -1 << 63, User: -1 << 63, System: -1 << 63, PeakMemory: -1 << 63, PeakPIDs: -1 << 63, ReadBytes: -1 << 63, WriteBytes: -1 << 63}
 	for _, err := range []error{
 		l.Refused(who, long, refusal, claim),
-		l.Finished(&record.Ending{Who: who, Of: 1<<63 - 1, Refusal: refusal}),
-		l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}, Reached: long}),
+		l.Finished(&Ending{Who: who, Of: 1<<63 - 1, Refusal: refusal}),
+		l.Finished(&Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}, Reached: long}),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -289,7 +286,7 @@ func TestLongestLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(line.Text); n > record.MaxLine*3/4 || r.Event.Closes() && n+50 > record.CloserMax {
+		if n := len(line.Text); n > MaxLine*3/4 || r.Event.Closes() && n+50 > closerMax {
 			t.Errorf("%s: %d bytes", r.Event, n)
 		}
 	}
@@ -297,12 +294,12 @@ func TestLongestLines(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	l := open(t, newDir(t), options(t))
-	for _, bad := range []record.Who{{}, {Instance: "A"}, {Instance: `x"`}, {Instance: "x", Job: "job 1"}, {Instance: strings.Repeat("x", 33)}, {Instance: "x", Job: "ü"}} {
-		if err := l.Denied(bad, job.Claim{}); !errors.Is(err, record.ErrName) {
+	for _, bad := range []Who{{}, {Instance: "A"}, {Instance: `x"`}, {Instance: "x", Job: "job 1"}, {Instance: strings.Repeat("x", 33)}, {Instance: "x", Job: "ü"}} {
+		if err := l.Denied(bad, job.Claim{}); !errors.Is(err, ErrName) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := Open(newDir(t), Options{Instance: "No"}); !errors.Is(err, record.ErrName) {
+	if _, err := Open(newDir(t), Options{Instance: "No"}); !errors.Is(err, ErrName) {
 		t.Error(err)
 	}
 }
@@ -315,7 +312,7 @@ func TestTogether(t *testing.T) {
 			o := options(t)
 			o.Each, o.MaxSize = each, 20_000
 			before := uint64(0)
-			if r, err := reader.Open(dir); err == nil {
+			if r, err := OpenReader(dir); err == nil {
 				before = r.Last()
 				r.Close()
 			}
@@ -332,11 +329,11 @@ func TestTogether(t *testing.T) {
 				closeLog(t, l)
 			}
 			r := verify(t, dir)
-			count := map[record.Event]int{}
+			count := map[Event]int{}
 			for _, x := range records(t, dir)[before:] {
 				count[x.Event]++
 			}
-			if !r.OK() || len(r.Notes) > 0 || r.Open != 0 || count[record.Decided] != 240 || count[record.Finished] != 240 || count[record.Rotated] < 5 {
+			if !r.OK() || len(r.Notes) > 0 || r.Open != 0 || count[Decided] != 240 || count[Finished] != 240 || count[Rotated] < 5 {
 				t.Errorf("%+v, %v", r, count)
 			}
 		})
@@ -346,7 +343,7 @@ func TestTogether(t *testing.T) {
 func TestClosed(t *testing.T) {
 	l := open(t, newDir(t), options(t))
 	closeLog(t, l)
-	if err := l.Denied(record.Who{Instance: "test"}, job.Claim{}); !errors.Is(err, files.ErrClosed) {
+	if err := l.Denied(Who{Instance: "test"}, job.Claim{}); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -380,10 +377,10 @@ func TestRemovedFile(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	write(t, l, 1)
-	if err := os.Remove(filepath.Join(dir, files.FileName(1))); err != nil {
+	if err := os.Remove(filepath.Join(dir, FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-9"}}); !errors.Is(err, errGone) {
+	if _, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-9"}}); !errors.Is(err, errGone) {
 		t.Error(err)
 	}
 }
@@ -400,13 +397,13 @@ func TestSyncFails(t *testing.T) {
 	of := decide(t, l, "job-1")
 	broken := errors.New("the disk is broken")
 	l.syncer.Fail(broken)
-	if _, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-2"}}); !errors.Is(err, broken) {
+	if _, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-2"}}); !errors.Is(err, broken) {
 		t.Errorf("decided: %v", err)
 	}
-	if err := l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of}); !errors.Is(err, broken) {
+	if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of}); !errors.Is(err, broken) {
 		t.Errorf("finished: %v", err)
 	}
-	if got := records(t, l.dir.Name()); got[len(got)-1].Event != record.Finished {
+	if got := records(t, l.dir.Name()); got[len(got)-1].Event != Finished {
 		t.Errorf("the end was not recorded: %+v", got[len(got)-1])
 	}
 }
@@ -459,7 +456,7 @@ func TestExpiring(t *testing.T) {
 		write(t, l, 1)
 		l.tidying.Wait()
 	}
-	first := files.FileName(1)
+	first := FileName(1)
 	if got := l.Expiring(); got != first || !strings.Contains(said.String(), "file="+first) {
 		t.Errorf("%q: %s", got, &said)
 	}
@@ -490,7 +487,7 @@ func TestRotationKept(t *testing.T) {
 	if r := verify(t, dir); !r.OK() || r.First != 1 || r.Files < 4 {
 		t.Fatalf("%+v", r)
 	}
-	if err := os.Remove(filepath.Join(dir, files.FileName(1))); err != nil {
+	if err := os.Remove(filepath.Join(dir, FileName(1))); err != nil {
 		t.Fatal(err)
 	}
 	if r := verify(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "no rotation removed them") {
@@ -503,21 +500,21 @@ func TestAnchors(t *testing.T) {
 	l := open(t, dir, options(t))
 	write(t, l, 3)
 	r := sound(t, dir, 6)
-	good, err := reader.ParseAnchor(fmt.Sprintf("6:%s", strings.ToUpper(r.Hash)))
+	good, err := ParseAnchor(fmt.Sprintf("6:%s", strings.ToUpper(r.Hash)))
 	if err != nil || good.Hash != r.Hash {
 		t.Fatal(good, err)
 	}
 	write(t, l, 3)
 	for _, tt := range []struct {
-		anchor reader.Anchor
+		anchor Anchor
 		ok     bool
-	}{{good, true}, {reader.Anchor{Seq: 5, Hash: good.Hash}, false}, {reader.Anchor{Seq: 77, Hash: good.Hash}, false}} {
+	}{{good, true}, {Anchor{Seq: 5, Hash: good.Hash}, false}, {Anchor{Seq: 77, Hash: good.Hash}, false}} {
 		if r := verify(t, dir, tt.anchor); r.OK() != tt.ok {
 			t.Errorf("%v: %+v", tt.anchor, r)
 		}
 	}
 	for _, bad := range []string{"", "1", "1:", ":" + r.Hash, "0:" + r.Hash, "1:" + r.Hash[1:], "1:" + r.Hash + "00", "x:" + r.Hash, "1:" + strings.Repeat("g", 64)} {
-		if a, err := reader.ParseAnchor(bad); err == nil {
+		if a, err := ParseAnchor(bad); err == nil {
 			t.Errorf("%q: %v", bad, a)
 		}
 	}
@@ -568,7 +565,7 @@ func TestFollow(t *testing.T) {
 		}
 		next++
 		write(t, l, 1)
-		if x.Event == record.Rotated {
+		if x.Event == Rotated {
 			break
 		}
 	}
@@ -600,9 +597,9 @@ func TestUserBudget(t *testing.T) {
 		}
 		return n
 	}
-	decision := func(uid uint32) *record.Decision {
-		return &record.Decision{
-			Who: record.Who{Instance: "main", Job: "job-1", Peer: uid}, Repo: strings.Repeat("\x01", 4000), Dir: strings.Repeat("\x7f", 4000),
+	decision := func(uid uint32) *Decision {
+		return &Decision{
+			Who: Who{Instance: "main", Job: "job-1", Peer: uid}, Repo: strings.Repeat("\x01", 4000), Dir: strings.Repeat("\x7f", 4000),
 			Claim: job.Claim{Reason: strings.Repeat("\x02", 1024)},
 		}
 	}
@@ -616,19 +613,19 @@ func TestUserBudget(t *testing.T) {
 				}
 				return jobs
 			}
-			if err := l.Finished(&record.Ending{Who: record.Who{Instance: "main", Job: "job-1", Peer: 1001}, Of: of, Refusal: &job.Refusal{Step: "repo", Message: "no"}}); err != nil {
+			if err := l.Finished(&Ending{Who: Who{Instance: "main", Job: "job-1", Peer: 1001}, Of: of, Refusal: &job.Refusal{Step: "repo", Message: "no"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return jobs
 	}
-	jobs, maxBytes := flood(), int64(64<<10+record.MaxLine)
+	jobs, maxBytes := flood(), int64(64<<10+MaxLine)
 	if jobs < 3 || size() > maxBytes {
 		t.Errorf("%d jobs at once made %d bytes", jobs, size())
 	}
 	var err error
 	for n := 0; n < 100 && err == nil; n++ {
-		err = l.Refused(record.Who{Instance: "main", Peer: 1001}, strings.Repeat("x", 4000), &job.Refusal{Step: "repo"}, job.Claim{})
+		err = l.Refused(Who{Instance: "main", Peer: 1001}, strings.Repeat("x", 4000), &job.Refusal{Step: "repo"}, job.Claim{})
 	}
 	if !errors.Is(err, ErrBudget) || size() > maxBytes {
 		t.Errorf("refused requests: %v, %d bytes", err, size())
@@ -643,7 +640,7 @@ func TestUserBudget(t *testing.T) {
 		if err != nil {
 			t.Errorf("user %d: %v", uid, err)
 		}
-		if err := l.Finished(&record.Ending{Who: record.Who{Instance: "main", Job: "job-1", Peer: uid}, Of: of}); err != nil {
+		if err := l.Finished(&Ending{Who: Who{Instance: "main", Job: "job-1", Peer: uid}, Of: of}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -667,13 +664,13 @@ func TestKeepForProtectsFiles(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// Two of the files become older than KeepFor.
-	all, err := files.List(l.root)
+	all, err := listFiles(l.root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	past := time.Now().Add(-2 * time.Hour)
 	for _, first := range all[:2] {
-		if err := os.Chtimes(filepath.Join(dir, files.FileName(first)), past, past); err != nil {
+		if err := os.Chtimes(filepath.Join(dir, FileName(first)), past, past); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -693,7 +690,7 @@ func TestTidyDuringRotation(t *testing.T) {
 	l := open(t, dir, o)
 	write(t, l, 50)
 	l.tidying.Wait()
-	next := filepath.Join(dir, files.FileName(l.at.Seq+2))
+	next := filepath.Join(dir, FileName(l.at.Seq+2))
 	if err := os.WriteFile(next, []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // A pendingRecord is the end of a job that could not be written yet: the line from its event on.
@@ -15,14 +12,14 @@ type pendingRecord []byte
 
 // account updates running and pending after an attempt to write a record. seq is 0 if that failed, with err as the
 // reason. Only jobs decided by this Log can leave a pending end, so there are no more of these than jobs.
-func (l *Log) account(event record.Event, of, seq uint64, rest []byte, err error) {
+func (l *Log) account(event Event, of, seq uint64, rest []byte, err error) {
 	switch {
-	case event == record.Decided && seq != 0:
+	case event == Decided && seq != 0:
 		l.running[seq] = true
-	case event != record.Finished || !l.running[of]:
+	case event != Finished || !l.running[of]:
 	case seq != 0:
 		delete(l.running, of)
-	case !errors.Is(err, files.ErrClosed) && !errors.Is(err, errLong):
+	case !errors.Is(err, ErrClosed) && !errors.Is(err, errLong):
 		delete(l.running, of)
 		l.pending = append(l.pending, rest)
 	}
@@ -31,10 +28,10 @@ func (l *Log) account(event record.Event, of, seq uint64, rest []byte, err error
 // flushPending writes the pending ends in order. No other record is written before them.
 func (l *Log) flushPending() error {
 	for len(l.pending) > 0 {
-		if err := l.put(record.Finished, l.pending[0]); err != nil {
-			text := fmt.Sprintf("audit: refusing new jobs: %d %q records could not be written: %s", len(l.pending), record.Finished,
+		if err := l.put(Finished, l.pending[0]); err != nil {
+			text := fmt.Sprintf("audit: refusing new jobs: %d %q records could not be written: %s", len(l.pending), Finished,
 				strings.TrimPrefix(err.Error(), "audit: "))
-			return &files.Failure{Text: text, Cause: err}
+			return &failure{Text: text, Cause: err}
 		}
 		l.pending = l.pending[1:]
 	}

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // scanning calls f while no other process writes the checkpoint or removes files. It waits at most patience for the
@@ -20,7 +17,7 @@ func (l *Log) scanning(patience time.Duration, f func() error) error {
 	until := time.Now().Add(patience)
 	l.scanMu.Lock()
 	defer l.scanMu.Unlock()
-	if err := files.Flock(l.scans, unix.LOCK_EX, until); err != nil {
+	if err := flockUntil(l.scans, unix.LOCK_EX, until); err != nil {
 		return err
 	}
 	defer func() { _ = unix.Flock(int(l.scans.Fd()), unix.LOCK_UN) }()
@@ -32,13 +29,13 @@ func (l *Log) scanning(patience time.Duration, f func() error) error {
 // false must not start before Recover returns.
 func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 	count := 0
-	err := l.scanning(files.ScanPatience, func() error {
+	err := l.scanning(scanPatience, func() error {
 		c := l.read.ReadCheckpoint()
 		before := c.Position
 		if err := l.openJobs(&c); err != nil {
 			return err
 		}
-		if c.File != before.File || c.Size-before.Size > files.Chunk {
+		if c.File != before.File || c.Size-before.Size > allocateAhead {
 			if err := l.writeCheckpoint(c); err != nil {
 				l.o.Log.Warn("audit: cannot write the checkpoint", "error", err)
 			}
@@ -48,11 +45,11 @@ func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 			if alive(who.Instance) {
 				continue
 			}
-			body, err := record.LostBody(who, seq)
+			body, err := lostBody(who, seq)
 			if err != nil {
 				return err
 			}
-			if _, err := l.append(record.Lost, seq, body); err != nil {
+			if _, err := l.append(Lost, seq, body); err != nil {
 				return err
 			}
 			count++
@@ -63,8 +60,8 @@ func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 }
 
 // openJobs brings a checkpoint up to the end of the audit log. Most of it is read without blocking writers.
-func (l *Log) openJobs(c *record.Checkpoint) error {
-	all, err := files.List(l.root)
+func (l *Log) openJobs(c *checkpoint) error {
+	all, err := listFiles(l.root)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
@@ -87,11 +84,11 @@ func (l *Log) openJobs(c *record.Checkpoint) error {
 }
 
 // writeCheckpoint replaces the checkpoint, after syncing the records that it refers to.
-func (l *Log) writeCheckpoint(c record.Checkpoint) error {
+func (l *Log) writeCheckpoint(c checkpoint) error {
 	if err := l.syncFile(); err != nil {
 		return err
 	}
-	const temp = files.Checkpoint + ".new"
+	const temp = CheckpointFile + ".new"
 	f, err := l.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -100,5 +97,5 @@ func (l *Log) writeCheckpoint(c record.Checkpoint) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return l.root.Rename(temp, files.Checkpoint)
+	return l.root.Rename(temp, CheckpointFile)
 }

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // begin finds and repairs the end of the audit log, which a crash of another supervisor, or of the machine, may have
@@ -28,20 +25,20 @@ func (l *Log) begin() error {
 }
 
 // fromCheckpoint returns where to start reading if the head is unusable.
-func (l *Log) fromCheckpoint() record.State {
+func (l *Log) fromCheckpoint() headState {
 	c := l.read.ReadCheckpoint()
-	return record.State{Position: c.Position, Open: int64(len(c.Open))}
+	return headState{Position: c.Position, Open: int64(len(c.Open))}
 }
 
 // repair reads the records after from, and makes the position after the last one the end of the audit log. What a
 // torn write left there is cut off: the caller holds the lock, so it is not still being written.
-func (l *Log) repair(from record.State) error {
-	all, err := files.List(l.root)
+func (l *Log) repair(from headState) error {
+	all, err := listFiles(l.root)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	at := from
-	torn, err := l.read.Follow(&at.Position, all, true, func(f record.Fixed) { at.Open = max(0, at.Open+f.Event.OpenDelta()) })
+	torn, err := l.read.Follow(&at.Position, all, true, func(f fixedFields) { at.Open = max(0, at.Open+f.Event.OpenDelta()) })
 	if err != nil {
 		return err
 	}
@@ -55,7 +52,7 @@ func (l *Log) repair(from record.State) error {
 	if size < at.Size { // somebody truncated it: a checkpoint lies within
 		return l.repair(l.fromCheckpoint())
 	}
-	r := record.Repair{Cut: size - at.Size}
+	r := repair{Cut: size - at.Size}
 	if torn != nil && r.Cut > 0 {
 		if r.Saved, err = l.cut(at.Position, r.Cut); err != nil {
 			return err
@@ -83,12 +80,12 @@ func (l *Log) repair(from record.State) error {
 
 // cut removes the last n bytes of the current file. If they are more than the beginning of a single line, they may
 // contain records, and are saved beside the audit log first.
-func (l *Log) cut(at record.Position, n int64) (saved string, err error) {
-	b := make([]byte, min(n, record.MaxLine))
+func (l *Log) cut(at Position, n int64) (saved string, err error) {
+	b := make([]byte, min(n, MaxLine))
 	if _, err := l.file.ReadAt(b, at.Size); err != nil {
 		return "", fmt.Errorf("audit: %w", err)
 	}
-	if n > record.MaxLine || bytes.IndexByte(b, '\n') >= 0 {
+	if n > MaxLine || bytes.IndexByte(b, '\n') >= 0 {
 		saved = fmt.Sprintf("torn-%d-%d", at.Seq+1, n)
 		f, err := l.root.OpenFile(saved, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
@@ -112,7 +109,7 @@ func (l *Log) writeRepair() error {
 	if err != nil {
 		return err
 	}
-	if err := l.put(record.Repaired, body); err != nil {
+	if err := l.put(Repaired, body); err != nil {
 		return err
 	}
 	l.unrecordedRepair = nil
@@ -121,7 +118,7 @@ func (l *Log) writeRepair() error {
 
 // removeEmpty removes files that were created for a rotation that did not complete.
 func (l *Log) removeEmpty() error {
-	all, err := files.List(l.root)
+	all, err := listFiles(l.root)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
@@ -129,7 +126,7 @@ func (l *Log) removeEmpty() error {
 		if first <= l.at.File || !l.read.IsEmpty(first) {
 			continue
 		}
-		if err := l.root.Remove(files.FileName(first)); err != nil {
+		if err := l.root.Remove(FileName(first)); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}

@@ -3,9 +3,6 @@ package audit
 import (
 	"bytes"
 	"fmt"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // reserve allocates the file's next n bytes. A record that closes a job has promised space, so it does not fail for
@@ -14,7 +11,7 @@ func (l *Log) reserve(n int64, promised bool) error {
 	if l.at.Size+n <= l.at.Reserved {
 		return nil
 	}
-	got, err := files.Allocate(l.file, l.at.Size, n)
+	got, err := allocate(l.file, l.at.Size, n)
 	if err != nil && !promised {
 		return err
 	}
@@ -46,21 +43,21 @@ func (l *Log) reallocate() {
 	if l.at.Open == 0 {
 		return
 	}
-	if got, err := files.Allocate(l.file, l.at.Size, l.at.Open*record.CloserMax); err == nil {
+	if got, err := allocate(l.file, l.at.Size, l.at.Open*closerMax); err == nil {
 		l.at.Reserved += got
 	}
 }
 
 // readHead reads the head. Usually that is what this Log wrote last, and need not be parsed.
-func (l *Log) readHead() (record.State, error) {
-	b, err := files.ReadHead(l.head)
+func (l *Log) readHead() (headState, error) {
+	b, err := readHead(l.head)
 	if err != nil {
-		return record.State{}, err
+		return headState{}, err
 	}
 	if l.lastHead != nil && bytes.Equal(b, l.lastHead) {
 		return l.lastState, nil
 	}
-	return record.ParseHead(b)
+	return parseHead(b)
 }
 
 // writeHead writes the head. Its failure is only logged: the next writer brings a head that is behind up to date.

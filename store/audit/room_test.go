@@ -14,7 +14,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/store/audit/record"
 )
 
 // TestFreedSpaceIsNotReliedOn: truncating the file frees the space of open jobs; no process relies on it afterwards.
@@ -57,7 +56,7 @@ func beShort(what string) error {
 			return err
 		}
 	}
-	if err := s.b.Denied(record.Who{Instance: "test"}, job.Claim{}); err != nil { // b has read what is reserved
+	if err := s.b.Denied(Who{Instance: "test"}, job.Claim{}); err != nil { // b has read what is reserved
 		return err
 	}
 	err := map[string]func() error{
@@ -78,7 +77,7 @@ type shortage struct {
 }
 
 func (s *shortage) decide(l *Log) error {
-	seq, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-1"}})
+	seq, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-1"}})
 	if err == nil {
 		s.open = append(s.open, seq)
 	}
@@ -88,7 +87,7 @@ func (s *shortage) decide(l *Log) error {
 // finishLong records the longest possible end.
 func finishLong(l *Log, of uint64) error {
 	long := strings.Repeat("\x01", 1<<16)
-	return l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}})
+	return l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}})
 }
 
 // torn lets one Log repair a torn record, and another rely on the reserved space.
@@ -101,7 +100,7 @@ func (s *shortage) torn(repairing, relying *Log) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := repairing.Denied(record.Who{Instance: "test"}, job.Claim{}); err != nil {
+	if err := repairing.Denied(Who{Instance: "test"}, job.Claim{}); err != nil {
 		return err
 	}
 	if err := fill(s.filler); err != nil {
@@ -133,7 +132,7 @@ func (s *shortage) write() error {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(s.b.at.Size) + 100, Max: was.Max}); err != nil {
 		return err
 	}
-	if err := s.a.Denied(record.Who{Instance: "test"}, job.Claim{}); !errors.Is(err, unix.EFBIG) {
+	if err := s.a.Denied(Who{Instance: "test"}, job.Claim{}); !errors.Is(err, unix.EFBIG) {
 		return fmt.Errorf("denied within the limit of a file's size: %w", err)
 	}
 	if err := errors.Join(unix.Setrlimit(unix.RLIMIT_FSIZE, &was), fill(s.filler)); err != nil {

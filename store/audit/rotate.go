@@ -5,9 +5,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // rotateIfFull starts the next file if one more line makes this one too long.
@@ -21,7 +18,7 @@ func (l *Log) rotateIfFull(n int) error {
 	}
 	// The last record of this file is Rotated, so the next file begins with the record after it.
 	first := l.at.Seq + 2
-	name := files.FileName(first)
+	name := FileName(first)
 	next, err := l.openFile(name, os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -48,23 +45,23 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 	if info, err := next.Stat(); err != nil || info.Size() != 0 {
 		return 0, 0, fmt.Errorf("audit: %s already exists and is not empty", name)
 	}
-	if got, err = files.Allocate(next, 0, l.at.Open*record.CloserMax+files.Chunk); err != nil {
+	if got, err = allocate(next, 0, l.at.Open*closerMax+allocateAhead); err != nil {
 		return 0, 0, err
 	}
-	all, err := files.List(l.root)
+	all, err := listFiles(l.root)
 	if err != nil {
 		return 0, 0, fmt.Errorf("audit: %w", err)
 	}
 	kept = oldestKept(all, l.o.Keep, l.young)
-	body, err := record.RotatedBody(l.o.Instance, name, kept)
+	body, err := rotatedBody(l.o.Instance, name, kept)
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := l.put(record.Rotated, body); err != nil {
+	if err := l.put(Rotated, body); err != nil {
 		return 0, 0, err
 	}
 	// From now on only the next file is synced.
-	if err := files.DataSync(l.file); err != nil {
+	if err := dataSync(l.file); err != nil {
 		l.syncer.Fail(err)
 	}
 	if err := l.dir.Sync(); err != nil {
@@ -90,15 +87,15 @@ func (l *Log) young(first uint64) bool {
 	if l.o.KeepFor <= 0 {
 		return false
 	}
-	info, err := l.root.Stat(files.FileName(first))
+	info, err := l.root.Stat(FileName(first))
 	return err != nil || time.Since(info.ModTime()) < l.o.KeepFor
 }
 
 // tidy brings the checkpoint up to the file that begins with record last, or beyond it, and removes the files before
 // kept.
 func (l *Log) tidy(last, kept uint64) {
-	err := l.scanning(files.LockPatience, func() error {
-		all, err := files.List(l.root)
+	err := l.scanning(lockPatience, func() error {
+		all, err := listFiles(l.root)
 		if err != nil {
 			return err
 		}
@@ -113,7 +110,7 @@ func (l *Log) tidy(last, kept uint64) {
 		}
 		removed := max(0, slices.Index(all, kept))
 		for _, first := range all[:removed] {
-			if err := l.root.Remove(files.FileName(first)); err != nil {
+			if err := l.root.Remove(FileName(first)); err != nil {
 				return err
 			}
 		}
@@ -131,7 +128,7 @@ func (l *Log) tidy(last, kept uint64) {
 // expire notes which of all files is removed when the current one, the last, is full, and returns its name, "" if none is.
 func (l *Log) expire(all []uint64) (name string) {
 	if l.o.Keep > 0 && len(all) > l.o.Keep {
-		name = files.FileName(all[0])
+		name = FileName(all[0])
 	}
 	l.expiring.Store(name)
 	return name

@@ -13,9 +13,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/store/audit/files"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
 )
 
 // TestShared: where the group of the directory may read it, that group reads the records of before and from then on. It takes no lock, and
@@ -31,7 +28,7 @@ func TestShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 20 {
-			if err := l.Denied(record.Who{Instance: "test"}, job.Claim{Tool: "run"}); err != nil {
+			if err := l.Denied(Who{Instance: "test"}, job.Claim{Tool: "run"}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -50,7 +47,7 @@ func TestShared(t *testing.T) {
 			if err := unix.Lstat(filepath.Join(dir, e.Name()), &st); err != nil {
 				t.Fatal(err)
 			}
-			mode, lock := st.Mode&0o777, e.Name() == files.Lock || e.Name() == files.ScanLock || e.Name() == files.Checkpoint
+			mode, lock := st.Mode&0o777, e.Name() == LockFile || e.Name() == ScanLockFile || e.Name() == CheckpointFile
 			switch {
 			case mode == 0o640 && st.Gid == group && !lock:
 				shared++
@@ -79,7 +76,7 @@ func TestShared(t *testing.T) {
 	if n := modes(); n != len(all)-3 || len(all) <= len(before) {
 		t.Errorf("%d of %d files are shared, %d before", n, len(all), len(before))
 	}
-	r, err := reader.OpenUnlocked(dir)
+	r, err := OpenReaderUnlocked(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +86,7 @@ func TestShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x, err := l.Record(); err == nil && x.Event == record.Denied {
+		if x, err := l.Record(); err == nil && x.Event == Denied {
 			count++
 		}
 	}
@@ -158,11 +155,11 @@ func TestMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	list, err := files.List(l.root)
+	list, err := listFiles(l.root)
 	if err != nil || len(list) < 2 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	first, last := in(files.FileName(list[0])), in(files.FileName(list[len(list)-1]))
+	first, last := in(FileName(list[0])), in(FileName(list[len(list)-1]))
 	opened := func(path string, flags int) error {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
 		_ = unix.Close(fd)
@@ -175,18 +172,18 @@ func TestMember(t *testing.T) {
 			want error
 		}{
 			{"read a file", opened(first, unix.O_RDONLY), nil},
-			{"read the head", opened(in(files.Head), unix.O_RDONLY), nil},
+			{"read the head", opened(in(HeadFile), unix.O_RDONLY), nil},
 			{"read the directory", opened(dir, unix.O_RDONLY), nil},
 			{"write to a file", opened(last, unix.O_WRONLY|unix.O_APPEND), unix.EACCES},
-			{"write to the head", opened(in(files.Head), unix.O_RDWR), unix.EACCES},
+			{"write to the head", opened(in(HeadFile), unix.O_RDWR), unix.EACCES},
 			{"cut a file", unix.Truncate(last, 0), unix.EACCES},
-			{"open the lock", opened(in(files.Lock), unix.O_RDONLY), unix.EACCES},
-			{"open the lock of scans", opened(in(files.ScanLock), unix.O_RDONLY), unix.EACCES},
-			{"open the checkpoint", opened(in(files.Checkpoint), unix.O_RDONLY), unix.EACCES},
-			{"make the next file", opened(in(files.FileName(1<<40)), unix.O_CREAT|unix.O_WRONLY), unix.EACCES},
-			{"plant a link", unix.Symlink("/etc/passwd", in(files.Checkpoint+".new")), unix.EACCES},
+			{"open the lock", opened(in(LockFile), unix.O_RDONLY), unix.EACCES},
+			{"open the lock of scans", opened(in(ScanLockFile), unix.O_RDONLY), unix.EACCES},
+			{"open the checkpoint", opened(in(CheckpointFile), unix.O_RDONLY), unix.EACCES},
+			{"make the next file", opened(in(FileName(1<<40)), unix.O_CREAT|unix.O_WRONLY), unix.EACCES},
+			{"plant a link", unix.Symlink("/etc/passwd", in(CheckpointFile+".new")), unix.EACCES},
 			{"remove a file", unix.Unlink(first), unix.EACCES},
-			{"replace the head", unix.Rename(first, in(files.Head)), unix.EACCES},
+			{"replace the head", unix.Rename(first, in(HeadFile)), unix.EACCES},
 			{"move the directory", unix.Rename(dir, filepath.Join(outside, "elsewhere")), unix.EACCES},
 			{"change permissions", unix.Chmod(first, 0o666), unix.EPERM},
 			{"change times", unix.UtimesNano(first, []unix.Timespec{{}, {}}), unix.EPERM},
@@ -195,7 +192,7 @@ func TestMember(t *testing.T) {
 				t.Errorf("%s: %v, want %v", tt.what, tt.err, tt.want)
 			}
 		}
-		for _, path := range []string{dir, first, last, in(files.Head)} {
+		for _, path := range []string{dir, first, last, in(HeadFile)} {
 			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				t.Error(err)

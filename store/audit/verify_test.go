@@ -11,9 +11,6 @@ import (
 	"testing"
 
 	"corral/internal/test/sandboxtest"
-	"corral/store/audit/files"
-	"corral/store/audit/reader"
-	"corral/store/audit/record"
 )
 
 // A victim is an audit log to tamper with: 17 jobs in three files.
@@ -146,14 +143,14 @@ func TestTampering(t *testing.T) {
 			v.edit(len(v.names)-1, func(r [][]byte) [][]byte { return in(last(r), "success", "failure")(r) })
 		}, "was changed: the head has another hash"},
 		{"the last file is emptied", func(v *victim) { v.must(os.Truncate(v.names[len(v.names)-1], 0)) }, "are missing at the end"},
-		{"the head", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, files.Head))) }, "the head cannot be read"},
-		{"the head is emptied", func(v *victim) { v.must(os.Truncate(filepath.Join(v.dir, files.Head), 0)) }, "the head cannot be read"},
+		{"the head", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, HeadFile))) }, "the head cannot be read"},
+		{"the head is emptied", func(v *victim) { v.must(os.Truncate(filepath.Join(v.dir, HeadFile), 0)) }, "the head cannot be read"},
 		{"an older head", func(v *victim) {
-			b, _ := os.ReadFile(filepath.Join(v.dir, files.Head))
-			b[record.HeadSize-2] = "10"[b[record.HeadSize-2]&1]
-			v.must(os.WriteFile(filepath.Join(v.dir, files.Head), b, 0o600))
+			b, _ := os.ReadFile(filepath.Join(v.dir, HeadFile))
+			b[headSize-2] = "10"[b[headSize-2]&1]
+			v.must(os.WriteFile(filepath.Join(v.dir, HeadFile), b, 0o600))
 		}, "the head has another hash"},
-		{"a long line", func(v *victim) { v.edit(0, in(1, `success`, strings.Repeat("x", 3*record.MaxLine))) }, ":2: not a record"},
+		{"a long line", func(v *victim) { v.edit(0, in(1, `success`, strings.Repeat("x", 3*MaxLine))) }, ":2: not a record"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVictim(t)
@@ -166,7 +163,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-func problems(r *reader.Report) string {
+func problems(r *Report) string {
 	var b strings.Builder
 	for _, p := range r.Problems {
 		fmt.Fprintln(&b, p)
@@ -181,7 +178,7 @@ func TestEveryByte(t *testing.T) {
 	l := open(t, dir, options(t))
 	write(t, l, 2)
 	closeLog(t, l)
-	path := filepath.Join(dir, files.FileName(1))
+	path := filepath.Join(dir, FileName(1))
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +238,7 @@ func TestChangesOutliveSupervisors(t *testing.T) {
 		}, "are missing before this one"},
 		{"the last file is removed", func(v *victim) { v.must(os.Remove(v.names[len(v.names)-1])) }, "records are missing before this one"},
 		{"a file is removed", func(v *victim) { v.must(os.Remove(v.names[1])) }, "the previous file ends with record"},
-		{"the checkpoint is removed", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, files.Checkpoint))) }, ""},
+		{"the checkpoint is removed", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, CheckpointFile))) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVictim(t)

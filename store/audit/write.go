@@ -10,8 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/fault"
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // fixedBytes is the approximate size of a record's first fields, without those in Who.
@@ -19,7 +17,7 @@ const fixedBytes = 160
 
 // charge is append for a record caused by a user. The end of a job is charged, too, but is written even if the share
 // is used up.
-func (l *Log) charge(event record.Event, w *record.Who, of uint64, rest []byte) (uint64, error) {
+func (l *Log) charge(event Event, w *Who, of uint64, rest []byte) (uint64, error) {
 	if err := l.budgets.spend(w, fixedBytes+len(rest), event.Closes()); err != nil {
 		return 0, err
 	}
@@ -28,7 +26,7 @@ func (l *Log) charge(event record.Event, w *record.Who, of uint64, rest []byte) 
 
 // append writes a record and returns its seq. seq is 0 if the record was not written; with both a seq and an error,
 // it was written but may not be on disk. rest is the line from the event on; of is the record that it closes, or 0.
-func (l *Log) append(event record.Event, of uint64, rest []byte) (uint64, error) {
+func (l *Log) append(event Event, of uint64, rest []byte) (uint64, error) {
 	if err := l.syncer.Failure(); err != nil && !event.Closes() {
 		return 0, err
 	}
@@ -43,7 +41,7 @@ func (l *Log) append(event record.Event, of uint64, rest []byte) (uint64, error)
 
 // write is append without syncing. last is the last record written, which may be a pending or repair record even if
 // this one failed.
-func (l *Log) write(event record.Event, of uint64, rest []byte) (seq, last uint64, err error) {
+func (l *Log) write(event Event, of uint64, rest []byte) (seq, last uint64, err error) {
 	until := time.Now().Add(l.patience)
 	l.turn.Lock()
 	defer l.turn.Unlock()
@@ -66,7 +64,7 @@ func (l *Log) write(event record.Event, of uint64, rest []byte) (seq, last uint6
 }
 
 // putAll writes a line, and before it all records that must precede it.
-func (l *Log) putAll(event record.Event, rest []byte) error {
+func (l *Log) putAll(event Event, rest []byte) error {
 	if err := l.flushPending(); err != nil {
 		return err
 	}
@@ -123,9 +121,9 @@ func (l *Log) use(first uint64) error {
 	if l.fileOf == first {
 		return nil
 	}
-	f, err := l.openFile(files.FileName(first), os.O_APPEND)
+	f, err := l.openFile(FileName(first), os.O_APPEND)
 	if errors.Is(err, fs.ErrNotExist) {
-		if f, err = l.openFile(files.FileName(first), os.O_APPEND|os.O_CREATE); err == nil {
+		if f, err = l.openFile(FileName(first), os.O_APPEND|os.O_CREATE); err == nil {
 			err = l.dir.Sync()
 		}
 	}
@@ -140,14 +138,14 @@ func (l *Log) use(first uint64) error {
 }
 
 // put appends one line to the audit log.
-func (l *Log) put(event record.Event, rest []byte) error {
-	line := append(record.AppendLine(l.buffer[:0], l.at.Position, time.Now(), rest), '\n')
+func (l *Log) put(event Event, rest []byte) error {
+	line := append(appendLine(l.buffer[:0], l.at.Position, time.Now(), rest), '\n')
 	l.buffer = line
-	if len(line) > record.MaxLine || event.Closes() && len(line) > record.CloserMax {
+	if len(line) > MaxLine || event.Closes() && len(line) > closerMax {
 		return fmt.Errorf("%w: %d bytes", errLong, len(line))
 	}
 	open := max(0, l.at.Open+event.OpenDelta())
-	if err := l.reserve(int64(len(line))+open*record.CloserMax, event.Closes()); err != nil {
+	if err := l.reserve(int64(len(line))+open*closerMax, event.Closes()); err != nil {
 		return err
 	}
 	if _, err := l.file.Write(line); err != nil {
@@ -156,11 +154,11 @@ func (l *Log) put(event record.Event, rest []byte) error {
 		_ = l.truncate(l.at.Size)
 		l.reallocate()
 		l.writeHead()
-		return files.NoRoom(err, l.file)
+		return noRoom(err, l.file)
 	}
-	first := record.Fixed{Seq: l.at.Seq + 1, Event: event}
+	first := fixedFields{Seq: l.at.Seq + 1, Event: event}
 	l.at.Position, l.at.Open = l.at.After(&first, line[:len(line)-1]), open
-	if event != record.Rotated {
+	if event != Rotated {
 		l.writeHead()
 	}
 	return nil
@@ -178,9 +176,9 @@ func (l *Log) locked(f func() error) error {
 // alone, is not blocked meanwhile.
 func (l *Log) hold(until time.Time, f func() error) error {
 	if l.closed {
-		return files.ErrClosed
+		return ErrClosed
 	}
-	if err := files.Flock(l.writes, unix.LOCK_EX, until); err != nil {
+	if err := flockUntil(l.writes, unix.LOCK_EX, until); err != nil {
 		return err
 	}
 	defer func() { _ = unix.Flock(int(l.writes.Fd()), unix.LOCK_UN) }()
@@ -191,5 +189,5 @@ func (l *Log) hold(until time.Time, f func() error) error {
 
 // syncFile syncs the current file. Earlier files were synced when the next one was started.
 func (l *Log) syncFile() error {
-	return files.DataSync(fault.Get(&l.mu, func() *os.File { return l.file }))
+	return dataSync(fault.Get(&l.mu, func() *os.File { return l.file }))
 }

@@ -1,4 +1,4 @@
-package files
+package audit
 
 import (
 	"bytes"
@@ -7,39 +7,37 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-
-	"corral/store/audit/record"
 )
 
-// A Dir is the directory of an audit log, to be read.
-type Dir struct {
+// A logDir is the directory of an audit log, to be read.
+type logDir struct {
 	Root *os.Root
 	Log  *slog.Logger // diagnostic log
 }
 
-// Open opens a file for reading, by the seq of its first record.
-func (d Dir) Open(first uint64) (*os.File, error) { return d.Root.Open(FileName(first)) }
+// OpenReader opens a file for reading, by the seq of its first record.
+func (d logDir) Open(first uint64) (*os.File, error) { return d.Root.Open(FileName(first)) }
 
 // Beginning returns the position before the first record of a file, according to that record.
-func (d Dir) Beginning(first uint64) record.Position {
-	p := record.Position{Seq: first - 1, File: first}
+func (d logDir) Beginning(first uint64) Position {
+	p := Position{Seq: first - 1, File: first}
 	f, err := d.Open(first)
 	if err != nil {
 		return p
 	}
 	defer f.Close()
-	line, whole, _, err := record.NewLines(f).Next()
+	line, whole, _, err := newLineReader(f).Next()
 	if err != nil || !whole {
 		return p
 	}
-	if fixed, ok := record.Parse(line); ok && fixed.Seq == first {
+	if fixed, ok := parseLine(line); ok && fixed.Seq == first {
 		p.Hash = fixed.Prev
 	}
 	return p
 }
 
 // HasRecordAt reports whether the record that ends at p has p's hash.
-func (d Dir) HasRecordAt(p record.Position) bool {
+func (d logDir) HasRecordAt(p Position) bool {
 	f, err := d.Open(p.File)
 	if err != nil {
 		return p.Size == 0 && p.Seq == 0 && errors.Is(err, fs.ErrNotExist)
@@ -48,7 +46,7 @@ func (d Dir) HasRecordAt(p record.Position) bool {
 	if p.Size == 0 {
 		return true
 	}
-	b := make([]byte, min(p.Size, record.MaxLine))
+	b := make([]byte, min(p.Size, MaxLine))
 	if _, err := f.ReadAt(b, p.Size-int64(len(b))); err != nil || b[len(b)-1] != '\n' {
 		return false
 	}
@@ -59,10 +57,10 @@ func (d Dir) HasRecordAt(p record.Position) bool {
 // Follow moves at to the end of the audit log and calls f for each record on the way. It returns the torn line there,
 // if any: with strict, the first line that is not a record, otherwise only a last line without its newline. Flaws
 // that no crash can cause are logged and left for Verify to find: the audit log continues after them.
-func (d Dir) Follow(at *record.Position, all []uint64, strict bool, f func(record.Fixed)) (*record.Flaw, error) {
+func (d logDir) Follow(at *Position, all []uint64, strict bool, f func(fixedFields)) (*flaw, error) {
 	logged := false
 	for {
-		end, flawed, err := record.Walk(d.Open, *at, f)
+		end, flawed, err := walk(d.Open, *at, f)
 		if err != nil {
 			return nil, err
 		}
@@ -86,37 +84,37 @@ func (d Dir) Follow(at *record.Position, all []uint64, strict bool, f func(recor
 			f(flawed.First)
 		}
 		if *at = flawed.After; at.File < end.File {
-			*at = record.Position{Seq: end.Seq, Hash: end.Hash, File: end.File, Size: flawed.Behind}
+			*at = Position{Seq: end.Seq, Hash: end.Hash, File: end.File, Size: flawed.Behind}
 		}
 	}
 }
 
 // IsEmpty reports whether a file was created for a rotation that did not complete.
-func (d Dir) IsEmpty(first uint64) bool {
+func (d logDir) IsEmpty(first uint64) bool {
 	info, err := d.Root.Lstat(FileName(first))
 	return err == nil && info.Size() == 0
 }
 
 // Changed logs that records up to p are not those that were written.
-func (d Dir) Changed(p record.Position) {
+func (d logDir) Changed(p Position) {
 	d.Log.Error("audit: the audit log was changed by something other than a supervisor: corral audit verify shows where",
 		"file", FileName(p.File), "after", p.Seq)
 }
 
 // ReadCheckpoint returns the checkpoint, or the beginning of the audit log if there is no valid one.
-func (d Dir) ReadCheckpoint() record.Checkpoint {
-	none := record.Checkpoint{Position: record.Position{File: 1}, Open: map[uint64]record.Who{}}
-	if all, err := List(d.Root); err == nil && len(all) > 0 {
+func (d logDir) ReadCheckpoint() checkpoint {
+	none := checkpoint{Position: Position{File: 1}, Open: map[uint64]Who{}}
+	if all, err := listFiles(d.Root); err == nil && len(all) > 0 {
 		none.Position = d.Beginning(all[0])
 	}
-	b, err := d.Root.ReadFile(Checkpoint)
+	b, err := d.Root.ReadFile(CheckpointFile)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			d.Log.Warn("audit: cannot read the checkpoint", "error", err)
 		}
 		return none
 	}
-	c, ok := record.ParseCheckpoint(b)
+	c, ok := parseCheckpoint(b)
 	if !ok || !d.HasRecordAt(c.Position) {
 		d.Log.Warn("audit: the checkpoint is invalid: reading the whole audit log")
 		return none

@@ -1,5 +1,4 @@
-// Package reader reads and verifies an audit log. It needs access to the files only while it opens them.
-package reader
+package audit
 
 import (
 	"errors"
@@ -11,9 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // A Line is one line of the audit log.
@@ -22,13 +18,13 @@ type Line struct {
 	Number int    // line number in the file, from 1
 	Text   []byte // without newline, valid until the next iteration
 	whole  bool
-	first  record.Fixed
+	first  fixedFields
 	ok     bool // first was parsed from a record
 }
 
 // Record parses the line's JSON.
-func (l *Line) Record() (*record.Record, error) {
-	r, err := record.Decode(l.Text)
+func (l *Line) Record() (*Record, error) {
+	r, err := decodeRecord(l.Text)
 	if err != nil || !l.ok {
 		return nil, fmt.Errorf("%s:%d: not a record", l.File, l.Number)
 	}
@@ -40,27 +36,27 @@ type Reader struct {
 	opened  []*os.File
 	firsts  []uint64
 	sizes   []int64
-	head    record.State
+	head    headState
 	headErr error
 }
 
-// Open opens every file of the audit log in dir. It waits for a writer for at most about 5 s; writers wait
+// OpenReader opens every file of the audit log in dir. It waits for a writer for at most about 5 s; writers wait
 // until it returns, but not while the Reader is used.
-func Open(dir string) (*Reader, error) { return OpenWithin(dir, files.LockPatience) }
+func OpenReader(dir string) (*Reader, error) { return openReaderWithin(dir, lockPatience) }
 
-// OpenWithin is Open with another timeout.
-func OpenWithin(dir string, patience time.Duration) (*Reader, error) {
+// openReaderWithin is OpenReader with another timeout.
+func openReaderWithin(dir string, patience time.Duration) (*Reader, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // closing a directory
-	lock, err := root.Open(files.Lock)
+	lock, err := root.Open(LockFile)
 	if err != nil {
 		return nil, fmt.Errorf("no audit log in %s: %w", dir, err)
 	}
 	defer lock.Close() // also unlocks it
-	if err := files.Flock(lock, unix.LOCK_SH, time.Now().Add(patience)); err != nil {
+	if err := flockUntil(lock, unix.LOCK_SH, time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
 	r := &Reader{}
@@ -71,9 +67,9 @@ func OpenWithin(dir string, patience time.Duration) (*Reader, error) {
 	return r, nil
 }
 
-// OpenUnlocked is Open for a program that may read the files and must not be able to hold up those that write them. A record that is
-// being written may be missing.
-func OpenUnlocked(dir string) (*Reader, error) {
+// OpenReaderUnlocked is OpenReader for a program that may read the files and must not be able to hold up those that write them. A
+// record that is being written may be missing.
+func OpenReaderUnlocked(dir string) (*Reader, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -88,12 +84,12 @@ func OpenUnlocked(dir string) (*Reader, error) {
 }
 
 func (r *Reader) open(root *os.Root) error {
-	all, err := files.List(root)
+	all, err := listFiles(root)
 	if err != nil {
 		return err
 	}
 	for _, first := range all {
-		f, err := root.OpenFile(files.FileName(first), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		f, err := root.OpenFile(FileName(first), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if errors.Is(err, os.ErrNotExist) { // removed meanwhile: a rotation removes the oldest
 			continue
 		}
@@ -107,15 +103,15 @@ func (r *Reader) open(root *os.Root) error {
 		}
 		r.sizes = append(r.sizes, info.Size())
 	}
-	head, err := root.Open(files.Head)
+	head, err := root.Open(HeadFile)
 	if err != nil {
 		r.headErr = err
 		return nil
 	}
 	defer head.Close()
-	b, err := files.ReadHead(head)
+	b, err := readHead(head)
 	if err == nil {
-		r.head, err = record.ParseHead(b)
+		r.head, err = parseHead(b)
 	}
 	r.headErr = err
 	return nil
@@ -128,7 +124,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// Lines returns the lines of the audit log in order, starting with the file that contains the record with seq from.
+// lineReader returns the lines of the audit log in order, starting with the file that contains the record with seq from.
 // After an error, iteration stops.
 func (r *Reader) Lines(from uint64) iter.Seq2[*Line, error] {
 	begin, found := slices.BinarySearch(r.firsts, from)
@@ -167,8 +163,8 @@ func (r *Reader) linesOf(i int, yield func(*Line, error) bool) bool { return r.l
 
 // linesFrom yields the lines of a file after the line at a position; position 0 is before the first one.
 func (r *Reader) linesFrom(i int, position int64, yield func(*Line, error) bool) bool {
-	in := record.NewLines(io.NewSectionReader(r.opened[i], position, r.sizes[i]-position))
-	line := Line{File: files.FileName(r.firsts[i])}
+	in := newLineReader(io.NewSectionReader(r.opened[i], position, r.sizes[i]-position))
+	line := Line{File: FileName(r.firsts[i])}
 	if position > 0 {
 		if _, _, _, err := in.Next(); err != nil {
 			return errors.Is(err, io.EOF)
@@ -185,7 +181,7 @@ func (r *Reader) linesFrom(i int, position int64, yield func(*Line, error) bool)
 			return false
 		}
 		line.Number++
-		line.first, line.ok = record.Parse(line.Text)
+		line.first, line.ok = parseLine(line.Text)
 		line.ok = line.ok && line.whole
 		if !yield(&line, nil) {
 			return false
@@ -206,8 +202,8 @@ func (r *Reader) Follow(pause time.Duration) iter.Seq2[*Line, error] {
 		last := len(r.opened) - 1
 		at, number := r.sizes[last], 0
 		for {
-			line := Line{File: files.FileName(r.firsts[last]), Number: number + 1}
-			text, whole, n, err := record.NewLines(io.NewSectionReader(r.opened[last], at, record.MaxLine)).Next()
+			line := Line{File: FileName(r.firsts[last]), Number: number + 1}
+			text, whole, n, err := newLineReader(io.NewSectionReader(r.opened[last], at, MaxLine)).Next()
 			if err != nil && !errors.Is(err, io.EOF) {
 				yield(nil, err)
 				return
@@ -218,8 +214,8 @@ func (r *Reader) Follow(pause time.Duration) iter.Seq2[*Line, error] {
 			}
 			at, number = at+n, number+1
 			line.Text, line.whole = text, true
-			line.first, line.ok = record.Parse(text)
-			if !yield(&line, nil) || line.first.Event == record.Rotated {
+			line.first, line.ok = parseLine(text)
+			if !yield(&line, nil) || line.first.Event == Rotated {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func TestPaths(t *testing.T) {
 		"/srv/app", "/srv/\xff", "/srv/\xfe", "/srv/\ufffd", `/srv/\xff`, `"/srv/\xff"`, "/srv/\n", "/srv/\xed\xb3\xbf",
 		long + "a", long + "b", strings.Repeat("/\xff", 2047) + "a",
 	} {
-		refused, err := RefusedBody(Who{Instance: "a"}, path, &job.Refusal{}, job.Claim{})
+		refused, err := refusedBody(Who{Instance: "a"}, path, &job.Refusal{}, job.Claim{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, body := range [][]byte{refused, decided} {
-			line := AppendLine(nil, Position{}, time.Unix(0, 0), body)
+			line := appendLine(nil, Position{}, time.Unix(0, 0), body)
 			if other, ok := seen[string(line)]; ok {
 				t.Errorf("%q and %q have the same record", path, other)
 			}
@@ -65,17 +65,17 @@ func TestPaths(t *testing.T) {
 
 // TestHead: a head is read back as it was written, and nothing else is accepted.
 func TestHead(t *testing.T) {
-	s := State{Position{5, Hash{1, 2}, 4, 1 << 40}, 3, 1 << 41}
+	s := headState{Position{5, Hash{1, 2}, 4, 1 << 40}, 3, 1 << 41}
 	b := s.Encode()
-	got, err := ParseHead(b)
-	if err != nil || got != s || len(b) != HeadSize {
+	got, err := parseHead(b)
+	if err != nil || got != s || len(b) != headSize {
 		t.Errorf("%+v, %v, %d bytes", got, err, len(b))
 	}
 	for i := range b {
 		for _, c := range []byte{'x', ' ', '\n', 0} {
 			bad := slices.Clone(b)
 			bad[i] = c
-			if got, err := ParseHead(bad); err == nil && string(got.Encode()) != string(b) {
+			if got, err := parseHead(bad); err == nil && string(got.Encode()) != string(b) {
 				t.Errorf("byte %d as %q: %+v", i, c, got)
 			}
 		}
@@ -90,19 +90,19 @@ func FuzzLine(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		line := AppendLine(nil, at, time.Now(), body)
-		at = at.After(&Fixed{Seq: at.Seq + 1, Event: Decided}, line)
+		line := appendLine(nil, at, time.Now(), body)
+		at = at.After(&fixedFields{Seq: at.Seq + 1, Event: Decided}, line)
 		f.Add(line)
 		f.Add(line[:len(line)/2])
 	}
-	lost, err := LostBody(Who{Instance: "test", Job: "job-1"}, 1)
+	lost, err := lostBody(Who{Instance: "test", Job: "job-1"}, 1)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(AppendLine(nil, at, time.Now(), lost))
+	f.Add(appendLine(nil, at, time.Now(), lost))
 	f.Add([]byte(`{"seq":1,"prev":"` + strings.Repeat("0", 64) + `","time":"` + timeLayout + `","event":"x","instance":"y"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		first, ok := Parse(line)
+		first, ok := parseLine(line)
 		if !ok {
 			return
 		}
@@ -115,7 +115,7 @@ func FuzzLine(f *testing.F) {
 		if bytes.Contains(line, []byte(`,"of":`)) && first.Of != 0 {
 			e.number("of", int64(first.Of))
 		}
-		s := scanner{b: line}
+		s := fieldScanner{b: line}
 		s.take(len(`{"seq":`))
 		s.number()
 		s.take(len(`,"prev":"`) + 64 + len(`","time":"`))
@@ -129,11 +129,11 @@ func FuzzLine(f *testing.F) {
 
 // FuzzCheckpoint: an accepted checkpoint has exactly one encoding.
 func FuzzCheckpoint(f *testing.F) {
-	c := Checkpoint{Position{7, Hash{9}, 3, 100}, map[uint64]Who{5: {Instance: "main", Job: "job-1"}, 6: {Instance: "a", Job: "b"}}}
+	c := checkpoint{Position{7, Hash{9}, 3, 100}, map[uint64]Who{5: {Instance: "main", Job: "job-1"}, 6: {Instance: "a", Job: "b"}}}
 	f.Add(c.Encode())
-	f.Add((&Checkpoint{Position: Position{File: 1}}).Encode())
+	f.Add((&checkpoint{Position: Position{File: 1}}).Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, ok := ParseCheckpoint(b); ok && !bytes.Equal(c.Encode(), b) {
+		if c, ok := parseCheckpoint(b); ok && !bytes.Equal(c.Encode(), b) {
 			t.Errorf("%q", b)
 		}
 	})
@@ -149,7 +149,7 @@ func TestNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r Record
-		if line := AppendLine(nil, Position{}, time.Unix(0, 0), body); json.Unmarshal(line, &r) != nil || r.Network != want {
+		if line := appendLine(nil, Position{}, time.Unix(0, 0), body); json.Unmarshal(line, &r) != nil || r.Network != want {
 			t.Errorf("%q: %s", asked, line)
 		}
 	}
@@ -160,9 +160,9 @@ func TestNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := AppendLine(nil, Position{}, time.Unix(0, 0), body)
+		line := appendLine(nil, Position{}, time.Unix(0, 0), body)
 		var r Record
-		if err := json.Unmarshal(line, &r); err != nil || r.Status != "failure" || len(line) > CloserMax || len(r.Reached) > maxReached {
+		if err := json.Unmarshal(line, &r); err != nil || r.Status != "failure" || len(line) > closerMax || len(r.Reached) > maxReached {
 			t.Errorf("%.40q: %.200s: %v", reached, line, err)
 		}
 		if reached == `{"connections":1,"denied":0}` && r.Reached != reached {

@@ -1,10 +1,8 @@
-package search
+package audit
 
 import (
 	"strings"
 	"testing"
-
-	"corral/store/audit/record"
 )
 
 // TestReached: what a job reached is shown in words, and a text that does not say it as it is.
@@ -16,7 +14,7 @@ func TestReached(t *testing.T) {
 		`{"connections":3,"deni…`: ` reached="{\"connections\":3,\"deni…"`,
 		`{"connections":-1}`:      ` reached="{\"connections\":-1}"`,
 	} {
-		if got := Format(&record.Record{Event: record.Finished, Reached: reached}); !strings.HasSuffix(got, " exit=0"+want) {
+		if got := Format(&Record{Event: Finished, Reached: reached}); !strings.HasSuffix(got, " exit=0"+want) {
 			t.Errorf("%s: %s, want %s", reached, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package files
+package audit
 
 import (
 	"sync"
@@ -10,7 +10,7 @@ import (
 func TestSync(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		calls, enter, leave := 0, make(chan struct{}), make(chan struct{})
-		s := NewSyncer(each, func() error {
+		s := newSyncer(each, func() error {
 			calls++
 			enter <- struct{}{}
 			<-leave

@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"encoding/base64"
@@ -117,8 +117,8 @@ func appendText(b []byte, s string) []byte {
 // timeLayout is RFC 3339 with a fixed number of digits.
 const timeLayout = "2006-01-02T15:04:05.000000000Z"
 
-// AppendLine appends the record that follows p, without its newline: the first fixed fields, then body.
-func AppendLine(b []byte, p Position, now time.Time, body []byte) []byte {
+// appendLine appends the record that follows p, without its newline: the first fixed fields, then body.
+func appendLine(b []byte, p Position, now time.Time, body []byte) []byte {
 	b = append(b, `{"seq":`...)
 	b = strconv.AppendUint(b, p.Seq+1, 10)
 	b = append(b, `,"prev":"`...)

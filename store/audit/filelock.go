@@ -1,4 +1,4 @@
-package files
+package audit
 
 import (
 	"bytes"
@@ -20,26 +20,26 @@ import (
 // A lock is held while one record is written, or while the audit log is read once. A process that is stopped
 // meanwhile keeps it indefinitely, so waiting for a lock has a timeout.
 const (
-	// LockPatience is the timeout of a writer or reader, ScanPatience that of a start.
-	LockPatience = 5 * time.Second
-	ScanPatience = 30 * time.Second
+	// lockPatience is the timeout of a writer or reader, scanPatience that of a start.
+	lockPatience = 5 * time.Second
+	scanPatience = 30 * time.Second
 )
 
-// A Failure is an error with its own text and a cause.
-type Failure struct {
+// A failure is an error with its own text and a cause.
+type failure struct {
 	Text  string
 	Cause error
 }
 
 // Error returns the text.
-func (f *Failure) Error() string { return f.Text }
+func (f *failure) Error() string { return f.Text }
 
 // Unwrap returns the cause.
-func (f *Failure) Unwrap() error { return f.Cause }
+func (f *failure) Unwrap() error { return f.Cause }
 
-// Flock locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. The error for a lock that
+// flockUntil locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. The error for a lock that
 // another process holds names that process, and wraps unix.EAGAIN.
-func Flock(f *os.File, how int, until time.Time) error {
+func flockUntil(f *os.File, how int, until time.Time) error {
 	switch err := flock.Wait(context.Background(), int(f.Fd()), how, until); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return lockHeldError(f)
@@ -51,20 +51,20 @@ func Flock(f *os.File, how int, until time.Time) error {
 
 // lockHeldError returns the error for a lock of f that another process holds. It wraps unix.EAGAIN.
 func lockHeldError(f *os.File) error {
-	pid := holder(f)
+	pid := lockHolder(f)
 	if pid == 0 {
-		return &Failure{fmt.Sprintf("audit: another process keeps the audit log locked\nhint: find it with fuser -v %s, and let it continue, or end it", f.Name()), unix.EAGAIN}
+		return &failure{fmt.Sprintf("audit: another process keeps the audit log locked\nhint: find it with fuser -v %s, and let it continue, or end it", f.Name()), unix.EAGAIN}
 	}
 	how := ""
-	if stopped(pid) {
+	if isStopped(pid) {
 		how = ", which is stopped,"
 	}
-	return &Failure{fmt.Sprintf("audit: process %d%s keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
+	return &failure{fmt.Sprintf("audit: process %d%s keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
 }
 
 // holder returns the process that holds the lock of f, or 0 if the kernel does not report it. The kernel returns /proc/locks a
 // page at a time, and a line can be missing when other locks change between two pages: holder looks again.
-func holder(f *os.File) int {
+func lockHolder(f *os.File) int {
 	info, err := f.Stat()
 	if err != nil {
 		return 0
@@ -99,7 +99,7 @@ func holderIn(locks, file string) int {
 }
 
 // stopped reports whether a process is stopped by a signal, or traced.
-func stopped(pid int) bool {
+func isStopped(pid int) bool {
 	stat := readSome(fmt.Sprintf("/proc/%d/stat", pid), 4096)
 	_, state, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return found && len(state) > 0 && (state[0] == 'T' || state[0] == 't')

@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ type Position struct {
 
 // After returns the position after a record that was read at p. After the last record of a file, that is the
 // beginning of the next file, whether that exists or not.
-func (p Position) After(f *Fixed, line []byte) Position {
+func (p Position) After(f *fixedFields, line []byte) Position {
 	next := Position{f.Seq, sha256.Sum256(line), p.File, p.Size + int64(len(line)) + 1}
 	if f.Event == Rotated {
 		next.File, next.Size = f.Seq+1, 0
@@ -33,8 +33,8 @@ func (p Position) After(f *Fixed, line []byte) Position {
 // however they are escaped.
 const MaxLine = 128 << 10
 
-// Fixed has the first fields of a record.
-type Fixed struct {
+// fixedFields has the first fields of a record.
+type fixedFields struct {
 	Seq           uint64
 	Prev          Hash
 	Event         Event
@@ -42,14 +42,14 @@ type Fixed struct {
 	Of            uint64 // seq of the decided record that it closes, or 0
 }
 
-// Parse parses the fixed fields of a line, without its newline. A line that it rejects was not written by this
+// parseLine parses the fixed fields of a line, without its newline. A line that it rejects was not written by this
 // package.
-func Parse(line []byte) (Fixed, bool) {
-	var f Fixed
+func parseLine(line []byte) (fixedFields, bool) {
+	var f fixedFields
 	if len(line) == 0 || line[len(line)-1] != '}' || bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return f, false
 	}
-	s := scanner{b: line}
+	s := fieldScanner{b: line}
 	s.literal(`{"seq":`)
 	f.Seq = s.number()
 	s.literal(`,"prev":"`)
@@ -70,12 +70,12 @@ func Parse(line []byte) (Fixed, bool) {
 }
 
 // A scanner consumes a line from its beginning.
-type scanner struct {
+type fieldScanner struct {
 	b   []byte
 	bad bool
 }
 
-func (s *scanner) take(n int) []byte {
+func (s *fieldScanner) take(n int) []byte {
 	if s.bad || n > len(s.b) {
 		s.bad = true
 		return nil
@@ -85,7 +85,7 @@ func (s *scanner) take(n int) []byte {
 	return v
 }
 
-func (s *scanner) has(literal string) bool {
+func (s *fieldScanner) has(literal string) bool {
 	if s.bad || !bytes.HasPrefix(s.b, []byte(literal)) {
 		return false
 	}
@@ -93,10 +93,10 @@ func (s *scanner) has(literal string) bool {
 	return true
 }
 
-func (s *scanner) literal(text string) { s.bad = !s.has(text) }
+func (s *fieldScanner) literal(text string) { s.bad = !s.has(text) }
 
 // number parses a number in the form in which it is written: no sign, no leading zero.
-func (s *scanner) number() uint64 {
+func (s *fieldScanner) number() uint64 {
 	n := 0
 	for n < len(s.b) && s.b[n] >= '0' && s.b[n] <= '9' {
 		n++
@@ -109,7 +109,7 @@ func (s *scanner) number() uint64 {
 	return v
 }
 
-func (s *scanner) hash(h *Hash) {
+func (s *fieldScanner) hash(h *Hash) {
 	digits := s.take(2 * len(h))
 	if bytes.ContainsAny(digits, "ABCDEF") {
 		s.bad = true
@@ -120,7 +120,7 @@ func (s *scanner) hash(h *Hash) {
 }
 
 // name parses a name and the quote that ends it.
-func (s *scanner) name() string {
+func (s *fieldScanner) name() string {
 	n := bytes.IndexByte(s.b[:min(len(s.b), MaxName+1)], '"')
 	if s.bad || n < 0 || !IsName(string(s.b[:n])) {
 		s.bad = true

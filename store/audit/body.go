@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"cmp"
@@ -60,9 +60,9 @@ const (
 	maxReached   = 2048 // counts come first, then about ten denied hosts
 )
 
-// CloserMax is the maximum length of the line of an event that closes a job; this much is allocated for each open
+// closerMax is the maximum length of the line of an event that closes a job; this much is allocated for each open
 // job.
-const CloserMax = 4096
+const closerMax = 4096
 
 // Body returns the line of a decided record from its event on.
 func (d *Decision) Body() ([]byte, error) {
@@ -155,9 +155,9 @@ func (e *encoder) result(r *job.Result) {
 	e.close()
 }
 
-// RefusedBody returns the body of a record that a job was refused before it was decided. repo is the directory as the
+// refusedBody returns the body of a record that a job was refused before it was decided. repo is the directory as the
 // client named it.
-func RefusedBody(w Who, repo string, r *job.Refusal, c job.Claim) ([]byte, error) {
+func refusedBody(w Who, repo string, r *job.Refusal, c job.Claim) ([]byte, error) {
 	return w.body(Refused, 0, func(e *encoder) {
 		w.peer(e)
 		e.path("repo", repo)
@@ -166,17 +166,17 @@ func RefusedBody(w Who, repo string, r *job.Refusal, c job.Claim) ([]byte, error
 	})
 }
 
-// DeniedBody returns the body of a record that a front-end denied a request.
-func DeniedBody(w Who, c job.Claim) ([]byte, error) {
+// deniedBody returns the body of a record that a front-end denied a request.
+func deniedBody(w Who, c job.Claim) ([]byte, error) {
 	return w.body(Denied, 0, func(e *encoder) {
 		w.peer(e)
 		e.claimed(c)
 	})
 }
 
-// DroppedBody returns the body of a record that count refused and denied requests of a user since that time have no
+// droppedBody returns the body of a record that count refused and denied requests of a user since that time have no
 // records of their own.
-func DroppedBody(w Who, count uint64, since time.Time) ([]byte, error) {
+func droppedBody(w Who, count uint64, since time.Time) ([]byte, error) {
 	return w.body(Dropped, 0, func(e *encoder) {
 		w.peer(e)
 		e.number("count", int64(count))
@@ -184,32 +184,32 @@ func DroppedBody(w Who, count uint64, since time.Time) ([]byte, error) {
 	})
 }
 
-// InstanceBody returns the body of a record that a supervisor started or ended: event is Started or Ended.
-func InstanceBody(event Event, instance string, pid int) ([]byte, error) {
+// instanceBody returns the body of a record that a supervisor started or ended: event is Started or Ended.
+func instanceBody(event Event, instance string, pid int) ([]byte, error) {
 	return Who{Instance: instance}.body(event, 0, func(e *encoder) { e.number("pid", int64(pid)) })
 }
 
-// LostBody returns the body of a record that the supervisor of the job with the decided record of was killed.
-func LostBody(w Who, of uint64) ([]byte, error) { return w.body(Lost, of, func(*encoder) {}) }
+// lostBody returns the body of a record that the supervisor of the job with the decided record of was killed.
+func lostBody(w Who, of uint64) ([]byte, error) { return w.body(Lost, of, func(*encoder) {}) }
 
-// RotatedBody returns the body of the last record of a file: next is the name of the next file, and kept the seq that names
+// rotatedBody returns the body of the last record of a file: next is the name of the next file, and kept the seq that names
 // the first file that is kept.
-func RotatedBody(instance, next string, kept uint64) ([]byte, error) {
+func rotatedBody(instance, next string, kept uint64) ([]byte, error) {
 	return Who{Instance: instance}.body(Rotated, 0, func(e *encoder) {
 		e.word("next", next)
 		e.number("kept", int64(kept))
 	})
 }
 
-// A Repair describes damage at the end of the audit log.
-type Repair struct {
+// A repair describes damage at the end of the audit log.
+type repair struct {
 	Cut     int64  // bytes after the last record that were cut off
 	Saved   string // file they were moved to, "" if they were the beginning of a single line
 	Missing uint64 // records that the head counts and the files lack
 }
 
 // Body returns the body of a record of a repair by an instance.
-func (r *Repair) Body(instance string) ([]byte, error) {
+func (r *repair) Body(instance string) ([]byte, error) {
 	return Who{Instance: instance}.body(Repaired, 0, func(e *encoder) {
 		e.number("cut_bytes", r.Cut)
 		e.text("saved", r.Saved, maxStep)

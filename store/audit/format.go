@@ -1,4 +1,4 @@
-package search
+package audit
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 
 	"corral/egress/control"
 	"corral/job"
-	"corral/store/audit/record"
 )
 
 // defaultInstance is the instance whose jobs are shown without its name.
@@ -18,7 +17,7 @@ const defaultInstance = "main"
 
 // Format returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
 // for something else.
-func Format(r *record.Record) string {
+func Format(r *Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, cmp.Or(r.Job, r.Instance))
 	word := func(name, value string) {
@@ -45,20 +44,20 @@ func Format(r *record.Record) string {
 	switch {
 	case r.Signal != 0:
 		count("signal", uint64(r.Signal))
-	case r.Event == record.Finished && r.Step == "":
+	case r.Event == Finished && r.Step == "":
 		word("exit", strconv.Itoa(r.Exit))
 	}
 	word("limit", r.Limit)
 	if ns, ok := r.Usage["wall_ns"]; ok {
 		word("wall", time.Duration(ns).Round(time.Microsecond).String())
 	}
-	word("reached", reached(r.Reached))
+	word("reached", reachedText(r.Reached))
 	word("step", r.Step)
 	word("message", r.Message)
 	count("of", r.Of)
 	count("count", r.Count)
 	word("next", r.Next)
-	if r.Event == record.Repaired {
+	if r.Event == Repaired {
 		word("cut_bytes", strconv.FormatInt(r.CutBytes, 10))
 		count("missing", r.Missing)
 		word("saved", r.Saved)
@@ -74,7 +73,7 @@ func Format(r *record.Record) string {
 
 // reached returns what corral-egress said of a job's network access in words. A text that was cut, or that corral-egress did not
 // write, is returned as it is.
-func reached(text string) string {
+func reachedText(text string) string {
 	s, err := control.ReadSummary(text)
 	if text == "" || err != nil {
 		return text

@@ -1,4 +1,4 @@
-package reader
+package audit
 
 import (
 	"crypto/sha256"
@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"corral/store/audit/files"
-	"corral/store/audit/record"
 )
 
 // A Problem is a place where the audit log differs from what was written.
@@ -84,10 +81,10 @@ type verifier struct {
 	anchors map[uint64]string // those not reached yet
 	open    map[uint64]bool   // decided records, by seq
 	begun   bool
-	at      record.Position // the last record
-	place   Problem         // place of the last record
-	kept    uint64          // the first file kept by a rotation
-	event   record.Event    // of the last record
+	at      Position // the last record
+	place   Problem  // place of the last record
+	kept    uint64   // the first file kept by a rotation
+	event   Event    // of the last record
 }
 
 func (v *verifier) problem(p Problem, format string, args ...any) {
@@ -109,15 +106,15 @@ func (v *verifier) note(p Problem, format string, args ...any) {
 // file checks one file, and that it is the expected one.
 func (v *verifier) file(i int) error {
 	first := v.reader.firsts[i]
-	if v.reader.sizes[i] == 0 && i == len(v.reader.opened)-1 && v.event != record.Rotated && v.begun {
-		v.note(Problem{File: files.FileName(first), Line: 1}, "empty: a supervisor was killed before it began this file")
+	if v.reader.sizes[i] == 0 && i == len(v.reader.opened)-1 && v.event != Rotated && v.begun {
+		v.note(Problem{File: FileName(first), Line: 1}, "empty: a supervisor was killed before it began this file")
 		return nil
 	}
-	if v.begun && v.event != record.Rotated {
+	if v.begun && v.event != Rotated {
 		v.problem(v.place, "the file ends here without a rotation: the records after it are missing")
 	}
 	if v.begun && first != v.at.Seq+1 {
-		v.problem(Problem{File: files.FileName(first), Line: 1}, "the previous file ends with record %d", v.at.Seq)
+		v.problem(Problem{File: FileName(first), Line: 1}, "the previous file ends with record %d", v.at.Seq)
 	}
 	var failure error
 	v.reader.linesOf(i, func(l *Line, err error) bool {
@@ -134,7 +131,7 @@ func (v *verifier) file(i int) error {
 func (v *verifier) line(l *Line, lastFile bool) {
 	here := Problem{File: l.File, Line: l.Number}
 	switch {
-	case !l.whole && lastFile && len(l.Text) < record.MaxLine && v.at.Seq == v.reader.head.Seq:
+	case !l.whole && lastFile && len(l.Text) < MaxLine && v.at.Seq == v.reader.head.Seq:
 		v.note(here, "the beginning of a record: a supervisor was killed while it wrote it")
 	case !l.ok:
 		v.problem(here, "not a record")
@@ -189,14 +186,14 @@ func (v *verifier) hashed(here Problem) {
 func (v *verifier) tally(l *Line, here Problem) {
 	f := &l.first
 	switch {
-	case f.Event == record.Decided:
+	case f.Event == Decided:
 		v.open[f.Seq] = true
 	case f.Event.Closes():
 		if !v.open[f.Of] && f.Of >= v.report.First {
 			v.problem(here, "it closes record %d, which is not an open job", f.Of)
 		}
 		delete(v.open, f.Of)
-	case f.Event == record.Rotated, f.Event == record.Repaired:
+	case f.Event == Rotated, f.Event == Repaired:
 		r, err := l.Record()
 		if err != nil {
 			v.problem(here, "not a record")
@@ -227,7 +224,7 @@ func (v *verifier) ends() {
 		v.note(Problem{}, "the head is %d records behind: a supervisor was killed", v.at.Seq-head.Seq)
 	}
 	if v.report.First > 1 && v.report.First > v.kept {
-		v.problem(Problem{File: files.FileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them",
+		v.problem(Problem{File: FileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them",
 			v.report.First)
 	}
 	for seq := range v.anchors {

@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A State is the content of the head: the end of the audit log, and the space promised to its writers.
-type State struct {
+// A headState is the content of the head: the end of the audit log, and the space promised to its writers.
+type headState struct {
 	Position
 	Open     int64 // number of jobs that are decided and not closed
 	Reserved int64 // the file's blocks are allocated up to this size
@@ -18,13 +18,13 @@ type State struct {
 // The head is one line of a fixed length, so that a single small write replaces it.
 const (
 	headDigits = 20
-	// HeadSize is the length of the head in bytes.
-	HeadSize = 5*(headDigits+1) + 2*len(Hash{}) + 1
+	// headSize is the length of the head in bytes.
+	headSize = 5*(headDigits+1) + 2*len(Hash{}) + 1
 )
 
 // Encode returns the content of the head.
-func (s *State) Encode() []byte {
-	b := make([]byte, 0, HeadSize)
+func (s *headState) Encode() []byte {
+	b := make([]byte, 0, headSize)
 	var room [headDigits]byte
 	for _, n := range [...]uint64{s.Seq, s.File, uint64(s.Size), uint64(s.Open), uint64(s.Reserved)} {
 		digits := strconv.AppendUint(room[:0], n, 10)
@@ -38,11 +38,11 @@ func (s *State) Encode() []byte {
 
 var errNoHead = errors.New("audit: the head is invalid")
 
-// ParseHead accepts exactly the texts that Encode returns.
-func ParseHead(b []byte) (State, error) {
-	var s State
+// parseHead accepts exactly the texts that Encode returns.
+func parseHead(b []byte) (headState, error) {
+	var s headState
 	fields := strings.Fields(string(b))
-	if len(b) != HeadSize || len(fields) != 6 {
+	if len(b) != headSize || len(fields) != 6 {
 		return s, errNoHead
 	}
 	var numbers [5]uint64

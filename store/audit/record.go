@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"encoding/json"
@@ -59,8 +59,8 @@ func (r *Record) RepoPath() string {
 	return r.Repo
 }
 
-// Decode decodes all fields of a line that Parse accepts.
-func Decode(line []byte) (*Record, error) {
+// decodeRecord decodes all fields of a line that parseLine accepts.
+func decodeRecord(line []byte) (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {
 		return nil, errors.New("not a record")

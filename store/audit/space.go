@@ -1,4 +1,4 @@
-package files
+package audit
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Chunk is how many bytes are allocated in advance.
-const Chunk = 256 << 10
+// allocateAhead is how many bytes are allocated in advance.
+const allocateAhead = 256 << 10
 
-// Allocate allocates n bytes of a file at an offset, and Chunk more if possible. It returns the number of bytes
+// allocate allocates n bytes of a file at an offset, and allocateAhead more if possible. It returns the number of bytes
 // allocated.
-func Allocate(f *os.File, from, n int64) (int64, error) {
+func allocate(f *os.File, from, n int64) (int64, error) {
 	err := unix.ENOSPC
-	for _, n := range []int64{n + Chunk, n} {
+	for _, n := range []int64{n + allocateAhead, n} {
 		var errno error
 		for {
 			errno = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, n)
@@ -28,11 +28,11 @@ func Allocate(f *os.File, from, n int64) (int64, error) {
 		}
 		errors.As(errno, &err)
 	}
-	return 0, NoRoom(&os.PathError{Op: "fallocate", Path: f.Name(), Err: err}, f)
+	return 0, noRoom(&os.PathError{Op: "fallocate", Path: f.Name(), Err: err}, f)
 }
 
-// NoRoom adds to err why f has no space, and what to do.
-func NoRoom(err error, f *os.File) error {
+// noRoom adds to err why f has no space, and what to do.
+func noRoom(err error, f *os.File) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return fmt.Errorf("audit: no space left for the audit log: no job can be recorded or run: %w\nhint: free space on the file system of %s", err, f.Name())

@@ -1,4 +1,4 @@
-package record
+package audit
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// A Checkpoint is a position with the jobs open at it. It avoids reading the whole audit log at each start.
-type Checkpoint struct {
+// A checkpoint is a position with the jobs open at it. It avoids reading the whole audit log at each start.
+type checkpoint struct {
 	Position
 	Open map[uint64]Who // by seq of the decided record
 }
 
 // Note updates the open jobs with a record.
-func (c *Checkpoint) Note(f Fixed) {
+func (c *checkpoint) Note(f fixedFields) {
 	switch {
 	case f.Event == Decided:
 		c.Open[f.Seq] = Who{Instance: f.Instance, Job: f.Job}
@@ -28,7 +28,7 @@ func (c *Checkpoint) Note(f Fixed) {
 const checkpointMagic = "corral audit checkpoint 1"
 
 // Encode returns the content of the checkpoint's file.
-func (c *Checkpoint) Encode() []byte {
+func (c *checkpoint) Encode() []byte {
 	b := fmt.Appendf(nil, checkpointMagic+"\nat %d %d %d %x\n", c.Seq, c.File, c.Size, c.Hash)
 	for _, seq := range slices.Sorted(maps.Keys(c.Open)) {
 		b = fmt.Appendf(b, "open %d %s %s\n", seq, c.Open[seq].Instance, c.Open[seq].Job)
@@ -36,9 +36,9 @@ func (c *Checkpoint) Encode() []byte {
 	return fmt.Appendf(b, "end %d\n", len(c.Open))
 }
 
-// ParseCheckpoint accepts exactly the texts that Encode returns.
-func ParseCheckpoint(b []byte) (Checkpoint, bool) {
-	c := Checkpoint{Open: map[uint64]Who{}}
+// parseCheckpoint accepts exactly the texts that Encode returns.
+func parseCheckpoint(b []byte) (checkpoint, bool) {
+	c := checkpoint{Open: map[uint64]Who{}}
 	rows := bytes.Split(b, []byte("\n"))
 	if len(rows) < 4 {
 		return c, false
@@ -47,18 +47,18 @@ func ParseCheckpoint(b []byte) (Checkpoint, bool) {
 	if len(numbers) != 5 {
 		return c, false
 	}
-	s := scanner{b: numbers[4]}
+	s := fieldScanner{b: numbers[4]}
 	s.hash(&c.Hash)
-	c.Seq, c.File, c.Size = number(numbers[1]), number(numbers[2]), int64(number(numbers[3]))
+	c.Seq, c.File, c.Size = parseNumber(numbers[1]), parseNumber(numbers[2]), int64(parseNumber(numbers[3]))
 	for _, row := range rows[2 : len(rows)-2] {
 		if f := bytes.Fields(row); len(f) == 4 && IsName(string(f[2])) && IsName(string(f[3])) {
-			c.Open[number(f[1])] = Who{Instance: string(f[2]), Job: string(f[3])}
+			c.Open[parseNumber(f[1])] = Who{Instance: string(f[2]), Job: string(f[3])}
 		}
 	}
 	return c, !s.bad && c.File > 0 && bytes.Equal(c.Encode(), b)
 }
 
-func number(b []byte) uint64 {
+func parseNumber(b []byte) uint64 {
 	n, err := strconv.ParseUint(string(b), 10, 63)
 	if err != nil {
 		return 0

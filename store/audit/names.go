@@ -1,6 +1,4 @@
-// Package files deals with the files of an audit log: their names, locks and disk space, and reading them from a position
-// on. It decides nothing about records.
-package files
+package audit
 
 import (
 	"errors"
@@ -11,16 +9,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"corral/store/audit/record"
 )
 
 // Names of the other files of an audit log.
 const (
-	Head       = "head"
-	Lock       = "lock"      // locked for writing records
-	ScanLock   = "scan.lock" // locked for writing the checkpoint and removing files
-	Checkpoint = "checkpoint"
+	HeadFile       = "head"
+	LockFile       = "lock"      // locked for writing records
+	ScanLockFile   = "scan.lock" // locked for writing the checkpoint and removing files
+	CheckpointFile = "checkpoint"
 )
 
 // FileName returns the name of the file whose first record has that seq.
@@ -33,8 +29,8 @@ func fileSeq(name string) (uint64, bool) {
 	return n, ok && err == nil && n > 0 && FileName(n) == name
 }
 
-// List returns the files of an audit log in order, each by the seq of its first record.
-func List(dir *os.Root) ([]uint64, error) {
+// listFiles returns the files of an audit log in order, each by the seq of its first record.
+func listFiles(dir *os.Root) ([]uint64, error) {
 	d, err := dir.Open(".")
 	if err != nil {
 		return nil, err
@@ -54,10 +50,10 @@ func List(dir *os.Root) ([]uint64, error) {
 	return all, nil
 }
 
-// ReadHead reads a head, or one byte more if the file is longer. It issues one pread(2): os.File.ReadAt would issue a
+// readHead reads a head, or one byte more if the file is longer. It issues one pread(2): os.File.ReadAt would issue a
 // second one to see EOF.
-func ReadHead(f *os.File) ([]byte, error) {
-	b := make([]byte, record.HeadSize+1)
+func readHead(f *os.File) ([]byte, error) {
+	b := make([]byte, headSize+1)
 	for {
 		n, err := unix.Pread(int(f.Fd()), b, 0)
 		switch {

@@ -1,5 +1,4 @@
-// Package search selects records of an audit log, and shows them as text. It opens no file.
-package search
+package audit
 
 import (
 	"errors"
@@ -11,14 +10,13 @@ import (
 
 	"corral/internal/users"
 	"corral/job"
-	"corral/store/audit/record"
 )
 
 // Outcomes of events that have no status of their own.
 const (
-	outcomeLost    = string(record.Lost)
-	outcomeRefused = string(record.Refused)
-	outcomeDenied  = string(record.Denied)
+	outcomeLost    = string(Lost)
+	outcomeRefused = string(Refused)
+	outcomeDenied  = string(Denied)
 )
 
 // Outcomes returns the words that Filter.Outcomes may have.
@@ -69,7 +67,7 @@ type Filter struct {
 
 // Found is a record that was selected.
 type Found struct {
-	Record *record.Record
+	Record *Record
 	Text   []byte // the line as it is in the log
 }
 
@@ -97,12 +95,12 @@ func (f *Filter) All() bool { return f.anyJob() && f.Since.IsZero() && f.Until.I
 
 // Add returns the records that are selected now that a record was read, in their order. With Outcomes, the first record of
 // a job is selected together with its last one. text may be reused by the caller.
-func (f *Filter) Add(r *record.Record, text []byte) []Found {
+func (f *Filter) Add(r *Record, text []byte) []Found {
 	this := Found{r, text}
 	switch {
 	case f.anyJob():
 		return f.within(this)
-	case r.Event == record.Decided:
+	case r.Event == Decided:
 		if !f.About(r) {
 			return nil
 		}
@@ -132,7 +130,7 @@ func (f *Filter) Add(r *record.Record, text []byte) []Found {
 }
 
 // About reports whether a record that is not the last one of a job is about what the fields name.
-func (f *Filter) About(r *record.Record) bool {
+func (f *Filter) About(r *Record) bool {
 	claims := func(name, want string) bool { return want == "" || r.Claimed[name] == want }
 	by := func(uid *uint32) bool { return uid != nil && *uid == *f.uid }
 	return (f.uid == nil || by(r.Peer) || by(r.Account)) && claims("principal", f.Principal) && claims("tool", f.Tool) &&
@@ -147,15 +145,15 @@ func (f *Filter) within(list ...Found) []Found {
 }
 
 // Outcome returns how the request of a record ended, "" if the record does not say.
-func Outcome(r *record.Record) string {
+func Outcome(r *Record) string {
 	switch r.Event {
-	case record.Lost:
+	case Lost:
 		return outcomeLost
-	case record.Refused:
+	case Refused:
 		return outcomeRefused
-	case record.Denied:
+	case Denied:
 		return outcomeDenied
-	case record.Finished:
+	case Finished:
 		return r.Status
 	}
 	return ""

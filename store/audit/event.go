@@ -1,9 +1,4 @@
-// Package record defines the form of an audit log: its records, their chain of hashes, and the two small files beside them,
-// head and checkpoint. docs/reference/audit.md describes the format.
-//
-// The package writes no files. Bodies are encoded with their fields in a fixed order. Readers of lines accept exactly what
-// is written: of a line they parse only the fixed fields at its beginning, and strictly.
-package record
+package audit
 
 import "errors"
 

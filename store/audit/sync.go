@@ -1,4 +1,4 @@
-package files
+package audit
 
 import (
 	"errors"
@@ -19,9 +19,9 @@ var ErrClosed = errors.New("audit: the audit log is closed")
 // again of the 20 ms.
 const groupDelay = 10 * time.Millisecond
 
-// A Syncer syncs records in its own goroutine, with one call for all that were written meanwhile. An error is
+// A syncer syncs records in its own goroutine, with one call for all that were written meanwhile. An error is
 // permanent: the kernel drops data that it failed to write (fsync(2)).
-type Syncer struct {
+type syncer struct {
 	each bool
 	call func() error
 
@@ -38,10 +38,10 @@ type Syncer struct {
 	ended           bool   // guarded by mu
 }
 
-// NewSyncer returns a running Syncer that syncs by call. With each, Wrote waits for it; otherwise records are synced within
+// newSyncer returns a running syncer that syncs by call. With each, Wrote waits for it; otherwise records are synced within
 // 20 ms. It must be ended.
-func NewSyncer(each bool, call func() error) *Syncer {
-	s := &Syncer{each: each, call: call, wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
+func newSyncer(each bool, call func() error) *syncer {
+	s := &syncer{each: each, call: call, wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
 	s.changed = sync.NewCond(&s.mu)
 	s.timer = time.NewTimer(groupDelay)
 	s.timer.Stop()
@@ -49,7 +49,7 @@ func NewSyncer(each bool, call func() error) *Syncer {
 	return s
 }
 
-func (s *Syncer) run() {
+func (s *syncer) run() {
 	defer close(s.done)
 	defer s.timer.Stop()
 	for ended := false; !ended; {
@@ -63,7 +63,7 @@ func (s *Syncer) run() {
 	}
 }
 
-func (s *Syncer) syncOnce() {
+func (s *syncer) syncOnce() {
 	var target uint64
 	idle := fault.Get(&s.mu, func() bool {
 		s.armed = false
@@ -84,7 +84,7 @@ func (s *Syncer) syncOnce() {
 }
 
 // Wrote reports that a record was written; with each, it waits until it is on disk.
-func (s *Syncer) Wrote(seq uint64) error {
+func (s *syncer) Wrote(seq uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.written = max(s.written, seq)
@@ -99,7 +99,7 @@ func (s *Syncer) Wrote(seq uint64) error {
 }
 
 // schedule wakes the goroutine at once or, without each, when a group has gathered. The caller holds s.mu.
-func (s *Syncer) schedule() {
+func (s *syncer) schedule() {
 	switch {
 	case s.each:
 		select {
@@ -112,15 +112,15 @@ func (s *Syncer) schedule() {
 	}
 }
 
-// Failure returns the first error of syncing, or nil.
-func (s *Syncer) Failure() error {
+// failure returns the first error of syncing, or nil.
+func (s *syncer) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
 // Fail records an error of syncing elsewhere.
-func (s *Syncer) Fail(err error) {
+func (s *syncer) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
@@ -128,7 +128,7 @@ func (s *Syncer) Fail(err error) {
 }
 
 // End syncs the rest, and stops the goroutine.
-func (s *Syncer) End() error {
+func (s *syncer) End() error {
 	fault.With(&s.mu, func() {
 		s.ended = true
 		close(s.ending)
@@ -137,8 +137,8 @@ func (s *Syncer) End() error {
 	return s.Failure()
 }
 
-// DataSync calls fdatasync(2). If another goroutine has closed the file, it was synced before.
-func DataSync(f *os.File) error {
+// dataSync calls fdatasync(2). If another goroutine has closed the file, it was synced before.
+func dataSync(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
