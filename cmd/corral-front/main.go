@@ -17,7 +17,7 @@ import (
 	"corral/front/ci"
 	"corral/front/cli"
 	"corral/front/commands"
-	"corral/front/toolchains"
+	"corral/front/server"
 	"corral/internal/nearest"
 	"corral/internal/text"
 	"corral/internal/version"
@@ -59,7 +59,7 @@ func typed() map[string]cli.Command {
 // helpers returns the commands that corral runs as helper processes, or in its place.
 func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
-		commands.Editor: commands.EditorCommand, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
+		commands.Editor: commands.EditorCommand, server.ToolchainFinder: server.ToolchainCommand, embed.FindCommon: findCommonCommand,
 		ci.Relay: ci.RelayCommand, commands.ForwardName: commands.ForwardCommand,
 		commands.BackgroundName: commands.BackgroundCommand, commands.KeeperName: commands.KeeperCommand,
 	}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front/toolchains"
+	"corral/front/server"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -41,7 +41,7 @@ func TestFindToolchains(t *testing.T) {
 	if err := unix.Mkfifo(at(".nvm/alias/default"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(sandboxtest.Bin(t, "corral-front"), toolchains.Finder)
+	cmd := exec.Command(sandboxtest.Bin(t, "corral-front"), server.ToolchainFinder)
 	cmd.Env = []string{"SUDO_UID=" + itoa(p.uid), "SUDO_GID=" + itoa(p.uid)}
 	question, err := json.Marshal(home)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/state"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
 	"corral/store/audit"
@@ -43,7 +43,7 @@ FILTER is any of these; a record must match all of them:
   --until T               records before this time
 
   --json        print records as they are in the log, one per line
-  --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
+  --state DIR   state directory of the supervisor (default ` + supervisor.StateDir + `)
 `
 
 type auditOptions struct {
@@ -94,7 +94,7 @@ func auditCommand(args []string) (int, error) {
 // openAudit opens the log in a state directory as root, and drops root: another user parses it.
 func openAudit(dir string) (*audit.Reader, error) {
 	var r *audit.Reader
-	err := state.AsOperator(dir, func() (err error) {
+	err := supervisor.AsOperator(dir, func() (err error) {
 		r, err = audit.OpenReader(filepath.Join(dir, "audit"))
 		return err
 	})
@@ -113,7 +113,7 @@ func openAudit(dir string) (*audit.Reader, error) {
 // flags returns the options of one command.
 func (o *auditOptions) flags(verb string) *flag.FlagSet {
 	f := flag.NewFlagSet("audit", flag.ContinueOnError)
-	f.StringVar(&o.state, "state", state.Supervisor, "")
+	f.StringVar(&o.state, "state", supervisor.StateDir, "")
 	if verb != "verify" {
 		f.BoolVar(&o.json, "json", false, "")
 	}

@@ -17,7 +17,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/settings"
-	"corral/front/state"
 	"corral/front/store"
 	"corral/front/supervisor"
 	"corral/internal/config"
@@ -158,7 +157,7 @@ func openLock(dir *os.File) (*os.File, error) {
 // state opens the directory of the user's state: of root, which stores nothing, that of the user that this process becomes.
 func (k *keeper) state() (*os.File, error) {
 	if k.uid != 0 {
-		return state.OpenUser()
+		return supervisor.OpenUserState()
 	}
 	who, err := embed.Choose(embed.Nobody())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/state"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/internal/users"
 	"corral/isolate/client/embed"
@@ -35,7 +35,7 @@ Usage:
   --to SIZE           remove what was used least recently until this is left of each user's, such as 5GiB
   --user USER         only what is kept for this user, a name or a number
   --json              print JSON
-  --state DIR         state directory of the supervisor (default ` + state.Supervisor + `)
+  --state DIR         state directory of the supervisor (default ` + supervisor.StateDir + `)
 
 Jobs that run are not disturbed: what is removed is requested again. The bound of each user's packages is network_cache.size in
 the configuration.
@@ -59,7 +59,7 @@ func cacheCommand(args []string) (int, error) {
 		return code, err
 	}
 	var stores, removed []packageStore
-	err := state.AsOperator(o.state, func() (err error) {
+	err := supervisor.AsOperator(o.state, func() (err error) {
 		if stores, err = openStores(filepath.Join(o.state, "cache"), volume.OpenPresent); err == nil {
 			stores, err = o.chosen(stores)
 		}
@@ -90,7 +90,7 @@ func (o *cacheOptions) parse(args []string) (ended bool, code int, err error) {
 	}
 	f := flag.NewFlagSet("cache", flag.ContinueOnError)
 	f.StringVar(&o.user, "user", "", "")
-	f.StringVar(&o.state, "state", state.Supervisor, "")
+	f.StringVar(&o.state, "state", supervisor.StateDir, "")
 	f.BoolVar(&o.json, "json", false, "")
 	if o.verb == "prune" {
 		f.Func("older-than", "", func(s string) (err error) {

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/patches"
 	"corral/front/settings"
+	"corral/front/store"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -213,7 +213,7 @@ func (v *changesView) diff(ctx context.Context) (int, error) {
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return cli.Failure, err
 	}
-	for _, line := range patches.Missing(sum) {
+	for _, line := range store.Missing(sum) {
 		cli.Warn("%s", line)
 	}
 	if sum.Files+sum.LeftCount+sum.OfGit > 0 {

@@ -17,8 +17,8 @@ import (
 
 	"corral/front/cli"
 	"corral/front/settings"
-	"corral/front/state"
 	stores "corral/front/store"
+	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/text"
@@ -68,7 +68,7 @@ func indexCommand(args []string) (int, error) {
 	if err != nil {
 		return cli.Failure, errors.Join(err, embed.Drop())
 	}
-	states, err := state.OpenExisting(o.state, filepath.Join(state.Supervisor, "users"), "")
+	states, err := supervisor.OpenExistingState(o.state, filepath.Join(supervisor.StateDir, "users"), "")
 	var c config.Config
 	if err == nil {
 		c, err = files.Load()

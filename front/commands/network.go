@@ -8,7 +8,6 @@ import (
 
 	"corral/front/cli"
 	"corral/front/settings"
-	"corral/front/state"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/text"
@@ -49,7 +48,7 @@ Usage:
   --json                one JSON object for each job, on a line of its own
   --config FILE         read or change this file instead of the operator's
   --method GET          method of the request (default GET)
-  --state DIR           the supervisor's state directory (default ` + state.Supervisor + `)
+  --state DIR           the supervisor's state directory (default ` + supervisor.StateDir + `)
   --supervisor SOCKET   make the supervisor on this socket read its configuration again (default: that of the service,
                         unless --config names a file)
 

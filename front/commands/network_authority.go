@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/state"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/internal/users"
 	"corral/isolate/client/embed"
@@ -17,7 +17,7 @@ import (
 
 // authority prints or replaces the certificates that jobs trust where rules are about requests.
 func (o *networkOptions) authority(words []string) (int, error) {
-	dir := filepath.Join(cmp.Or(o.state, state.Supervisor), "authority")
+	dir := filepath.Join(cmp.Or(o.state, supervisor.StateDir), "authority")
 	switch strings.Join(words, " ") {
 	case "show":
 		if err := embed.Drop(); err != nil {
@@ -58,7 +58,7 @@ func (o *networkOptions) rotate(dir string) (int, error) {
 		o.file = o.state // another supervisor's: the service's need not read anything again
 	}
 	replaced := 0
-	err := state.AsOperator(cmp.Or(o.state, state.Supervisor), func() (err error) {
+	err := supervisor.AsOperator(cmp.Or(o.state, supervisor.StateDir), func() (err error) {
 		replaced, err = authority.Rotate(dir)
 		return err
 	})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/state"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
 	"corral/store/audit"
@@ -15,7 +15,7 @@ import (
 
 // networkLog is corral network log.
 func networkLog(args []string) (int, error) {
-	o := networkPrinterOptions{State: state.Supervisor}
+	o := networkPrinterOptions{State: supervisor.StateDir}
 	f := flag.NewFlagSet("network log", flag.ContinueOnError)
 	follow := &o.Follow
 	f.BoolVar(follow, "follow", false, "")

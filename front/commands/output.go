@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/state"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -62,7 +62,7 @@ func outputCommand(args []string) (int, error) {
 	if ended, code, err := o.parse(args); ended {
 		return code, err
 	}
-	states, err := state.OpenExisting(o.state, filepath.Join(state.Supervisor, "users"), o.handle)
+	states, err := supervisor.OpenExistingState(o.state, filepath.Join(supervisor.StateDir, "users"), o.handle)
 	if err != nil {
 		return cli.Failure, err
 	}

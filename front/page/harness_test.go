@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"corral/front/login"
-	"corral/front/samples"
+	"corral/front/supervisor"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
@@ -60,7 +60,7 @@ func newStage(t *testing.T) *stage {
 	}
 	g.address = list[0].Addr().String()
 	g.s = New(Config{
-		Port: port, Access: g.mayNow, Samples: samples.New(g.list), Kill: g.kill, Outputs: g, Follow: g.follow, Audit: g.openAudit,
+		Port: port, Access: g.mayNow, Samples: supervisor.NewSampler(g.list), Kill: g.kill, Outputs: g, Follow: g.follow, Audit: g.openAudit,
 		Log: slog.New(slog.DiscardHandler), Now: g.clock,
 		Sessions: func(context.Context) ([]job.Session, error) {
 			return []job.Session{{ID: "session-mine", Name: hostile, Repo: "/srv/" + hostile}, {ID: "session-yours", Repo: "/srv/b", Kept: true}}, nil

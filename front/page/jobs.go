@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"corral/front/samples"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/wire"
 	"corral/job"
@@ -80,7 +80,7 @@ type jobsView struct {
 }
 
 // jobsOf returns what a visitor sees of a snapshot, the job that started last first.
-func jobsOf(n samples.Snapshot, v *visitor) jobsView {
+func jobsOf(n supervisor.Snapshot, v *visitor) jobsView {
 	view := jobsView{At: n.At.UnixMilli(), Jobs: []jobView{}}
 	if n.Err != nil {
 		view.Error = text.Lines(n.Err.Error())

@@ -31,7 +31,7 @@ import (
 	"time"
 
 	"corral/front/login"
-	"corral/front/samples"
+	"corral/front/supervisor"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/artifact"
@@ -62,7 +62,7 @@ type Config struct {
 	Port uint16
 	// Access returns what a principal may see now; false: nothing, or the token is not valid any more.
 	Access  func(by login.Holder) (Access, bool)
-	Samples *samples.Sampler
+	Samples *supervisor.Sampler
 	Kill    func(job string) error
 	Outputs Outputs
 	// Sessions lists the sessions of the server's user, and Owns reports whether a principal has one of them.

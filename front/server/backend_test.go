@@ -13,7 +13,6 @@ import (
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
-	"corral/front"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
@@ -23,11 +22,11 @@ import (
 
 // alone returns a server of one repository whose supervisor has ended: all tools are listed, and none of them can run
 // anything.
-func alone(t *testing.T, c config.Config, to *sandboxtest.Output) (*front.Backend, *mcpserver.Server) {
+func alone(t *testing.T, c config.Config, to *sandboxtest.Output) (*Backend, *mcpserver.Server) {
 	t.Helper()
 	sup := supervisor.New(&client.Client{}, func() {})
 	sup.Close()
-	b, err := front.New(front.Options{Config: c, Log: slog.New(slog.NewJSONHandler(to, nil)), Supervisor: sup, Single: true})
+	b, err := newBackend(backendOptions{Config: c, Log: slog.New(slog.NewJSONHandler(to, nil)), Supervisor: sup, Single: true})
 	if err != nil {
 		t.Fatal(err)
 	}

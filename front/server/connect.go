@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	"time"
 
-	"corral/front"
 	"corral/front/settings"
 	"corral/front/supervisor"
-	"corral/front/toolchains"
 	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/text"
@@ -20,15 +18,15 @@ import (
 
 // backend connects to a supervisor or starts one, drops root, reads the configuration and makes a back-end. It leaves
 // nothing on the host but the process of an embedded supervisor.
-func (s *serving) backend() (*front.Backend, error) {
+func (s *serving) backend() (*Backend, error) {
 	log := log.Stderr(s.level, false)
 	sup, c, err := s.connect()
 	if err != nil {
 		return nil, err
 	}
-	var b *front.Backend
+	var b *Backend
 	if err = s.checkRepos(c, sup, log); err == nil {
-		b, err = front.New(front.Options{Config: c, Log: log, Supervisor: sup, Single: s.alone, Shares: s.shares(c)})
+		b, err = newBackend(backendOptions{Config: c, Log: log, Supervisor: sup, Single: s.alone, Shares: s.shares(c)})
 	}
 	if err != nil {
 		sup.Close()
@@ -84,7 +82,7 @@ func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err e
 		repos = c.Repos
 	}
 	paths := settings.RepoPaths(config.Config{Repos: repos})
-	shown := toolchains.Find(log.Stderr(s.level, false), s.whose, paths)
+	shown := findToolchains(log.Stderr(s.level, false), s.whose, paths)
 	if sup, err = supervisor.Start(embed.Options{
 		Repos: paths, Toolchains: shown, Owners: supervisor.Owners(repos), Account: s.account,
 	}); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front"
 	"corral/front/cli"
 	"corral/front/settings"
 	"corral/internal/config"
@@ -107,7 +106,7 @@ func Exec(args []string) (int, error) {
 
 // execListeners are the addresses at which clients reach the server.
 type execListeners struct {
-	backend *front.Backend
+	backend *Backend
 	options config.ExecServer
 	tokens  *tokens
 	serves  []func(ctx context.Context, serve transport.Handler) error

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"corral/front"
 	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/version"
@@ -12,7 +11,7 @@ import (
 )
 
 // newExecServer returns the server of corral exec-server. started is the directory in which the program was started.
-func newExecServer(b *front.Backend, started string) (*rpc.Server, error) {
+func newExecServer(b *Backend, started string) (*rpc.Server, error) {
 	c := b.Config
 	a, err := execAccess(b, c)
 	if err != nil {
@@ -25,7 +24,7 @@ func newExecServer(b *front.Backend, started string) (*rpc.Server, error) {
 }
 
 // execAccess returns what clients may use by a configuration.
-func execAccess(b *front.Backend, c config.Config) (a rpc.Access, err error) {
+func execAccess(b *Backend, c config.Config) (a rpc.Access, err error) {
 	c.Runtime.MaxDuration = 0 // bounds one call of a tool, which a client waits for; a command may be an interactive shell
 	a.Repos = execRepos(c.Repos)
 	if a.Engine, err = b.Engine(c); err != nil || c.ExecServer.FullAccess == "" {

@@ -14,10 +14,9 @@ import (
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
-	"corral/front"
 	"corral/front/cli"
 	"corral/front/login"
-	"corral/front/state"
+	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/isolate/client/embed"
 )
@@ -38,7 +37,7 @@ Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supe
                         POST to ` + mcpserver.PagePath + ` of the other listener makes a link to log in, for principals with page or
                         operator among their tools
   --state DIR           state directory of the supervisor, whose audit log operators search on the page if this user may
-                        read it (default ` + state.Supervisor + `)
+                        read it (default ` + supervisor.StateDir + `)
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
 all its jobs. SIGHUP reads the configuration again: tokens, repositories and the rules for jobs apply to the calls that
@@ -57,7 +56,7 @@ func HTTP(args []string) (int, error) {
 	var at browsers
 	f.StringVar(&at.previews, "preview", "", "")
 	f.StringVar(&at.page, "page", "", "")
-	f.StringVar(&at.state, "state", state.Supervisor, "")
+	f.StringVar(&at.state, "state", supervisor.StateDir, "")
 	s, ended, code, err := parseServing(f, true, args, HTTPHelp)
 	if ended {
 		return code, err
@@ -105,7 +104,7 @@ func HTTP(args []string) (int, error) {
 
 // servePreviews serves previews at address until ctx ends or end is called, if address is not "".
 func (s *serving) servePreviews(
-	ctx context.Context, b *front.Backend, t *tokens, address string, o *mcpserver.HTTPOptions,
+	ctx context.Context, b *Backend, t *tokens, address string, o *mcpserver.HTTPOptions,
 ) (end func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil

@@ -1,4 +1,5 @@
-// Package server has the commands that serve clients: corral mcp, corral serve and corral exec-server.
+// Package server has the commands that serve clients: corral mcp, corral serve and corral exec-server. A Backend is what the tools
+// and commands of their clients run jobs with.
 package server
 
 import (
@@ -10,8 +11,8 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/metrics"
 	"corral/front/settings"
+	"corral/front/telemetry"
 	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/text"
@@ -35,7 +36,7 @@ type serving struct {
 	// from are the configuration files, see sources.
 	from []config.Source
 	// metrics counts the calls of a server over HTTP. newServer sets it, unless alone.
-	metrics *metrics.Metrics
+	metrics *telemetry.Metrics
 	// principals returns those of now; nil before the server is made. No request comes before that.
 	principals func() config.Principals
 	before     func() // called before each message of standard input; nil is not called

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front"
 	"corral/front/login"
 	"corral/front/page"
 	mcpserver "corral/mcp/server"
@@ -37,7 +36,7 @@ func (t *tokens) accessOf(by login.Holder) (page.Access, bool) {
 }
 
 // newPage returns the page of a server, at a port of the loopback interface. state is the state directory of the supervisor.
-func newPage(b *front.Backend, t *tokens, port uint16, state string) *page.Server {
+func newPage(b *Backend, t *tokens, port uint16, state string) *page.Server {
 	follow := func(ctx context.Context, handle string, w io.Writer, skipped func(int64)) error {
 		err := artifact.Follow(ctx, handle, uint32(os.Geteuid()), true, w, skipped)
 		if errors.Is(err, artifact.ErrNotLive) {
@@ -81,7 +80,7 @@ type browsers struct {
 
 // serveBrowsers serves previews and the page until ctx ends or end is called.
 func (s *serving) serveBrowsers(
-	ctx context.Context, b *front.Backend, t *tokens, at browsers, o *mcpserver.HTTPOptions,
+	ctx context.Context, b *Backend, t *tokens, at browsers, o *mcpserver.HTTPOptions,
 ) (end func() error, err error) {
 	endPreviews, err := s.servePreviews(ctx, b, t, at.previews, o)
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *serving) serveBrowsers(
 
 // servePage serves the page at address until ctx ends or end is called, if address is not "".
 func (s *serving) servePage(
-	ctx context.Context, b *front.Backend, t *tokens, address, state string, o *mcpserver.HTTPOptions,
+	ctx context.Context, b *Backend, t *tokens, address, state string, o *mcpserver.HTTPOptions,
 ) (end func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil

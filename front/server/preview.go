@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"corral/front"
 	"corral/front/login"
 	"corral/front/preview"
 	"corral/front/settings"
@@ -43,7 +42,7 @@ type previewer struct {
 }
 
 // newPreviewer returns previews of the sessions of b, at a port of the loopback interface.
-func newPreviewer(b *front.Backend, t *tokens, port uint16) *previewer {
+func newPreviewer(b *Backend, t *tokens, port uint16) *previewer {
 	has := func(by login.Holder, id string) bool {
 		_, ok := t.holds(by)
 		return ok && slices.ContainsFunc(b.Sessions.OpenOf(by.Principal), func(o session.Open) bool { return o.ID == id })

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front"
 	"corral/internal/config"
 )
 
@@ -58,7 +57,7 @@ func (s *serving) state() string {
 // A reloader reads the configuration of a running server again.
 type reloader struct {
 	serving *serving
-	backend *front.Backend
+	backend *Backend
 	tokens  *tokens
 	log     *slog.Logger
 	running config.Config // what applies to new requests
@@ -71,7 +70,7 @@ type reloader struct {
 }
 
 // newReloader returns a reloader for a server that was started with the configuration of b. The caller sets prepare.
-func (s *serving) newReloader(b *front.Backend, t *tokens) *reloader {
+func (s *serving) newReloader(b *Backend, t *tokens) *reloader {
 	return &reloader{serving: s, backend: b, tokens: t, log: b.Log, running: b.Config, former: slices.Clone(b.Config.Repos)}
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"corral/front"
 	mcpserver "corral/mcp/server"
 
 	"corral/internal/config"
@@ -22,7 +21,7 @@ import (
 type reloadable struct {
 	*reloader
 	t      *testing.T
-	b      *front.Backend
+	b      *Backend
 	server *mcpserver.Server
 	file   string
 	log    sandboxtest.Output

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/front"
 	"corral/front/login"
 	"corral/internal/config"
 	"corral/internal/gate"
@@ -35,7 +34,7 @@ type tokens struct {
 }
 
 // tokensOf returns the principals of a server's configuration, which it reads again from the same files.
-func (s *serving) tokensOf(b *front.Backend) *tokens {
+func (s *serving) tokensOf(b *Backend) *tokens {
 	t := &tokens{
 		now: b.Config.Principals, after: time.Now(), log: b.Log, bound: b.Bound,
 		read: func() (config.Config, error) { return config.LoadFront(s.sources()...) },

@@ -9,8 +9,7 @@ import (
 	mcpserver "corral/mcp/server"
 	"corral/mcp/tool"
 
-	"corral/front"
-	"corral/front/metrics"
+	"corral/front/telemetry"
 	"corral/internal/config"
 	"corral/internal/gate"
 	"corral/internal/version"
@@ -47,7 +46,7 @@ func (s *serving) shares(c config.Config) func(principal string) bool {
 }
 
 // serveTools makes a back-end and an MCP server of it. The caller closes the back-end.
-func (s *serving) serveTools() (*front.Backend, *mcpserver.Server, error) {
+func (s *serving) serveTools() (*Backend, *mcpserver.Server, error) {
 	b, err := s.backend()
 	if err != nil {
 		return nil, nil, err
@@ -64,14 +63,14 @@ func (s *serving) serveTools() (*front.Backend, *mcpserver.Server, error) {
 }
 
 // newServer returns an MCP server for the tools of a back-end. It lists agents only to the callers whose tools are named.
-func (s *serving) newServer(b *front.Backend, tools, agents []tool.Tool) *mcpserver.Server {
+func (s *serving) newServer(b *Backend, tools, agents []tool.Tool) *mcpserver.Server {
 	repos := ""
 	if s.alone {
 		repos = " Repositories (repoId, default the first): " + strings.Join(repoList(b.Config), ", ") + "."
 	}
 	tracer := b.Tracer()
 	if !s.alone {
-		s.metrics = metrics.New(metrics.Options{
+		s.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
 			Version: version.Version, Tools: published(tools, agents), Next: tracer, Stored: b.Stored,
 			StoredLimit: b.Config.Artifacts.MaxBytes, Load: b.Load, Ready: gate.NewReadiness(b.Supervisor.Ready).Is,
 		})
@@ -107,7 +106,7 @@ func repoList(c config.Config) []string {
 }
 
 // replaceTools returns a function that makes server follow another configuration, see reloader.prepare.
-func (s *serving) replaceTools(b *front.Backend, server *mcpserver.Server) func(config.Config, []config.Repo) (func(), error) {
+func (s *serving) replaceTools(b *Backend, server *mcpserver.Server) func(config.Config, []config.Repo) (func(), error) {
 	return func(c config.Config, removed []config.Repo) (commit func(), err error) {
 		tools, agents, err := b.Reload(c)
 		if err == nil {

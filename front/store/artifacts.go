@@ -1,4 +1,5 @@
-// Package store has the artifact store and the knowledge base of a server, which it opens when they are first needed.
+// Package store has the artifact store and the knowledge base of a server, which it opens when they are first needed, and the
+// patches that it stores of the changes of sessions.
 //
 // A server that is started only to list its tools leaves nothing behind.
 package store

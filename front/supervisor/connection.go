@@ -1,4 +1,9 @@
 // Package supervisor connects front-ends to corrald, or starts one for a front-end of root.
+//
+// It finds and opens the directories in which front-ends keep the output of jobs and indexes over it.
+//
+// A front-end with a supervisor of its own uses a directory that the supervisor makes for each user; any other uses one in
+// the user's home directory.
 package supervisor
 
 import (
@@ -8,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"corral/front/state"
 	"corral/isolate/client"
 	"corral/isolate/wire"
 	"corral/job"
@@ -133,7 +137,7 @@ func (s *Connection) CheckRepo(ctx context.Context, path string, w job.Workspace
 // directory, because the user that this process became may have no home directory. The caller closes it.
 func (s *Connection) State() (*os.File, error) {
 	if s.finish == nil {
-		return state.OpenUser()
+		return OpenUserState()
 	}
 	c, err := s.Client()
 	if err != nil {

@@ -92,7 +92,7 @@ var owners = []owner{
 	},
 	{
 		"github.com/prometheus",
-		[]string{"front/metrics"},
+		[]string{"front/telemetry"},
 		"metrics are made in one place, which bounds their labels",
 	},
 	{

@@ -1,11 +1,4 @@
-// Package samples samples what the running jobs of a front-end use: CPU time and memory.
-//
-// The supervisor is asked for its list of running jobs, as corral ps asks: it tells a front-end of its own user's jobs alone. It is
-// asked once per interval while a job of this process has run for an interval, or while somebody watches, and not otherwise; a job
-// that ends sooner is never sampled. The commands of jobs are read while somebody watches, and not otherwise. The samples of a job are at
-// most job.MaxSamples: when there are more, every second one is dropped and further ones are taken half as often, so that they are spread
-// over the whole life of a job, however long that is.
-package samples
+package supervisor
 
 import (
 	"sync"
@@ -15,13 +8,19 @@ import (
 	"corral/job"
 )
 
-// Interval is the time between two samples.
-const Interval = time.Second
+// SampleInterval is the time between two samples.
+const SampleInterval = time.Second
 
-// maxJobs is the maximum number of jobs with samples: more than the supervisor lists.
-const maxJobs = 4096
+// maxSampled is the maximum number of jobs with samples: more than the supervisor lists.
+const maxSampled = 4096
 
-// A Sampler has the samples of running jobs. Its methods may be called by several goroutines at once. A nil *Sampler takes none.
+// A Sampler samples what the running jobs of a front-end use: CPU time and memory. Its methods may be called by several goroutines at once. A nil *Sampler takes none.
+//
+// The supervisor is asked for its list of running jobs, as corral ps asks: it tells a front-end of its own user's jobs alone. It is
+// asked once per interval while a job of this process has run for an interval, or while somebody watches, and not otherwise; a job
+// that ends sooner is never sampled. The commands of jobs are read while somebody watches, and not otherwise. The samples of a job are at
+// most job.MaxSamples: when there are more, every second one is dropped and further ones are taken half as often, so that they are spread
+// over the whole life of a job, however long that is.
 type Sampler struct {
 	list  func(commands bool) ([]wire.Entry, error)
 	pause time.Duration
@@ -51,10 +50,12 @@ type series struct {
 	skip   int // the number of samples to drop before the next one is kept
 }
 
-// New returns a Sampler that asks by list, with or without the commands of jobs.
-func New(list func(commands bool) ([]wire.Entry, error)) *Sampler { return every(list, Interval) }
+// NewSampler returns a Sampler that asks by list, with or without the commands of jobs.
+func NewSampler(list func(commands bool) ([]wire.Entry, error)) *Sampler {
+	return newSampler(list, SampleInterval)
+}
 
-func every(list func(commands bool) ([]wire.Entry, error), pause time.Duration) *Sampler {
+func newSampler(list func(commands bool) ([]wire.Entry, error), pause time.Duration) *Sampler {
 	return &Sampler{list: list, pause: pause, jobs: map[string]*series{}, mine: map[string]time.Time{}, watchers: map[*Watcher]struct{}{}}
 }
 
@@ -186,7 +187,7 @@ func (s *Sampler) add(n Snapshot) {
 		listed[e.Job] = true
 		one := s.jobs[e.Job]
 		if one == nil {
-			if len(s.jobs) >= maxJobs {
+			if len(s.jobs) >= maxSampled {
 				continue
 			}
 			one = &series{handle: e.Artifact, step: 1}

@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"maps"
@@ -18,7 +18,7 @@ import (
 // exported returns the names of all metrics of a server with a call of each kind. Those without a label value are not shown before.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	m := New(Options{
+	m := NewMetrics(MetricsOptions{
 		Stored: func() (int64, bool) { return 1, true }, StoredLimit: 1,
 		Load: func() job.Load { return job.Load{} }, Ready: func() bool { return true },
 	})
@@ -39,8 +39,8 @@ func exported(t *testing.T) map[string]bool {
 }
 
 var (
-	metricName = regexp.MustCompile(`\bcorral_[a-z_]+`)
-	series     = regexp.MustCompile(`_(bucket|sum|count)$`)
+	metricName   = regexp.MustCompile(`\bcorral_[a-z_]+`)
+	metricSeries = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
 // TestMonitoring: the dashboard and the alert rules query metrics that exist, the dashboard shows each of them, and the page names
@@ -58,7 +58,7 @@ func TestMonitoring(t *testing.T) {
 		}
 		found := map[string]bool{}
 		for _, name := range metricName.FindAllString(string(text), -1) {
-			if base := series.ReplaceAllString(name, ""); names[base] {
+			if base := metricSeries.ReplaceAllString(name, ""); names[base] {
 				found[base] = true
 			} else {
 				t.Errorf("%s: %s: the server has %s", file, name, strings.Join(all, ", "))

@@ -1,5 +1,4 @@
-// Package patches stores the changes of sessions as patches, for servers.
-package patches
+package store
 
 import (
 	"context"
@@ -8,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"corral/front/store"
 	"corral/job"
 	"corral/store/artifact"
 	"corral/workspace/changes"
@@ -22,7 +20,7 @@ const maxPatches = 1024
 // made together with the list of changes, at little cost. A large one is promised, and made when it is read.
 type Patches struct {
 	runner    job.Runner
-	artifacts *store.Artifacts
+	artifacts *Artifacts
 
 	mu   sync.Mutex
 	last map[string]*patch // guarded by mu; by session
@@ -30,7 +28,7 @@ type Patches struct {
 }
 
 // New returns patches that jobs of runner make and that are stored in artifacts.
-func New(runner job.Runner, artifacts *store.Artifacts) *Patches {
+func New(runner job.Runner, artifacts *Artifacts) *Patches {
 	return &Patches{runner: runner, artifacts: artifacts}
 }
 

@@ -1,4 +1,4 @@
-package toolchains
+package server
 
 import (
 	"errors"

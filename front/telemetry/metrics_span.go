@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"slices"
@@ -10,15 +10,15 @@ import (
 	"corral/mcp/tool"
 )
 
-// A span counts one call.
-type span struct {
+// A countedSpan counts one call.
+type countedSpan struct {
 	m    *Metrics
 	next calls.Span // nil without a next Tracer
 }
 
 // Begin implements calls.Tracer.
 func (m *Metrics) Begin(name string, at calls.Trace, start time.Time) calls.Span {
-	s := &span{m: m}
+	s := &countedSpan{m: m}
 	if m.next != nil {
 		s.next = m.next.Begin(name, at, start)
 	}
@@ -65,7 +65,7 @@ func among(list []string, word string) string {
 }
 
 // End implements calls.Span.
-func (s *span) End(sum calls.Summary) {
+func (s *countedSpan) End(sum calls.Summary) {
 	name, ok := s.m.tools[sum.Tool]
 	if !ok {
 		name = unknown
@@ -95,7 +95,7 @@ var (
 )
 
 // Job implements calls.Span.
-func (s *span) Job(r *job.Record) {
+func (s *countedSpan) Job(r *job.Record) {
 	s.m.jobs.WithLabelValues(among(statuses, string(r.Status))).Inc()
 	if r.Refusal != nil {
 		s.Refused(r.Refusal)
@@ -127,4 +127,6 @@ func (s *span) Job(r *job.Record) {
 }
 
 // Refused implements calls.Refuser.
-func (s *span) Refused(r *job.Refusal) { s.m.refusals.WithLabelValues(among(steps, r.Step)).Inc() }
+func (s *countedSpan) Refused(r *job.Refusal) {
+	s.m.refusals.WithLabelValues(among(steps, r.Step)).Inc()
+}

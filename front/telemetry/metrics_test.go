@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"fmt"
@@ -62,8 +62,8 @@ func parse(t *testing.T, text string) map[string]float64 {
 	return samples
 }
 
-// text returns the samples of m.
-func text(t *testing.T, m *Metrics) map[string]float64 {
+// textOf returns the samples of m.
+func textOf(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	b, err := m.Text(3, 2)
 	if err != nil {
@@ -72,21 +72,21 @@ func text(t *testing.T, m *Metrics) map[string]float64 {
 	return parse(t, string(b))
 }
 
-var begun = time.Unix(1e9, 0)
+var jobBegun = time.Unix(1e9, 0)
 
 // ran is the record of a job that waited for 2 ms and ran for 3 s.
 func ran(status job.Status, limit string) *job.Record {
-	r := &job.Record{Request: &job.Request{}, Status: status, Created: begun, Queued: 2 * time.Millisecond}
+	r := &job.Record{Request: &job.Request{}, Status: status, Created: jobBegun, Queued: 2 * time.Millisecond}
 	r.Result.Limit, r.Result.Usage.Wall = limit, 3*time.Second
-	r.Phases.Decided, r.Phases.Launched = begun, begun
-	r.Phases.Ended, r.Phases.Stored = begun.Add(4*time.Second), begun.Add(4*time.Second)
+	r.Phases.Decided, r.Phases.Launched = jobBegun, jobBegun
+	r.Phases.Ended, r.Phases.Stored = jobBegun.Add(4*time.Second), jobBegun.Add(4*time.Second)
 	return r
 }
 
 // TestValues checks all metrics after known calls, and that the next tracer gets each call.
 func TestValues(t *testing.T) {
-	var next counting
-	m := New(Options{
+	var next countingTracer
+	m := NewMetrics(MetricsOptions{
 		Version: "v1", Tools: map[string]string{"run": "run", "corral.run": "run"}, Next: &next,
 		Stored: func() (int64, bool) { return 4096, true }, StoredLimit: 8192,
 		Load:  func() job.Load { return job.Load{Running: 1, MaxRunning: 2, Waiting: 3, MaxWaiting: 4} },
@@ -111,7 +111,7 @@ func TestValues(t *testing.T) {
 	c.Failed(&job.Refusal{Step: "landlock"})
 	c.Failed(&job.Refusal{Step: "internal"})
 	c.Failed(job.ErrUnavailable)
-	got := text(t, m)
+	got := textOf(t, m)
 	for key, want := range map[string]float64{
 		`corral_calls_total{outcome="ok",tool="run"}`:                 1,
 		`corral_calls_total{outcome="TIMEOUT",tool="run"}`:            1,
@@ -160,26 +160,26 @@ func TestValues(t *testing.T) {
 	}) {
 		t.Error("no build information")
 	}
-	if want := (counting{begun: 6, jobs: 5, ended: 5}); next != want {
+	if want := (countingTracer{begun: 6, jobs: 5, ended: 5}); next != want {
 		t.Errorf("the next tracer got %+v, want %+v", next, want)
 	}
 }
 
-// counting is a calls.Tracer, and a span, that counts what it gets.
-type counting struct{ begun, jobs, ended int }
+// countingTracer is a calls.Tracer, and a span, that counts what it gets.
+type countingTracer struct{ begun, jobs, ended int }
 
-func (c *counting) Begin(string, calls.Trace, time.Time) calls.Span {
+func (c *countingTracer) Begin(string, calls.Trace, time.Time) calls.Span {
 	c.begun++
 	return c
 }
 
-func (c *counting) Job(*job.Record) { c.jobs++ }
+func (c *countingTracer) Job(*job.Record) { c.jobs++ }
 
-func (c *counting) End(calls.Summary) { c.ended++ }
+func (c *countingTracer) End(calls.Summary) { c.ended++ }
 
 // TestBounded: whatever clients, jobs and rules name, the number of series stays the same, and none of the words is shown.
 func TestBounded(t *testing.T) {
-	m := New(Options{Tools: map[string]string{"run": "run"}})
+	m := NewMetrics(MetricsOptions{Tools: map[string]string{"run": "run"}})
 	hostile := func(n int) {
 		word := fmt.Sprintf("evil-%d\"} 1\n# TYPE x", n)
 		c := calls.Begin(m, calls.Start{Tool: word, Principal: word, Session: word, At: time.Now()})
@@ -193,11 +193,11 @@ func TestBounded(t *testing.T) {
 		c.End(t.Context(), nil, 0, word)
 	}
 	hostile(0)
-	before := len(text(t, m))
+	before := len(textOf(t, m))
 	for n := range 1000 {
 		hostile(n)
 	}
-	after := text(t, m)
+	after := textOf(t, m)
 	if len(after) != before {
 		t.Errorf("%d series, then %d", before, len(after))
 	}

@@ -1,4 +1,4 @@
-package patches
+package store
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"corral/front/store"
 	"corral/internal/config"
 	"corral/internal/test/storetest"
 	"corral/job"
@@ -63,7 +62,7 @@ func (r *fakeLayer) patches(t *testing.T, change func(*config.Config)) *Patches 
 	if change != nil {
 		change(&c)
 	}
-	a := store.NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return os.Open(dir) }, nil)
+	a := NewArtifacts(c, slog.New(slog.DiscardHandler), func() (*os.File, error) { return os.Open(dir) }, nil)
 	t.Cleanup(a.Close)
 	return New(r, a)
 }
@@ -168,7 +167,7 @@ func TestPatchNotKept(t *testing.T) {
 	if c := list(t, p, r.of("1")); c.Patch != "" || len(c.Entries) != 1 || c.PatchReason != "the output could not be stored: it has more than 1024 bytes" {
 		t.Errorf("%+v", c)
 	}
-	p.artifacts = store.NewArtifacts(config.Default(), slog.New(slog.DiscardHandler), func() (*os.File, error) { return nil, io.ErrUnexpectedEOF }, nil)
+	p.artifacts = NewArtifacts(config.Default(), slog.New(slog.DiscardHandler), func() (*os.File, error) { return nil, io.ErrUnexpectedEOF }, nil)
 	for _, n := range []int{1, 50_000} {
 		r.files = []string{strings.Repeat("x\n", n)}
 		if c := list(t, p, r.of("2")); c.Patch != "" || c.PatchReason != "there is no directory to store output in" {

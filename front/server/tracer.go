@@ -1,4 +1,4 @@
-package front
+package server
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	}
 	// A file that jobs can read or write is unfit for a log or a secret.
 	for key, path := range map[string]string{"file": t.File, "headers_file": t.HeadersFile} {
-		if repo := holder(path, settings.RepoPaths(c)); repo != "" {
+		if repo := containingRepo(path, settings.RepoPaths(c)); repo != "" {
 			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can access it\nhint: choose a path outside of all repositories",
 				key, text.Quote(path), text.Quote(repo))
 		}
@@ -32,8 +32,8 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	})
 }
 
-// holder returns the repository that contains path, by its name or by where links on the way to it are or lead; "" if none does.
-func holder(path string, repos []string) string {
+// containingRepo returns the repository that contains path, by its name or by where links on the way to it are or lead; "" if none does.
+func containingRepo(path string, repos []string) string {
 	if path == "" {
 		return ""
 	}

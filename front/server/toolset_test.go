@@ -1,4 +1,4 @@
-package front
+package server
 
 import (
 	"log/slog"
@@ -37,7 +37,7 @@ func TestCtxTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newToolset(Options{Config: c, Log: slog.New(slog.DiscardHandler), Supervisor: &supervisor.Connection{}}, rules, nil, nil)
+		b := newToolset(backendOptions{Config: c, Log: slog.New(slog.DiscardHandler), Supervisor: &supervisor.Connection{}}, rules, nil, nil)
 		if tools := ctxTools(c, b.ctx, rules); len(tools) != tt.tools || strings.Join(b.ctx.Repos, " ") != tt.repos {
 			t.Errorf("%s: %d tools for %q", tt.name, len(tools), b.ctx.Repos)
 		}

@@ -1,4 +1,4 @@
-package front
+package server
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"corral/front/patches"
+	"corral/front/store"
 	"corral/internal/config"
 	"corral/job"
 	"corral/mcp/agent"
@@ -66,7 +66,7 @@ func (v *reviewer) review(ctx context.Context, c tool.Caller, repo string, paths
 		if err != nil {
 			return nil, err
 		}
-		r.Missing = patches.Missing(sum)
+		r.Missing = store.Missing(sum)
 		return r, v.addNewer(ctx, l, r, paths, newerTime)
 	}
 	list := &entries{}

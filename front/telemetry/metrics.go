@@ -1,13 +1,4 @@
-// Package metrics counts the calls of a server and what became of their jobs, for /metrics of corral serve, in the text format
-// 0.0.4 of Prometheus.
-//
-// The values of labels are fixed sets: tools that are served, error codes, statuses, rules, limits. What a client, a job or an
-// operator's rule names otherwise counts as "unknown" or "other". Repositories and principals are never labels, so a scrape
-// reveals none, and the number of time series does not depend on clients.
-//
-// It uses prometheus/client_golang: with it (v1.23.2), corral-front grows from 21.7 to 22.1 MB, by 2 %; with promhttp it would be
-// 3 %. There is no global state: the library's default registry stays unused.
-package metrics
+package telemetry
 
 import (
 	"bytes"
@@ -22,8 +13,8 @@ import (
 	"corral/job"
 )
 
-// Options describe a server.
-type Options struct {
+// MetricsOptions describe a server.
+type MetricsOptions struct {
 	Version string // of corral
 	// Tools has the name of each served tool for every name by which it can be called.
 	Tools map[string]string
@@ -39,7 +30,17 @@ type Options struct {
 	Ready func() bool
 }
 
-// Metrics are those of one server. They implement calls.Tracer.
+// Metrics count the calls of one server and what became of their jobs, for /metrics of corral serve, in the text format
+// 0.0.4 of Prometheus.
+//
+// The values of labels are fixed sets: tools that are served, error codes, statuses, rules, limits. What a client, a job or an
+// operator's rule names otherwise counts as "unknown" or "other". Repositories and principals are never labels, so a scrape
+// reveals none, and the number of time series does not depend on clients.
+//
+// It uses prometheus/client_golang: with it (v1.23.2), corral-front grows from 21.7 to 22.1 MB, by 2 %; with promhttp it would be
+// 3 %. There is no global state: the library's default registry stays unused.
+//
+// They implement calls.Tracer.
 type Metrics struct {
 	tools    map[string]string
 	next     calls.Tracer // may be nil
@@ -56,8 +57,8 @@ type Metrics struct {
 	connections, sessions prometheus.Gauge // guarded by mu
 }
 
-// New returns metrics that start at zero.
-func New(o Options) *Metrics {
+// NewMetrics returns metrics that start at zero.
+func NewMetrics(o MetricsOptions) *Metrics {
 	counters := func(name, help, label string, more ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{label}, more...))
 	}

@@ -1,9 +1,9 @@
-package metrics
+package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
 // levels collects what is read when it is scraped: of the queue, the store of artifacts and the supervisor.
-type levels struct{ Options }
+type levels struct{ MetricsOptions }
 
 func level(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
 

@@ -1,4 +1,4 @@
-package front
+package server
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func tools(t *testing.T) (listed, agents []tool.Tool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Config: c, Log: slog.New(slog.DiscardHandler), Supervisor: &supervisor.Connection{}, Single: true}
+	o := backendOptions{Config: c, Log: slog.New(slog.DiscardHandler), Supervisor: &supervisor.Connection{}, Single: true}
 	set := newToolset(o, rules, nil, nil)
 	listed, agents = set.list(o, rules), set.agentTools(c)
 	set.ctx.Runtimes = nil // all, whichever this host has
@@ -43,7 +43,7 @@ func TestPublishedDefinitions(t *testing.T) {
 		if err := e.Encode(tool.Definition()); err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Join("..", "mcp", "testdata", "definitions", tool.Name()+".json")
+		name := filepath.Join("..", "..", "mcp", "testdata", "definitions", tool.Name()+".json")
 		if os.Getenv("UPDATE") == "1" {
 			if err := os.WriteFile(name, got.Bytes(), 0o600); err != nil {
 				t.Fatal(err)

@@ -1,8 +1,4 @@
-// Package state finds and opens the directories in which front-ends keep the output of jobs and indexes over it.
-//
-// A front-end with a supervisor of its own uses a directory that the supervisor makes for each user; any other uses one in
-// the user's home directory.
-package state
+package supervisor
 
 import (
 	"errors"
@@ -16,8 +12,8 @@ import (
 	"corral/isolate/client/embed"
 )
 
-// Supervisor is the default state directory of a supervisor. Below it, users has a directory of each user.
-const Supervisor = "/var/lib/corral"
+// StateDir is the default state directory of a supervisor. Below it, users has a directory of each user.
+const StateDir = "/var/lib/corral"
 
 // stateHome returns $XDG_STATE_HOME/corral, by default ~/.local/state/corral. The XDG Base Directory Specification says
 // that a relative path is to be ignored.
@@ -33,9 +29,9 @@ func stateHome() (string, error) {
 	return filepath.Join(dir, "corral"), nil
 }
 
-// OpenUser opens the directory in which a user's front-ends keep their state, and creates it if necessary. With an
+// OpenUserState opens the directory in which a user's front-ends keep their state, and creates it if necessary. With an
 // embedded supervisor they use a directory that it makes for each user instead.
-func OpenUser() (*os.File, error) {
+func OpenUserState() (*os.File, error) {
 	dir, err := stateHome()
 	if err != nil {
 		return nil, err
@@ -71,10 +67,10 @@ func openState(dir string) (*os.File, int, error) {
 	return f, int(st.Uid), nil
 }
 
-// OpenExisting opens the existing directories of state from which stored output is read: the named one, or this user's in
+// OpenExistingState opens the existing directories of state from which stored output is read: the named one, or this user's in
 // users (where a supervisor has one for each user) and in the home directory. It creates none, and drops root. Root
 // becomes the user who called sudo, else the only user that has output there, or that has the handle's output.
-func OpenExisting(named, users, handle string) (states []*os.File, err error) {
+func OpenExistingState(named, users, handle string) (states []*os.File, err error) {
 	var paths []string
 	switch {
 	case named != "":
@@ -107,12 +103,12 @@ func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 		switch {
 		case errors.Is(err, os.ErrNotExist) && named == "":
 		case err != nil:
-			return nil, errors.Join(err, become(owner))
+			return nil, errors.Join(err, becomeOwner(owner))
 		default:
 			states, owner = append(states, f), uid
 		}
 	}
-	return states, become(owner)
+	return states, becomeOwner(owner)
 }
 
 // rootsUser returns the directory of the user who called sudo, else of the only user that has output, or of the user
@@ -148,9 +144,9 @@ func rootsUser(users, handle string) (string, error) {
 	return "", fmt.Errorf("%d users have output in %s\nhint: choose one: --state %s", len(found), users, found[0])
 }
 
-// become drops root to the owner of the opened directories. Their group does not matter, because only the owner has
+// becomeOwner drops root to the owner of the opened directories. Their group does not matter, because only the owner has
 // access.
-func become(owner int) error {
+func becomeOwner(owner int) error {
 	switch {
 	case !embed.Root():
 		return nil
@@ -169,7 +165,7 @@ func become(owner int) error {
 // AsOperator runs open with root's rights if dir is the supervisor's state directory, or another that is root's alone; otherwise with
 // those of the user who called sudo.
 func AsOperator(dir string, open func() error) error {
-	if filepath.Clean(dir) == Supervisor {
+	if filepath.Clean(dir) == StateDir {
 		return embed.Reading.Do(open)
 	}
 	return embed.Reading.At(dir, open)

@@ -1,12 +1,10 @@
-// Package front assembles the back-end of a server: what the tools and commands of its clients run jobs with.
-package front
+package server
 
 import (
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
 
-	"corral/front/samples"
 	"corral/front/settings"
 	"corral/front/store"
 	"corral/front/supervisor"
@@ -20,8 +18,8 @@ import (
 	"corral/workspace/session"
 )
 
-// Options describe a server. All fields but Single and Shares are required.
-type Options struct {
+// backendOptions describe a server. All fields but Single and Shares are required.
+type backendOptions struct {
 	Config     config.Config
 	Log        *slog.Logger
 	Supervisor *supervisor.Connection // closed by Backend.Close
@@ -35,9 +33,9 @@ type Options struct {
 
 // A Backend is everything that a server works with.
 type Backend struct {
-	Options
-	Sessions *session.Manager // the sessions of the server's clients
-	Samples  *samples.Sampler // of running jobs
+	backendOptions
+	Sessions *session.Manager    // the sessions of the server's clients
+	Samples  *supervisor.Sampler // of running jobs
 
 	tracer *telemetry.Tracer            // nil if no spans are exported
 	tools  *toolset                     // nil before Tools; see Reload
@@ -48,12 +46,12 @@ type Backend struct {
 	ballast []byte
 }
 
-// New returns a back-end. It leaves nothing on the host. If it fails, the supervisor stays open.
-func New(o Options) (*Backend, error) {
+// newBackend returns a back-end. It leaves nothing on the host. If it fails, the supervisor stays open.
+func newBackend(o backendOptions) (*Backend, error) {
 	// Output of jobs passes through short-lived buffers. Collecting them more often keeps fewer of them in memory.
 	debug.SetGCPercent(40)
-	b := &Backend{Options: o, ballast: make([]byte, 4<<20)}
-	b.Samples = samples.New(b.listJobs)
+	b := &Backend{backendOptions: o, ballast: make([]byte, 4<<20)}
+	b.Samples = supervisor.NewSampler(b.listJobs)
 	var err error
 	if b.tracer, err = openTracer(o.Config, o.Log); err != nil {
 		return nil, err
@@ -115,10 +113,10 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b.tools = newToolset(b.Options, rules, b.Sessions, b.Samples)
+	b.tools = newToolset(b.backendOptions, rules, b.Sessions, b.Samples)
 	b.tools.engine.Quotas = &b.bounds.Quotas
 	b.hideSecrets(b.Config, rules.Secrets())
-	tools = b.tools.list(b.Options, rules)
+	tools = b.tools.list(b.backendOptions, rules)
 	return tools, b.tools.agentTools(b.Config), nil
 }
 

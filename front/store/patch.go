@@ -1,4 +1,4 @@
-package patches
+package store
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/front/store"
 	"corral/internal/text"
 	"corral/job"
 	"corral/store/artifact"
@@ -33,7 +32,7 @@ type patch struct {
 
 type hash [sha256.Size]byte
 
-func newPatch(o *store.Artifacts, spec job.Spec) *patch {
+func newPatch(o *Artifacts, spec job.Spec) *patch {
 	out := o.Begin(artifact.BeginOptions{
 		Repo: spec.Claim.Repo, Runtime: patchRuntime, Principal: spec.Claim.Principal, Persist: true, Exact: true,
 	})

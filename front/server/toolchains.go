@@ -1,6 +1,4 @@
-// Package toolchains finds, in a user's home directory, the programs of languages and the download caches of package
-// managers, for a supervisor that root starts.
-package toolchains
+package server
 
 import (
 	"context"
@@ -31,8 +29,8 @@ const (
 	maxToolchainLen = 4095             // bytes of a path
 )
 
-// Finder is the name of the command that searches a home directory for root. People do not type it.
-const Finder = "find-toolchains"
+// ToolchainFinder is the name of the command that searches a home directory for root. People do not type it.
+const ToolchainFinder = "find-toolchains"
 
 // A homeDir is the home directory in which an embedded supervisor finds programs besides those of the system.
 type homeDir struct {
@@ -40,8 +38,8 @@ type homeDir struct {
 	uid  uint32
 }
 
-// home returns the home directory of the account.
-func home(whose directory.Account) (homeDir, error) {
+// homeOf returns the home directory of the account.
+func homeOf(whose directory.Account) (homeDir, error) {
 	u, err := user.LookupId(strconv.FormatUint(uint64(whose.UID), 10))
 	if err != nil {
 		return homeDir{}, err
@@ -49,14 +47,14 @@ func home(whose directory.Account) (homeDir, error) {
 	return homeDir{u.HomeDir, whose.UID}, nil
 }
 
-// Find returns the directories of programs, and the download caches, in the account's home directory that jobs in repos can
+// findToolchains returns the directories of programs, and the download caches, in the account's home directory that jobs in repos can
 // see. It is called as root. What cannot be used is left out, with a line in the diagnostic log. Caches contain what the
 // user downloaded, such as private modules, so they are left out unless each repository belongs to that user.
 //
 // A child that has become another user searches the home directory. Root takes only paths from it, and checks each; the
 // supervisor holds the directory that it opens there, and refuses links.
-func Find(log *slog.Logger, whose directory.Account, repos []string) []string {
-	h, err := home(whose)
+func findToolchains(log *slog.Logger, whose directory.Account, repos []string) []string {
+	h, err := homeOf(whose)
 	var list []string
 	if err == nil {
 		list, err = h.find()
@@ -74,7 +72,7 @@ func Find(log *slog.Logger, whose directory.Account, repos []string) []string {
 // find lists the directories. Root searches its own home directory itself, because nobody else can enter it.
 func (h homeDir) find() ([]string, error) {
 	if h.uid == 0 {
-		return search(h.path), nil
+		return searchHome(h.path), nil
 	}
 	question, err := json.Marshal(h.path)
 	if err != nil {
@@ -82,19 +80,19 @@ func (h homeDir) find() ([]string, error) {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), findTimeout)
 	defer stop()
-	answer, err := cli.RunHelper(ctx, Finder, question, maxFound)
+	answer, err := cli.RunHelper(ctx, ToolchainFinder, question, maxFound)
 	if err != nil {
 		return nil, err
 	}
 	var list []string
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w", Finder, err)
+		return nil, fmt.Errorf("%s: %w", ToolchainFinder, err)
 	}
 	return list, nil
 }
 
-// search lists the directories of programs and the download caches in a home directory.
-func search(home string) []string {
+// searchHome lists the directories of programs and the download caches in a home directory.
+func searchHome(home string) []string {
 	return slices.Concat(runtimes.Toolchains(home, nil), runtimes.ModuleCaches(home))
 }
 
@@ -119,14 +117,14 @@ func (h homeDir) usable(list, repos []string) ([]string, error) {
 	}
 	defer dir.Close()
 	top := int(dir.Fd())
-	if st, err := stat(top); err != nil || st.Uid != h.uid && st.Uid != 0 {
+	if st, err := statOf(top); err != nil || st.Uid != h.uid && st.Uid != 0 {
 		return nil, errors.Join(fmt.Errorf("the home directory %s does not belong to user %d", real, h.uid), err)
 	}
 	caches := h.ownsAll(repos)
 	var taken []string
 	for _, path := range list {
 		name, below := strings.CutPrefix(path, real+"/")
-		if below && wellFormed(path) && !overlaps(path, repos) && (caches || !runtimes.IsModuleCache(path)) && h.owns(top, name) {
+		if below && wellFormed(path) && !overlapsAny(path, repos) && (caches || !runtimes.IsModuleCache(path)) && h.owns(top, name) {
 			taken = append(taken, path)
 		}
 	}
@@ -138,8 +136,8 @@ func wellFormed(path string) bool {
 		!strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// overlaps reports whether a path lies in a repository or contains one. No jail can show it then.
-func overlaps(path string, repos []string) bool {
+// overlapsAny reports whether a path lies in a repository or contains one. No jail can show it then.
+func overlapsAny(path string, repos []string) bool {
 	return slices.ContainsFunc(repos, func(repo string) bool { return directory.Overlap(path, repo) })
 }
 
@@ -154,7 +152,7 @@ func (h homeDir) owns(top int, name string) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	st, err := stat(fd)
+	st, err := statOf(fd)
 	return err == nil && (st.Uid == h.uid || st.Uid == 0) && st.Mode&toolchainPerm == toolchainPerm
 }
 
@@ -166,23 +164,23 @@ func (h homeDir) ownsAll(repos []string) bool {
 			return true
 		}
 		defer dir.Close()
-		st, err := stat(int(dir.Fd()))
+		st, err := statOf(int(dir.Fd()))
 		return err != nil || st.Uid != h.uid
 	})
 }
 
-func stat(fd int) (st unix.Stat_t, err error) {
+func statOf(fd int) (st unix.Stat_t, err error) {
 	err = unix.Fstat(fd, &st)
 	return st, err
 }
 
-// Command is the cli.Command of Finder, which runs as a helper process.
-func Command(args []string) (int, error) {
+// ToolchainCommand is the cli.Command of ToolchainFinder, which runs as a helper process.
+func ToolchainCommand(args []string) (int, error) {
 	var dir string
-	if ended, code, err := cli.ReadQuestion(Finder, args, maxFound, &dir); ended {
+	if ended, code, err := cli.ReadQuestion(ToolchainFinder, args, maxFound, &dir); ended {
 		return code, err
 	}
-	answer, err := json.Marshal(search(dir))
+	answer, err := json.Marshal(searchHome(dir))
 	if err != nil {
 		return cli.Failure, err
 	}

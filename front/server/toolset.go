@@ -1,4 +1,4 @@
-package front
+package server
 
 import (
 	"context"
@@ -6,10 +6,9 @@ import (
 	"slices"
 	"sync"
 
-	"corral/front/patches"
-	"corral/front/samples"
 	"corral/front/settings"
 	"corral/front/store"
+	"corral/front/supervisor"
 	"corral/internal/calls"
 	"corral/internal/config"
 	"corral/job"
@@ -26,18 +25,18 @@ import (
 type toolset struct {
 	engine    *engine
 	artifacts *store.Artifacts
-	patches   *patches.Patches
+	patches   *store.Patches
 	knowledge *store.Knowledge // nil if indexing is disabled
 	ctx       *ctxtools.Suite
 	agent     *agent.Suite
-	options   Options
+	options   backendOptions
 	sessions  *session.Manager
 }
 
-func newToolset(o Options, rules *policy.Policy, sessions *session.Manager, sampler *samples.Sampler) *toolset {
+func newToolset(o backendOptions, rules *policy.Policy, sessions *session.Manager, sampler *supervisor.Sampler) *toolset {
 	c := o.Config
 	t := &toolset{artifacts: store.NewArtifacts(c, o.Log, o.Supervisor.State, sampler), options: o, sessions: sessions}
-	t.patches = patches.New(o.Supervisor, t.artifacts)
+	t.patches = store.New(o.Supervisor, t.artifacts)
 	t.engine = &engine{Engine: job.Engine{
 		Policy: rules, Runner: o.Supervisor, Auditor: o.Supervisor,
 		Queue:    job.NewQueue(c.Runtime.MaxConcurrentJobs, c.Runtime.QueueLength, c.Runtime.QueueWait),
@@ -110,7 +109,7 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 }
 
 // list returns all tools that the configuration enables.
-func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
+func (t *toolset) list(o backendOptions, rules *policy.Policy) []tool.Tool {
 	c, ids := o.Config, settings.RepoIDs(o.Config)
 	var sandbox *execute.Sandbox
 	tools := []tool.Tool{
@@ -130,13 +129,13 @@ func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
 	}
 	ctx := ctxTools(c, t.ctx, rules)
 	if sandbox != nil && t.ctx.Repos != nil {
-		sandbox.Launch, sandbox.Ports, sandbox.Follow = t.ctx.Launch, t.ctx.Ports, follow(len(ctx) > 0)
+		sandbox.Launch, sandbox.Ports, sandbox.Follow = t.ctx.Launch, t.ctx.Ports, followHint(len(ctx) > 0)
 	}
 	return slices.Concat(tools, ctx, starlarkTool(c, t.engine))
 }
 
-// follow returns the call by which clients follow a command in the background: of ctx_job, if the configuration enables it.
-func follow(ctx bool) func(id string) string {
+// followHint returns the call by which clients follow a command in the background: of ctx_job, if the configuration enables it.
+func followHint(ctx bool) func(id string) string {
 	return func(id string) string {
 		if ctx {
 			return fmt.Sprintf(`ctx_job(id: %q, action: "status" | "output" | "signal")`, id)

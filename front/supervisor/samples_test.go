@@ -1,4 +1,4 @@
-package samples
+package supervisor
 
 import (
 	"errors"
@@ -61,7 +61,7 @@ func stopped(t *testing.T, s *Sampler) {
 func TestJob(t *testing.T) {
 	f := &fake{}
 	f.set(nil, entry("job-a", "handle-a"), entry("job-b", "handle-b"))
-	s := every(f.list, time.Millisecond)
+	s := newSampler(f.list, time.Millisecond)
 	s.Begin("handle-a")
 	sandboxtest.Eventually(t, time.Minute, "the job has samples", func() bool { return len(s.Of("job-a")) > 2 })
 	if len(s.Of("job-none")) != 0 {
@@ -92,7 +92,7 @@ func TestJob(t *testing.T) {
 // TestShort: for jobs that end within an interval nothing is asked.
 func TestShort(t *testing.T) {
 	f := &fake{}
-	s := every(f.list, time.Hour)
+	s := newSampler(f.list, time.Hour)
 	for range 1000 {
 		s.Begin("handle")
 		s.End("handle")
@@ -106,7 +106,7 @@ func TestShort(t *testing.T) {
 func TestWatch(t *testing.T) {
 	f := &fake{}
 	f.set(nil, entry("job-a", ""))
-	s := every(f.list, time.Millisecond)
+	s := newSampler(f.list, time.Millisecond)
 	w, slow := s.Watch(), s.Watch()
 	<-w.News
 	if n := w.Take(); n.Err != nil || len(n.Jobs) != 1 || n.At.IsZero() || !n.commands {

@@ -1,4 +1,4 @@
-package state
+package supervisor
 
 import (
 	"os"
@@ -57,7 +57,7 @@ func TestUsersState(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)
 	t.Setenv("HOME", "/nonexistent")
-	f, err := OpenUser()
+	f, err := OpenUserState()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,14 +67,14 @@ func TestUsersState(t *testing.T) {
 		t.Errorf("%o, %v", st.Mode, err)
 	}
 	if os.Geteuid() != 0 {
-		states, err := OpenExisting("", filepath.Join(home, "users"), "")
+		states, err := OpenExistingState("", filepath.Join(home, "users"), "")
 		if err != nil || len(states) != 1 {
 			t.Errorf("%d, %v", len(states), err)
 		}
 	}
 	t.Setenv("XDG_STATE_HOME", "relative")
 	t.Setenv("HOME", "")
-	if _, err := OpenUser(); err == nil || !strings.Contains(err.Error(), "XDG_STATE_HOME") {
+	if _, err := OpenUserState(); err == nil || !strings.Contains(err.Error(), "XDG_STATE_HOME") {
 		t.Error(err)
 	}
 }
