@@ -123,7 +123,7 @@ func skip(t testing.TB, steps []string) func(*Config) {
 	}
 }
 
-// withTestStub returns a directory with the programs of another one, but for the stub.
+// withTestStub returns a directory with the programs of another one, except the stub.
 func withTestStub(t testing.TB, programs string) string {
 	t.Helper()
 	dir := t.TempDir()
