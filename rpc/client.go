@@ -24,6 +24,11 @@ const (
 	// finalReadTimeout bounds the time to write the last answers after the client closed its sending side.
 	finalReadTimeout = time.Second
 	maxProcesses     = 128 // per connection
+
+	// Bounds on data that waits for a client to read.
+	maxDeltas  = 256 << 10 // bytes; above, output is not read from the pipes of processes
+	maxAnswers = 16 << 20  // bytes; above, no messages are read from the client
+
 	// maxServed is the maximum number of processes of all connections together. The supervisor closes the connection of a
 	// front-end that has more than 256 jobs.
 	maxServed = 224
@@ -42,7 +47,7 @@ type client struct {
 	conn Conn
 	who  Caller
 	ctx  context.Context // parent context of the client's processes
-	out  *outbox
+	out  *jsonrpc.Outbox
 	all  sync.WaitGroup // running processes
 
 	// Used by the goroutine that reads. A process reads only what was set before it was created.
@@ -78,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 		s: s, conn: conn, who: who, ctx: ctx, out: newOutbox(conn),
 		pending: map[string]bool{}, processes: map[handle]*process{},
 	}
-	go c.out.run()
+	go c.out.Run()
 	read := make(chan struct{})
 	var err error // of c.read; valid once read is closed
 	go func() {
@@ -90,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 	select {
 	case <-read:
 		ended = true
-	case <-c.out.done: // writing failed
+	case <-c.out.Done(): // writing failed
 	case <-ctx.Done():
 	}
 	failure := c.end(cancel, ended)
@@ -117,23 +122,23 @@ func (c *client) end(cancel context.CancelCauseFunc, ended bool) error {
 		defer timer.Stop()
 		go func() {
 			c.all.Wait()
-			c.out.close()
+			c.out.Close()
 		}()
 		select {
-		case <-c.out.done:
+		case <-c.out.Done():
 		case <-timer.C:
 		}
 	}
-	failure := c.out.failure()
-	c.out.abort(errGone)
+	failure := c.out.Failure()
+	c.out.Fail(errGone)
 	_ = c.conn.Close()
-	<-c.out.done
+	<-c.out.Done()
 	return failure
 }
 
 // read handles messages until the connection ends.
 func (c *client) read() error {
-	for c.out.waitForSpace() {
+	for c.out.WaitBelow(c.ctx, maxAnswers) {
 		text, err := c.conn.Read()
 		switch {
 		case errors.Is(err, ErrTooLong):
@@ -233,10 +238,26 @@ func printable(s string) string {
 // wants reports whether the client accepts notifications of a method.
 func (c *client) wants(method string) bool { return !slices.Contains(c.muted, method) }
 
-func (c *client) refuse(id json.RawMessage, f *jsonrpc.Error) { c.out.answer(dialect.Error(id, f)) }
+// newOutbox returns an outbox that writes to conn.
+func newOutbox(conn Conn) *jsonrpc.Outbox {
+	return jsonrpc.NewOutbox(func(i *jsonrpc.Item) error {
+		switch {
+		case i.Build == nil:
+			return conn.Write(i.Text)
+		case i.Size <= maxWhole:
+			return conn.Write(slices.Concat(slices.Collect(i.Build())...))
+		}
+		return conn.WritePieces(i.Build())
+	})
+}
+
+// answer queues a text without blocking.
+func (c *client) answer(text []byte) { c.out.Put(jsonrpc.Item{Text: text}) }
+
+func (c *client) refuse(id json.RawMessage, f *jsonrpc.Error) { c.answer(dialect.Error(id, f)) }
 
 func (c *client) reply(id json.RawMessage, result any) {
-	c.out.answer(dialect.Result(id, strictjson.Encode(result)))
+	c.answer(dialect.Result(id, strictjson.Encode(result)))
 }
 
 // empty is the result {}.
@@ -260,7 +281,7 @@ func (c *client) answerPending(id json.RawMessage, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pending, jsonrpc.Key(id))
-	c.out.answer(text)
+	c.answer(text)
 }
 
 // find returns the process that the client gave name to.

@@ -143,7 +143,7 @@ func (p *process) announceLocked(answer []byte) {
 	if !p.answered {
 		p.answered = true
 		delete(p.c.pending, jsonrpc.Key(p.requestID))
-		p.c.out.answer(answer)
+		p.c.answer(answer)
 	}
 }
 
@@ -155,22 +155,22 @@ func (p *process) finish(e *outcome) {
 	defer c.mu.Unlock()
 	delete(c.processes, p.key)
 	c.s.processes.Add(-1)
-	last := item{size: p.out.size(), sent: p.out.release}
+	last := jsonrpc.Item{Size: p.out.size(), Sent: p.out.release}
 	switch {
 	case !p.isSpawn():
 		delete(c.pending, jsonrpc.Key(p.requestID))
-		last.build = func() iter.Seq[[]byte] { return e.answer(p) }
+		last.Build = func() iter.Seq[[]byte] { return e.answer(p) }
 	case e.fault != nil && !p.answered:
 		p.announceLocked(dialect.Error(p.requestID, e.fault))
 	default:
 		p.announceLocked(dialect.Result(p.requestID, strictjson.Encode(empty{})))
-		last.build = func() iter.Seq[[]byte] { return e.exitedNote(p) }
+		last.Build = func() iter.Seq[[]byte] { return e.exitedNote(p) }
 	}
-	if last.build == nil || p.isSpawn() && !c.wants(p.family.exited) {
-		last.settled()
+	if last.Build == nil || p.isSpawn() && !c.wants(p.family.exited) {
+		last.Sent()
 		return
 	}
-	c.out.put(last)
+	c.out.Put(last)
 }
 
 // write queues input for the process. The request is answered once little enough input waits.

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/jsonrpc"
 )
 
 const (
@@ -126,14 +128,14 @@ func (s *stream) send(b []byte, last bool) {
 		return
 	}
 	out := s.o.p.c.out
-	text := append(out.buffer(), s.head...)
+	text := append(out.Buffer(), s.head...)
 	text = base64.StdEncoding.AppendEncode(text, b)
 	if last {
 		text = append(text, `","capReached":true}}`...)
 	} else {
 		text = append(text, `","capReached":false}}`...)
 	}
-	if !out.delta(text) {
+	if !out.PutAfter(maxDeltas, jsonrpc.Item{Text: text, Pooled: true}) {
 		s.mute = true
 	}
 }

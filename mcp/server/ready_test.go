@@ -93,32 +93,3 @@ func TestWhenReadyPassesOthers(t *testing.T) {
 		end()
 	}
 }
-
-// TestSendKeepsOrder: send writes directly unless another goroutine is writing; then it queues, in order.
-func TestSendKeepsOrder(t *testing.T) {
-	r, w := io.Pipe()
-	o := newOutbox(w)
-	go o.run()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		o.send(nil, []byte("one"))
-	}()
-	buffer := make([]byte, 1)
-	if _, err := io.ReadFull(r, buffer); err != nil { // the first message is being written
-		t.Fatal(err)
-	}
-	o.send(nil, []byte("two"))
-	o.put(nil, []byte("three"))
-	o.close()
-	want := "ne\ntwo\nthree\n"
-	rest := make([]byte, len(want))
-	if _, err := io.ReadFull(r, rest); err != nil || string(rest) != want {
-		t.Errorf("%q, %v", rest, err)
-	}
-	awaitClosed(t, "sends", sent)
-	awaitClosed(t, "the end", o.done)
-	if o.send(nil, []byte("late")); o.waiting() != 0 {
-		t.Errorf("%d bytes queued", o.waiting())
-	}
-}

@@ -109,24 +109,35 @@ func TestStalledClientIsBounded(t *testing.T) {
 
 // TestStalledProgress: progress for a client that does not read is dropped, and the tool never blocks.
 func TestStalledProgress(t *testing.T) {
-	o := newOutbox(io.Discard) // run is not called: nothing is written
+	var last lastWrite
+	l := &line{out: newOutbox(&last)} // Run is not called: nothing is written
 	for range 100_000 {
-		o.note(progressNote(json.RawMessage("1"), 1, "a step"))
+		l.note(progressNote(json.RawMessage("1"), 1, "a step"))
 	}
-	if o.size > maxWaitingNotes+1000 {
-		t.Errorf("%d bytes queued", o.size)
+	if n := l.out.Waiting(); n > maxWaitingNotes+1000 {
+		t.Errorf("%d bytes queued", n)
 	}
-	o.put(json.RawMessage("1"), make([]byte, maxWaiting-maxWaitingNotes-2000))
-	o.put(json.RawMessage("2"), make([]byte, 1<<20))
-	if last := o.queue[len(o.queue)-1]; !bytes.Contains(last, []byte(`"id":2,"error"`)) {
+	l.put(json.RawMessage("1"), make([]byte, maxWaiting-maxWaitingNotes-2000))
+	l.put(json.RawMessage("2"), make([]byte, 1<<20))
+	l.out.Close()
+	l.out.Run()
+	if !bytes.Contains(last, []byte(`"id":2,"error"`)) {
 		t.Errorf("the response was not replaced by an error: %.100s", last)
 	}
+}
+
+// A lastWrite keeps what was written last.
+type lastWrite []byte
+
+func (w *lastWrite) Write(p []byte) (int, error) {
+	*w = p
+	return len(p), nil
 }
 
 // TestReadingPausesForStalledClient: the server stops reading from a client with many unread responses until it reads.
 func TestReadingPausesForStalledClient(t *testing.T) {
 	l := &line{s: testServer(t), out: newOutbox(io.Discard)}
-	l.out.put(nil, make([]byte, maxWaitingRead+1))
+	l.put(nil, make([]byte, maxWaitingRead+1))
 	in := strings.NewReader(ping + "\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -135,13 +146,13 @@ func TestReadingPausesForStalledClient(t *testing.T) {
 	if err := <-ended; err != nil || in.Len() != int(in.Size()) {
 		t.Errorf("%d of %d bytes unread, %v", in.Len(), in.Size(), err)
 	}
-	go l.out.run()
+	go l.out.Run()
 	l.read(t.Context(), newLineReader(in, maxLine), ended)
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("%v", err)
 	}
-	l.out.close()
-	awaitClosed(t, "the last answers", l.out.done)
+	l.out.Close()
+	awaitClosed(t, "the last answers", l.out.Done())
 }
 
 // TestPingDuringBusyCalls: a ping is answered while other calls send as much progress as they can.

@@ -48,7 +48,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l := &line{s: s, caller: c, out: newOutbox(out)}
-	go l.out.run()
+	go l.out.Run()
 	ready, unready := whenReady(in)
 	defer unready()
 	read := make(chan error, 1)
@@ -64,16 +64,16 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 		case <-l.calls.idle():
 		case <-timer.C:
 		case <-hungUp(ctx, out): // writing to a closed pipe would raise SIGPIPE
-			l.out.fail(syscall.EPIPE)
-		case <-l.out.done:
+			l.out.Fail(syscall.EPIPE)
+		case <-l.out.Done():
 		case <-ctx.Done():
 		}
-	case <-l.out.done:
+	case <-l.out.Done():
 	case <-ctx.Done():
 	}
 	l.end(cancel)
 	s.ended(c.Principal, c.Session)
-	if failure := l.out.failure(); failure != nil {
+	if failure := l.out.Failure(); failure != nil {
 		return fmt.Errorf("write to the client: %w", failure)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
@@ -86,7 +86,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 type line struct {
 	s       *Server
 	caller  tool.Caller
-	out     *outbox
+	out     *jsonrpc.Outbox
 	calls   inflight
 	version atomic.Pointer[string] // negotiated by initialize
 }
@@ -102,9 +102,9 @@ func (l *line) end(cancel context.CancelCauseFunc) {
 	case <-timer.C:
 		return
 	}
-	l.out.close()
+	l.out.Close()
 	select {
-	case <-l.out.done:
+	case <-l.out.Done():
 	case <-timer.C:
 	}
 }
@@ -112,12 +112,12 @@ func (l *line) end(cancel context.CancelCauseFunc) {
 // read serves messages until the input ends, and sends its error, or nil, to ended. The goroutine that read a request serves
 // it itself, because it is running already, and starts a new one to read on.
 func (l *line) read(ctx context.Context, lines *lineReader, ended chan<- error) {
-	for l.out.waitRoom(ctx) {
+	for l.out.WaitBelow(ctx, maxWaitingRead) {
 		data, err := lines.next()
 		var long *tooLongError
 		switch {
 		case errors.As(err, &long):
-			l.out.put(long.id, dialect.Error(long.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", long)))
+			l.put(long.id, dialect.Error(long.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", long)))
 		case err != nil:
 			ended <- err
 			return
@@ -150,9 +150,9 @@ func (l *line) take(ctx context.Context, data []byte) (serve func()) {
 		switch {
 		case answer == nil:
 		case reading: // more requests may be waiting to be read, so do not block
-			l.out.put(id, answer)
+			l.put(id, answer)
 		default:
-			l.out.send(id, answer)
+			l.send(id, answer)
 		}
 	})
 	reading = false
@@ -208,7 +208,7 @@ func (l *line) serve(ctx context.Context, m *message) []byte {
 		answer := dialect.Error(m.id, jsonrpc.Errorf(codeBusy, "%v", context.Cause(ctx)))
 		return l.s.refuseCall(ctx, m, l.caller, answer, fmt.Sprint(codeBusy))
 	}
-	r := l.s.answer(ctx, m, l.caller, l.out.note)
+	r := l.s.answer(ctx, m, l.caller, l.note)
 	if r.version != "" {
 		l.version.Store(&r.version)
 	}
@@ -229,7 +229,7 @@ func (s *Server) busy(ctx context.Context, m *message, c tool.Caller, err *jsonr
 // batch serves an array of messages and responds with one array. Only protocol versions up to 2025-03-26 have batches.
 func (l *line) batch(ctx context.Context, data []byte) {
 	refuse := func(code int, format string, values ...any) {
-		l.out.put(nil, dialect.Error(nil, jsonrpc.Errorf(code, format, values...)))
+		l.put(nil, dialect.Error(nil, jsonrpc.Errorf(code, format, values...)))
 	}
 	if f := strictjson.Syntax(data); f != nil {
 		refuse(jsonrpc.CodeParse, "%v", f)
@@ -244,7 +244,7 @@ func (l *line) batch(ctx context.Context, data []byte) {
 		refuse(jsonrpc.CodeRequest, "a batch must have 1 to %d messages", maxBatch)
 		return
 	}
-	a := &answers{left: len(list), out: l.out}
+	a := &answers{left: len(list), l: l}
 	for _, element := range list {
 		if serve := l.one(ctx, element, a.add); serve != nil {
 			go serve()
@@ -254,7 +254,7 @@ func (l *line) batch(ctx context.Context, data []byte) {
 
 // answers collects the responses to a batch.
 type answers struct {
-	out  *outbox
+	l    *line
 	mu   sync.Mutex
 	list [][]byte // guarded by mu
 	size int      // guarded by mu: bytes in list
@@ -275,9 +275,9 @@ func (a *answers) add(_ json.RawMessage, answer []byte) {
 	case a.left > 0 || len(a.list) == 0:
 	case a.size >= tool.MaxMessage:
 		for _, one := range a.list {
-			a.out.put(nil, one)
+			a.l.put(nil, one)
 		}
 	default:
-		a.out.put(nil, bytes.Join([][]byte{{'['}, bytes.Join(a.list, []byte{','}), {']'}}, nil))
+		a.l.put(nil, bytes.Join([][]byte{{'['}, bytes.Join(a.list, []byte{','}), {']'}}, nil))
 	}
 }
