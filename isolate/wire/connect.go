@@ -8,41 +8,36 @@ type Connect struct {
 	ID   string // of the session, maximum MaxName
 }
 
-// Append encodes m as a message with tag.
-func (m Connect) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpConnect, tag)
-	e.u8(bit(m.IPv6, 1))
-	e.u16(m.Port)
-	e.text(m.ID, MaxName)
-	return e.b
+func (m *Connect) fields(c *coder) {
+	c.flags(&m.IPv6)
+	c.u16(&m.Port)
+	c.text(MaxName, &m.ID)
+	c.check(m.Port != 0)
 }
 
+// Append encodes m as a message with tag.
+func (m Connect) Append(tag uint32) []byte { return encode(&m, OpConnect, tag, 64) }
+
 // ReadConnect decodes the body of a Connect.
-func ReadConnect(body []byte) (Connect, error) {
-	d := decoder{b: body}
-	v6 := d.u8()
-	m := Connect{IPv6: v6 == 1, Port: d.u16(), ID: d.text(MaxName)}
-	d.bad = d.bad || v6 > 1 || m.Port == 0
-	return m, d.done()
+func ReadConnect(body []byte) (m Connect, err error) {
+	err = decode(body, &m)
+	return m, err
 }
 
 // Ports asks at which TCP ports the processes in a session listen. The reply is a PortList, or a Result with the refusal.
 type Ports struct{ ID string } // maximum MaxName
 
-// Append encodes m as a message with tag.
-func (m Ports) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpPorts, tag)
-	e.text(m.ID, MaxName)
-	return e.b
+func (m *Ports) fields(c *coder) {
+	c.text(MaxName, &m.ID)
 }
 
+// Append encodes m as a message with tag.
+func (m Ports) Append(tag uint32) []byte { return encode(&m, OpPorts, tag, 64) }
+
 // ReadPorts decodes the body of a Ports.
-func ReadPorts(body []byte) (Ports, error) {
-	d := decoder{b: body}
-	m := Ports{d.text(MaxName)}
-	return m, d.done()
+func ReadPorts(body []byte) (m Ports, err error) {
+	err = decode(body, &m)
+	return m, err
 }
 
 // A PortList is the answer to Ports.
@@ -54,30 +49,24 @@ type PortList struct {
 // MaxPorts is the maximum number of ports in a PortList.
 const MaxPorts = 64
 
-// Append encodes m as the answer to tag.
-func (m PortList) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpPortList, tag)
-	e.u8(bit(m.More, 1))
-	ports := m.Ports[:min(len(m.Ports), MaxPorts)]
-	e.u8(uint8(len(ports)))
-	for _, p := range ports {
-		e.u16(p)
+func (m *PortList) fields(c *coder) {
+	c.flags(&m.More)
+	n := uint8(min(len(m.Ports), MaxPorts))
+	c.u8(&n)
+	c.check(n <= MaxPorts)
+	if c.reading && !c.bad && n > 0 {
+		m.Ports = make([]uint16, n)
 	}
-	return e.b
+	for i := range m.Ports[:min(len(m.Ports), MaxPorts)] {
+		c.u16(&m.Ports[i])
+	}
 }
 
+// Append encodes m as the answer to tag.
+func (m PortList) Append(tag uint32) []byte { return encode(&m, OpPortList, tag, 2+2*MaxPorts) }
+
 // ReadPortList decodes the body of a PortList.
-func ReadPortList(body []byte) (PortList, error) {
-	d := decoder{b: body}
-	more, n := d.u8(), d.u8()
-	d.bad = d.bad || more > 1 || n > MaxPorts
-	m := PortList{More: more == 1}
-	for range n {
-		if d.bad {
-			break
-		}
-		m.Ports = append(m.Ports, d.u16())
-	}
-	return m, d.done()
+func ReadPortList(body []byte) (m PortList, err error) {
+	err = decode(body, &m)
+	return m, err
 }

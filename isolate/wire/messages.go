@@ -38,49 +38,27 @@ type Run struct {
 	Claim      job.Claim
 }
 
-func (r *Run) numbers() []*int64 {
-	fields := r.Limits.Fields()
-	list := make([]*int64, len(fields))
-	for n, f := range fields {
-		list[n] = f.Value
+func (r *Run) fields(c *coder) {
+	c.u32(&r.Flags)
+	for _, f := range r.Limits.Fields() {
+		c.i64(f.Value)
 	}
-	return list
+	c.u16(&r.Rows)
+	c.u16(&r.Cols)
+	c.text(MaxName, &r.Profile, &r.Session, &r.Tool)
+	c.text(MaxPath, &r.Repo, &r.Dir, &r.Common)
+	c.text(MaxNetwork, &r.Network)
+	c.claim(&r.Claim)
+	c.check(r.Flags < flagsEnd && (r.Flags&FlagCommon == 0 || r.Common != ""))
 }
 
 // Append encodes r as a message with tag.
-func (r *Run) Append(tag uint32) []byte {
-	e := encoder{b: make([]byte, 0, 512+len(r.Repo)+len(r.Dir))}
-	e.header(OpRun, tag)
-	e.u32(r.Flags)
-	for _, n := range r.numbers() {
-		e.i64(*n)
-	}
-	e.u16(r.Rows)
-	e.u16(r.Cols)
-	e.text(r.Profile, MaxName)
-	e.text(r.Session, MaxName)
-	e.text(r.Tool, MaxName)
-	e.text(r.Repo, MaxPath)
-	e.text(r.Dir, MaxPath)
-	e.text(r.Common, MaxPath)
-	e.text(r.Network, MaxNetwork)
-	e.claim(r.Claim)
-	return e.b
-}
+func (r *Run) Append(tag uint32) []byte { return encode(r, OpRun, tag, 512+len(r.Repo)+len(r.Dir)) }
 
 // ReadRun decodes the body of a Run.
-func ReadRun(body []byte) (Run, error) {
-	d := decoder{b: body}
-	r := Run{Flags: d.u32()}
-	for _, n := range r.numbers() {
-		*n = d.i64()
-	}
-	r.Rows, r.Cols = d.u16(), d.u16()
-	r.Profile, r.Session, r.Tool = d.text(MaxName), d.text(MaxName), d.text(MaxName)
-	r.Repo, r.Dir, r.Common, r.Network = d.text(MaxPath), d.text(MaxPath), d.text(MaxPath), d.text(MaxNetwork)
-	r.Claim = d.claim()
-	d.bad = d.bad || r.Flags >= flagsEnd || r.Flags&FlagCommon != 0 && r.Common == ""
-	return r, d.done()
+func ReadRun(body []byte) (r Run, err error) {
+	err = decode(body, &r)
+	return r, err
 }
 
 // Descriptors returns the number of descriptors that must come with r.
@@ -100,23 +78,19 @@ type Signal struct {
 	Ends     bool // as number 0, but by this signal, and a job that ends in time is not a cancelled one; requires Everyone
 }
 
-// Append encodes s as a message for the job tag.
-func (s Signal) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpSignal, tag)
-	e.u8(s.Number)
-	e.u8(bit(s.Everyone, 1) | bit(s.Ends, 2))
-	return e.b
+func (s *Signal) fields(c *coder) {
+	c.u8(&s.Number)
+	c.flags(&s.Everyone, &s.Ends)
+	c.check(s.Number <= 64 && (s.Everyone || !s.Ends))
 }
 
+// Append encodes s as a message for the job tag.
+func (s Signal) Append(tag uint32) []byte { return encode(&s, OpSignal, tag, 2) }
+
 // ReadSignal decodes the body of a Signal.
-func ReadSignal(body []byte) (Signal, error) {
-	d := decoder{b: body}
-	s := Signal{Number: d.u8()}
-	flags := d.u8()
-	s.Everyone, s.Ends = flags&1 != 0, flags&2 != 0
-	d.bad = d.bad || s.Number > 64 || flags > 3 || s.Ends && !s.Everyone
-	return s, d.done()
+func ReadSignal(body []byte) (s Signal, err error) {
+	err = decode(body, &s)
+	return s, err
 }
 
 // Welcome is the reply to Hello. The front-end of an embedded supervisor switches to FrontUID and FrontGID, ids without
@@ -127,23 +101,21 @@ type Welcome struct {
 	Record             job.Recording // what requests should claim of their programs
 }
 
-// Append encodes w as a message.
-func (w Welcome) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpWelcome, tag)
-	e.text(w.Instance, MaxName)
-	e.u32(w.FrontUID)
-	e.u32(w.FrontGID)
-	e.u8(uint8(w.Record))
-	return e.b
+func (w *Welcome) fields(c *coder) {
+	c.text(MaxName, &w.Instance)
+	c.u32(&w.FrontUID)
+	c.u32(&w.FrontGID)
+	c.u8((*uint8)(&w.Record))
+	c.check(w.Record <= job.RecordCode)
 }
 
+// Append encodes w as a message.
+func (w Welcome) Append(tag uint32) []byte { return encode(&w, OpWelcome, tag, 64) }
+
 // ReadWelcome decodes the body of a Welcome.
-func ReadWelcome(body []byte) (Welcome, error) {
-	d := decoder{b: body}
-	w := Welcome{Instance: d.text(MaxName), FrontUID: d.u32(), FrontGID: d.u32(), Record: job.Recording(d.u8())}
-	d.bad = d.bad || w.Record > job.RecordCode
-	return w, d.done()
+func ReadWelcome(body []byte) (w Welcome, err error) {
+	err = decode(body, &w)
+	return w, err
 }
 
 // An Outcome is how a job ended, or Refused if it was not started.
@@ -211,63 +183,31 @@ type Result struct {
 	Reached    string // JSON of egress/control.Summary, "" without network access: by a program without rights, and not read by the supervisor
 }
 
-func (r *Result) numbers() []*int64 {
-	return []*int64{&r.Wall, &r.CPU, &r.User, &r.System, &r.PeakMemory, &r.PeakPIDs, &r.ReadBytes, &r.WriteBytes}
-}
-
-func bit(on bool, value uint8) uint8 {
-	if on {
-		return value
-	}
-	return 0
+func (r *Result) fields(c *coder) {
+	c.u8((*uint8)(&r.Outcome))
+	c.flags(&r.OOM, &r.PIDsMax, &r.Incomplete, &r.LayerFull, &r.FilesFull, &r.ReadOnly, &r.RoomShort)
+	c.flags(&r.Left)
+	c.u8(&r.TmpFull)
+	c.u32(&r.WaitStatus)
+	c.u32(&r.More)
+	c.u32(&r.Errno)
+	c.i64(&r.Wall, &r.CPU, &r.User, &r.System, &r.PeakMemory, &r.PeakPIDs, &r.ReadBytes, &r.WriteBytes)
+	c.text(MaxName, &r.Job, &r.Cgroup, &r.Step)
+	c.text(MaxText, &r.Message, &r.Hint)
+	c.text(MaxSensitive, &r.Sensitive)
+	c.text(MaxPath, &r.Missed)
+	c.text(MaxMounts, &r.Mounts)
+	c.text(MaxReached, &r.Reached)
+	c.check(r.Outcome != 0 && r.Outcome < outcomeEnd && r.TmpFull <= 15)
 }
 
 // Append encodes r as the answer to tag.
-func (r *Result) Append(tag uint32) []byte {
-	e := encoder{b: make([]byte, 0, 256+len(r.Sensitive))}
-	e.header(OpResult, tag)
-	e.u8(uint8(r.Outcome))
-	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) |
-		bit(r.FilesFull, 16) | bit(r.ReadOnly, 32) | bit(r.RoomShort, 64))
-	e.u8(bit(r.Left, 1))
-	e.u8(r.TmpFull)
-	e.u32(r.WaitStatus)
-	e.u32(r.More)
-	e.u32(r.Errno)
-	for _, n := range r.numbers() {
-		e.i64(*n)
-	}
-	e.text(r.Job, MaxName)
-	e.text(r.Cgroup, MaxName)
-	e.text(r.Step, MaxName)
-	e.text(r.Message, MaxText)
-	e.text(r.Hint, MaxText)
-	e.text(r.Sensitive, MaxSensitive)
-	e.text(r.Missed, MaxPath)
-	e.text(r.Mounts, MaxMounts)
-	e.text(r.Reached, MaxReached)
-	return e.b
-}
+func (r *Result) Append(tag uint32) []byte { return encode(r, OpResult, tag, 256+len(r.Sensitive)) }
 
 // ReadResult decodes the body of a Result.
-func ReadResult(body []byte) (Result, error) {
-	d := decoder{b: body}
-	r := Result{Outcome: Outcome(d.u8())}
-	flags := d.u8()
-	r.OOM, r.PIDsMax, r.Incomplete, r.LayerFull, r.FilesFull = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
-	r.ReadOnly, r.RoomShort = flags&32 != 0, flags&64 != 0
-	left := d.u8()
-	r.Left = left&1 != 0
-	r.TmpFull = d.u8()
-	r.WaitStatus, r.More, r.Errno = d.u32(), d.u32(), d.u32()
-	for _, n := range r.numbers() {
-		*n = d.i64()
-	}
-	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
-	r.Message, r.Hint, r.Sensitive = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive)
-	r.Missed, r.Mounts, r.Reached = d.text(MaxPath), d.text(MaxMounts), d.text(MaxReached)
-	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 127 || left > 1 || r.TmpFull > 15
-	return r, d.done()
+func ReadResult(body []byte) (r Result, err error) {
+	err = decode(body, &r)
+	return r, err
 }
 
 // Entry is one running job in the answer to List and Commands. In the answer to Commands, an open /proc/PID/cmdline of the job's first
@@ -289,32 +229,21 @@ type Entry struct {
 	Command string
 }
 
-// Append encodes en as part of the answer to tag.
-func (en *Entry) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpEntry, tag)
-	e.u32(en.UID)
-	e.i64(en.Started)
-	e.i64(en.Memory)
-	e.i64(en.CPU)
-	e.i64(en.MemoryNow)
-	e.text(en.Job, MaxName)
-	e.text(en.Repo, MaxPath)
-	for _, claim := range []string{en.Tool, en.Runtime, en.Principal, en.Artifact} {
-		e.text(claim, job.MaxClaim)
-	}
-	return e.b
+func (en *Entry) fields(c *coder) {
+	c.u32(&en.UID)
+	c.i64(&en.Started, &en.Memory, &en.CPU, &en.MemoryNow)
+	c.text(MaxName, &en.Job)
+	c.text(MaxPath, &en.Repo)
+	c.text(job.MaxClaim, &en.Tool, &en.Runtime, &en.Principal, &en.Artifact)
 }
 
+// Append encodes en as part of the answer to tag.
+func (en *Entry) Append(tag uint32) []byte { return encode(en, OpEntry, tag, 128+len(en.Repo)) }
+
 // ReadEntry decodes the body of an Entry.
-func ReadEntry(body []byte) (Entry, error) {
-	d := decoder{b: body}
-	en := Entry{
-		UID: d.u32(), Started: d.i64(), Memory: d.i64(), CPU: d.i64(), MemoryNow: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath),
-		Tool: d.text(job.MaxClaim), Runtime: d.text(job.MaxClaim), Principal: d.text(job.MaxClaim),
-		Artifact: d.text(job.MaxClaim),
-	}
-	return en, d.done()
+func ReadEntry(body []byte) (en Entry, err error) {
+	err = decode(body, &en)
+	return en, err
 }
 
 // Fact is one property of the supervisor's host: whether a feature is present, and what the supervisor does without it.
@@ -324,21 +253,17 @@ type Fact struct {
 	Detail  string
 }
 
-// Append encodes f as part of the answer to tag.
-func (f *Fact) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpFact, tag)
-	e.u8(bit(f.Present, 1))
-	e.text(f.Name, MaxName)
-	e.text(f.Detail, MaxText)
-	return e.b
+func (f *Fact) fields(c *coder) {
+	c.flags(&f.Present)
+	c.text(MaxName, &f.Name)
+	c.text(MaxText, &f.Detail)
 }
 
+// Append encodes f as part of the answer to tag.
+func (f *Fact) Append(tag uint32) []byte { return encode(f, OpFact, tag, 256) }
+
 // ReadFact decodes the body of a Fact.
-func ReadFact(body []byte) (Fact, error) {
-	d := decoder{b: body}
-	present := d.u8()
-	f := Fact{Present: present == 1, Name: d.text(MaxName), Detail: d.text(MaxText)}
-	d.bad = d.bad || present > 1
-	return f, d.done()
+func ReadFact(body []byte) (f Fact, err error) {
+	err = decode(body, &f)
+	return f, err
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -30,15 +31,15 @@ func NewPayload(args, env []string, files ...job.File) (*os.File, error) {
 	if len(args) == 0 {
 		return nil, errors.New("no program given")
 	}
-	e := encoder{}
+	var b []byte
 	for _, n := range []uint32{payloadMagic, uint32(len(args)), uint32(len(env)), uint32(len(files))} {
-		e.u32(n)
+		b = binary.LittleEndian.AppendUint32(b, n)
 	}
 	for _, s := range append(args[:len(args):len(args)], env...) {
 		if strings.IndexByte(s, 0) >= 0 {
 			return nil, ErrNul
 		}
-		e.b = append(append(e.b, s...), 0)
+		b = append(append(b, s...), 0)
 	}
 	for _, f := range files {
 		if strings.IndexByte(f.Path, 0) >= 0 {
@@ -47,14 +48,14 @@ func NewPayload(args, env []string, files ...job.File) (*os.File, error) {
 		if !strings.HasPrefix(f.Path, "/") {
 			return nil, fmt.Errorf("path of file %q must be absolute", f.Path)
 		}
-		e.b = append(append(e.b, f.Path...), 0)
-		e.u32(uint32(len(f.Content)))
-		e.b = append(append(e.b, f.Content...), 0)
+		b = append(append(b, f.Path...), 0)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Content)))
+		b = append(append(b, f.Content...), 0)
 	}
-	if len(e.b) > MaxPayload {
-		return nil, fmt.Errorf("arguments, environment and files are %d bytes, maximum %d", len(e.b), MaxPayload)
+	if len(b) > MaxPayload {
+		return nil, fmt.Errorf("arguments, environment and files are %d bytes, maximum %d", len(b), MaxPayload)
 	}
-	return Seal("payload", e.b, 0)
+	return Seal("payload", b, 0)
 }
 
 // Seal returns a memfd with content that no process can change any more. Its mode is 0444 plus perm. The caller closes

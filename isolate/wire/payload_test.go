@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -125,11 +126,11 @@ func TestPayloadRefused(t *testing.T) {
 
 // payload returns a payload with these counts; rest is the part after its header.
 func payload(argc, envc, files uint32, rest string) []byte {
-	e := encoder{}
+	var b []byte
 	for _, n := range []uint32{payloadMagic, argc, envc, files} {
-		e.u32(n)
+		b = binary.LittleEndian.AppendUint32(b, n)
 	}
-	return append(e.b, rest...)
+	return append(b, rest...)
 }
 
 // TestSealed: no process can change a payload any more, and no other file counts as sealed.

@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"time"
-
-	"corral/job"
-)
+import "corral/job"
 
 // MaxLabel is the maximum length of names that users give to sessions and root file systems, in bytes.
 const MaxLabel = 64
@@ -31,43 +27,24 @@ type Open struct {
 	Network             string // maximum MaxNetwork; see Run
 }
 
-func (o *Open) numbers() []*int64 { return []*int64{&o.Disk, &o.Inodes, &o.Idle} }
-func (o *Open) labels() []*string { return []*string{&o.Name, &o.Image, &o.Import} }
-
-// Append encodes o as a message with tag.
-func (o *Open) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpOpen, tag)
-	e.u32(o.Flags)
-	for _, n := range o.numbers() {
-		e.i64(*n)
-	}
-	e.text(o.Repo, MaxPath)
-	e.text(o.Common, MaxPath)
-	e.text(o.Profile, MaxName)
-	for _, s := range o.labels() {
-		e.text(*s, MaxLabel)
-	}
-	e.text(o.Network, MaxNetwork)
-	return e.b
+func (o *Open) fields(c *coder) {
+	c.u32(&o.Flags)
+	c.i64(&o.Disk, &o.Inodes, &o.Idle)
+	c.text(MaxPath, &o.Repo, &o.Common)
+	c.text(MaxName, &o.Profile)
+	c.text(MaxLabel, &o.Name, &o.Image, &o.Import)
+	c.text(MaxNetwork, &o.Network)
+	const known = FlagReadOnly | FlagOverlay | FlagRepo | FlagCommon | OpenRoot | OpenLasting | OpenCheck | OpenShare
+	c.check(o.Flags < openEnd && o.Flags&^uint32(known) == 0 && (o.Flags&FlagCommon == 0 || o.Common != ""))
 }
 
+// Append encodes o as a message with tag.
+func (o *Open) Append(tag uint32) []byte { return encode(o, OpOpen, tag, 128+len(o.Repo)) }
+
 // ReadOpen decodes the body of an Open.
-func ReadOpen(body []byte) (Open, error) {
-	d := decoder{b: body}
-	o := Open{Flags: d.u32()}
-	for _, n := range o.numbers() {
-		*n = d.i64()
-	}
-	o.Repo, o.Common, o.Profile = d.text(MaxPath), d.text(MaxPath), d.text(MaxName)
-	for _, s := range o.labels() {
-		*s = d.text(MaxLabel)
-	}
-	o.Network = d.text(MaxNetwork)
-	const known = FlagReadOnly | FlagOverlay | FlagRepo | FlagCommon | OpenRoot | OpenLasting | OpenCheck | OpenShare
-	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(known) != 0 ||
-		o.Flags&FlagCommon != 0 && o.Common == ""
-	return o, d.done()
+func ReadOpen(body []byte) (o Open, err error) {
+	err = decode(body, &o)
+	return o, err
 }
 
 // Descriptors returns the number of descriptors that must come with o.
@@ -87,111 +64,96 @@ type CloseSession struct {
 	ID   string // maximum MaxName
 }
 
-// Append encodes m as a message with tag.
-func (m CloseSession) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpClose, tag)
-	e.u8(bit(m.Keep, 1))
-	e.text(m.ID, MaxName)
-	return e.b
+func (m *CloseSession) fields(c *coder) {
+	c.flags(&m.Keep)
+	c.text(MaxName, &m.ID)
 }
 
+// Append encodes m as a message with tag.
+func (m CloseSession) Append(tag uint32) []byte { return encode(&m, OpClose, tag, 64) }
+
 // ReadCloseSession decodes the body of a CloseSession.
-func ReadCloseSession(body []byte) (CloseSession, error) {
-	d := decoder{b: body}
-	keep := d.u8()
-	m := CloseSession{Keep: keep == 1, ID: d.text(MaxName)}
-	d.bad = d.bad || keep > 1
-	return m, d.done()
+func ReadCloseSession(body []byte) (m CloseSession, err error) {
+	err = decode(body, &m)
+	return m, err
 }
 
 // Closed is the reply that a session has ended, and whether its layer was kept.
 type Closed struct{ Kept bool }
 
-// Append encodes m as the answer to tag.
-func (m Closed) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpClosed, tag)
-	e.u8(bit(m.Kept, 1))
-	return e.b
+func (m *Closed) fields(c *coder) {
+	c.flags(&m.Kept)
 }
+
+// Append encodes m as the answer to tag.
+func (m Closed) Append(tag uint32) []byte { return encode(&m, OpClosed, tag, 1) }
 
 // ReadClosed decodes the body of a Closed.
-func ReadClosed(body []byte) (Closed, error) {
-	d := decoder{b: body}
-	kept := d.u8()
-	d.bad = d.bad || kept > 1
-	return Closed{kept == 1}, d.done()
+func ReadClosed(body []byte) (m Closed, err error) {
+	err = decode(body, &m)
+	return m, err
 }
 
-// Session flags.
-const (
-	sessionRoot = 1 << iota
-	sessionKept
-	sessionEnd
-)
+// session is the message that a job.Session is encoded as.
+type session job.Session
+
+func (s *session) fields(c *coder) {
+	c.flags(&s.Root, &s.Kept)
+	c.u8((*uint8)(&s.Workspace))
+	c.u32(&s.UID)
+	c.time(&s.Opened)
+	c.time(&s.Used)
+	jobs := int64(s.Jobs)
+	if c.i64(&jobs, &s.Disk, &s.DiskUsed); c.reading {
+		s.Jobs = int(jobs)
+	}
+	c.text(MaxName, &s.ID)
+	c.text(MaxLabel, &s.Name, &s.Image)
+	c.text(MaxPath, &s.Repo)
+	c.check(s.Workspace <= job.Overlay)
+}
 
 // AppendSession encodes a session as an answer to tag.
 func AppendSession(s *job.Session, tag uint32) []byte {
-	e := encoder{}
-	e.header(OpSession, tag)
-	e.u8(bit(s.Root, sessionRoot) | bit(s.Kept, sessionKept))
-	e.u8(uint8(s.Workspace))
-	e.u32(s.UID)
-	for _, n := range []int64{s.Opened.UnixNano(), s.Used.UnixNano(), int64(s.Jobs), s.Disk, s.DiskUsed} {
-		e.i64(n)
-	}
-	e.text(s.ID, MaxName)
-	e.text(s.Name, MaxLabel)
-	e.text(s.Image, MaxLabel)
-	e.text(s.Repo, MaxPath)
-	return e.b
+	return encode((*session)(s), OpSession, tag, 256)
 }
 
 // ReadSession decodes the body of a session.
-func ReadSession(body []byte) (job.Session, error) {
-	d := decoder{b: body}
-	flags, workspace := d.u8(), d.u8()
-	s := job.Session{
-		Root: flags&sessionRoot != 0, Kept: flags&sessionKept != 0, Workspace: job.Workspace(workspace), UID: d.u32(),
-		Opened: time.Unix(0, d.i64()), Used: time.Unix(0, d.i64()), Jobs: int(d.i64()), Disk: d.i64(), DiskUsed: d.i64(),
-	}
-	s.ID, s.Name, s.Image, s.Repo = d.text(MaxName), d.text(MaxLabel), d.text(MaxLabel), d.text(MaxPath)
-	d.bad = d.bad || flags >= sessionEnd || s.Workspace > job.Overlay
-	return s, d.done()
+func ReadSession(body []byte) (s job.Session, err error) {
+	err = decode(body, (*session)(&s))
+	return s, err
+}
+
+// image is the message that a job.Image is encoded as.
+type image job.Image
+
+func (i *image) fields(c *coder) {
+	c.i64(&i.Bytes)
+	c.time(&i.Made)
+	c.text(MaxLabel, &i.Name)
 }
 
 // AppendImage encodes a root file system as part of the answer to tag.
-func AppendImage(i *job.Image, tag uint32) []byte {
-	e := encoder{}
-	e.header(OpImage, tag)
-	e.i64(i.Bytes)
-	e.i64(i.Made.UnixNano())
-	e.text(i.Name, MaxLabel)
-	return e.b
-}
+func AppendImage(i *job.Image, tag uint32) []byte { return encode((*image)(i), OpImage, tag, 128) }
 
 // ReadImage decodes the body of an image.
-func ReadImage(body []byte) (job.Image, error) {
-	d := decoder{b: body}
-	i := job.Image{Bytes: d.i64(), Made: time.Unix(0, d.i64()), Name: d.text(MaxLabel)}
-	return i, d.done()
+func ReadImage(body []byte) (i job.Image, err error) {
+	err = decode(body, (*image)(&i))
+	return i, err
 }
 
 // RemoveImage requests to remove a root file system. The reply is a Closed, or a Result with the refusal.
 type RemoveImage struct{ Name string } // maximum MaxLabel
 
-// Append encodes m as a message with tag.
-func (m RemoveImage) Append(tag uint32) []byte {
-	e := encoder{}
-	e.header(OpRemoveImage, tag)
-	e.text(m.Name, MaxLabel)
-	return e.b
+func (m *RemoveImage) fields(c *coder) {
+	c.text(MaxLabel, &m.Name)
 }
 
+// Append encodes m as a message with tag.
+func (m RemoveImage) Append(tag uint32) []byte { return encode(&m, OpRemoveImage, tag, 64) }
+
 // ReadRemoveImage decodes the body of a RemoveImage.
-func ReadRemoveImage(body []byte) (RemoveImage, error) {
-	d := decoder{b: body}
-	m := RemoveImage{d.text(MaxLabel)}
-	return m, d.done()
+func ReadRemoveImage(body []byte) (m RemoveImage, err error) {
+	err = decode(body, &m)
+	return m, err
 }

@@ -2,7 +2,7 @@
 //
 // Messages are datagrams on a SOCK_SEQPACKET unix socket, at most MaxMessage bytes, with descriptors as SCM_RIGHTS. Each
 // operation has one type with fields in a fixed order, little endian; strings are length-limited bytes that are not
-// parsed. The decoders are the only code of the supervisor that reads data written by a client: they are fuzzed, they
+// parsed. The decoder is the only code of the supervisor that reads data written by a client: it is fuzzed, it
 // allocate no more than the message's size, and a message that does not match its layout exactly is an error.
 //
 // A program's arguments and environment are not part of a message: they are passed in a sealed memfd (see NewPayload),
@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"corral/job"
 )
@@ -89,92 +90,153 @@ const headerSize = 8
 // ErrMalformed is returned for a message that does not match its type's layout.
 var ErrMalformed = errors.New("malformed message")
 
-type encoder struct{ b []byte }
-
-func (e *encoder) u8(v uint8)   { e.b = append(e.b, v) }
-func (e *encoder) u16(v uint16) { e.b = binary.LittleEndian.AppendUint16(e.b, v) }
-func (e *encoder) u32(v uint32) { e.b = binary.LittleEndian.AppendUint32(e.b, v) }
-func (e *encoder) i64(v int64)  { e.b = binary.LittleEndian.AppendUint64(e.b, uint64(v)) }
-
-// text appends at most limit bytes of s and cuts the rest: that happens to the supervisor's own messages only, as
-// requests are validated before.
-func (e *encoder) text(s string, limit int) {
-	if len(s) > limit {
-		s = s[:limit]
-	}
-	e.u16(uint16(len(s)))
-	e.b = append(e.b, s...)
+// A coder encodes a message, or decodes one: each message has one list of its fields for both.
+type coder struct {
+	b       []byte // encoded so far, or still to be decoded
+	reading bool
+	texts   string // copy of b from the first text on; all decoded texts are substrings of it, which saves allocations
+	bad     bool
 }
 
-func (e *encoder) header(op Op, tag uint32) {
-	e.u16(Version)
-	e.u16(uint16(op))
-	e.u32(tag)
+// A message lists its fields in the order of their encoding, and checks them.
+type message interface{ fields(c *coder) }
+
+// encode returns a message with its header. size is its approximate size in bytes.
+func encode(m message, op Op, tag uint32, size int) []byte {
+	c := coder{b: appendHeader(make([]byte, 0, headerSize+size), op, tag)}
+	m.fields(&c)
+	return c.b
 }
 
-type decoder struct {
-	b     []byte
-	texts string // copy of b from the first text on; all texts are substrings of it, which saves allocations
-	bad   bool
-}
-
-func (d *decoder) take(n int) []byte {
-	if d.bad || n > len(d.b) {
-		d.bad = true
-		return make([]byte, 8)
-	}
-	v := d.b[:n:n]
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) u8() uint8   { return d.take(1)[0] }
-func (d *decoder) u16() uint16 { return binary.LittleEndian.Uint16(d.take(2)) }
-func (d *decoder) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
-func (d *decoder) i64() int64  { return int64(binary.LittleEndian.Uint64(d.take(8))) }
-
-func (d *decoder) text(limit int) string {
-	n := int(d.u16())
-	if n > limit {
-		d.bad = true
-	}
-	if d.bad || n == 0 {
-		return ""
-	}
-	if d.texts == "" {
-		d.texts = string(d.b)
-	}
-	behind := d.texts[len(d.texts)-len(d.b):]
-	if d.take(n); d.bad {
-		return ""
-	}
-	return behind[:n]
-}
-
-// done returns ErrMalformed if the message was too short, too long or out of range.
-func (d *decoder) done() error {
-	if d.bad || len(d.b) != 0 {
+// decode sets m to the message whose body is given. It returns ErrMalformed if that is too short, too long or out of range.
+func decode(body []byte, m message) error {
+	c := coder{b: body, reading: true}
+	if m.fields(&c); c.bad || len(c.b) != 0 {
 		return ErrMalformed
 	}
 	return nil
 }
 
+// check makes a decoded message malformed unless ok.
+func (c *coder) check(ok bool) { c.bad = c.bad || c.reading && !ok }
+
+func (c *coder) take(n int) []byte {
+	if c.bad || n > len(c.b) {
+		c.bad = true
+		return make([]byte, 8)
+	}
+	v := c.b[:n:n]
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *coder) u8(v *uint8) {
+	if c.reading {
+		*v = c.take(1)[0]
+	} else {
+		c.b = append(c.b, *v)
+	}
+}
+
+func (c *coder) u16(v *uint16) {
+	if c.reading {
+		*v = binary.LittleEndian.Uint16(c.take(2))
+	} else {
+		c.b = binary.LittleEndian.AppendUint16(c.b, *v)
+	}
+}
+
+func (c *coder) u32(v *uint32) {
+	if c.reading {
+		*v = binary.LittleEndian.Uint32(c.take(4))
+	} else {
+		c.b = binary.LittleEndian.AppendUint32(c.b, *v)
+	}
+}
+
+func (c *coder) i64(list ...*int64) {
+	for _, v := range list {
+		if c.reading {
+			*v = int64(binary.LittleEndian.Uint64(c.take(8)))
+		} else {
+			c.b = binary.LittleEndian.AppendUint64(c.b, uint64(*v))
+		}
+	}
+}
+
+// time is a time with nanoseconds since the Unix epoch.
+func (c *coder) time(v *time.Time) {
+	n := v.UnixNano()
+	if c.i64(&n); c.reading {
+		*v = time.Unix(0, n)
+	}
+}
+
+// flags are the bits of one byte, the first one the lowest.
+func (c *coder) flags(list ...*bool) {
+	bits := uint8(0)
+	for i, v := range list {
+		if *v {
+			bits |= 1 << i
+		}
+	}
+	c.u8(&bits)
+	if !c.reading { // what is encoded is not written to: others may read it
+		return
+	}
+	c.check(bits>>len(list) == 0)
+	for i, v := range list {
+		*v = bits>>i&1 != 0
+	}
+}
+
+// text are texts of at most limit bytes each. What is longer is cut when it is encoded: that happens to the supervisor's own messages only,
+// as requests are validated before.
+func (c *coder) text(limit int, list ...*string) {
+	for _, s := range list {
+		n := uint16(min(len(*s), limit))
+		c.u16(&n)
+		if !c.reading {
+			c.b = append(c.b, (*s)[:n]...)
+			continue
+		}
+		c.check(int(n) <= limit)
+		*s = c.read(int(n))
+	}
+}
+
+// read returns the next n bytes of a decoded message as a text.
+func (c *coder) read(n int) string {
+	if c.bad || n == 0 {
+		return ""
+	}
+	if c.texts == "" {
+		c.texts = string(c.b)
+	}
+	behind := c.texts[len(c.texts)-len(c.b):]
+	if c.take(n); c.bad {
+		return ""
+	}
+	return behind[:n]
+}
+
+func appendHeader(b []byte, op Op, tag uint32) []byte {
+	b = binary.LittleEndian.AppendUint16(b, Version)
+	b = binary.LittleEndian.AppendUint16(b, uint16(op))
+	return binary.LittleEndian.AppendUint32(b, tag)
+}
+
 // ReadHeader decodes the header of message and returns the body.
 func ReadHeader(message []byte) (Header, []byte, error) {
-	d := decoder{b: message}
-	version, op, tag := d.u16(), d.u16(), d.u32()
-	switch {
-	case d.bad:
+	if len(message) < headerSize {
 		return Header{}, nil, ErrMalformed
-	case version != Version:
+	}
+	if version := binary.LittleEndian.Uint16(message); version != Version {
 		return Header{}, nil, fmt.Errorf("message of version %d, this is version %d: install corral and corrald of one release", version, Version)
 	}
-	return Header{Op: Op(op), Tag: tag}, d.b, nil
+	h := Header{Op: Op(binary.LittleEndian.Uint16(message[2:])), Tag: binary.LittleEndian.Uint32(message[4:])}
+	return h, message[headerSize:], nil
 }
 
 // Empty encodes a message without a body: Hello, List, Commands, Denials, Facts, Sessions, Images, Reload, Connected, End.
-func Empty(op Op, tag uint32) []byte {
-	e := encoder{b: make([]byte, 0, headerSize)}
-	e.header(op, tag)
-	return e.b
-}
+func Empty(op Op, tag uint32) []byte { return appendHeader(make([]byte, 0, headerSize), op, tag) }
