@@ -44,8 +44,8 @@ type Newer struct {
 // changesArgs are the arguments of changes.
 type changesArgs struct {
 	Action string `arg:"action" enum:"list,diff,refresh,revert" default:"list"`
-	Path   string `arg:"path,max=4096,nonul" about:"only this file, or what is below this directory"`
-	Repo   string `arg:"repoId,max=128"`
+	Path   string `arg:"path,max=4096,nonul" also:"file,file_path,filePath" about:"only this file, or what is below this directory"`
+	Repo   string `arg:"repoId,max=128" also:"repo"`
 }
 
 const changesDescription = `Review what your calls changed. With an overlay, the real files stay as they are until a person applies the changes. If people changed files meanwhile, refresh shows you theirs where you changed nothing; revert gives up your changes at path.`
@@ -64,7 +64,7 @@ func (t *Changes) Definition() tool.Definition {
 // Call implements Tool.
 func (t *Changes) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &changesArgs{}
-	if err := decode(arguments, a, "action", "path", "repoId"); err != nil {
+	if err := tool.Decode(arguments, a, tool.Tolerant); err != nil {
 		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)

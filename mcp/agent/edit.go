@@ -18,12 +18,12 @@ type Edit struct{ *Suite }
 
 // editArgs are the arguments of edit. Package edit checks the rest.
 type editArgs struct {
-	Path  string  `arg:"path,max=4096,nonul" about:"file to change; required without patch"`
-	Old   *string `arg:"old" about:"text to replace, which occurs exactly once; \"\" creates the file"`
-	New   *string `arg:"new" about:"text to put there; required with old"`
+	Path  string  `arg:"path,max=4096,nonul" also:"file,file_path,filePath" about:"file to change; required without patch"`
+	Old   *string `arg:"old" also:"old_string,old_str" about:"text to replace, which occurs exactly once; \"\" creates the file"`
+	New   *string `arg:"new" also:"new_string,new_str" about:"text to put there; required with old"`
 	Patch *string `arg:"patch" about:"unified diff, instead of path, old and new"`
-	All   bool    `arg:"replaceAll"`
-	Repo  string  `arg:"repoId,max=128"`
+	All   bool    `arg:"replaceAll" also:"replace_all"`
+	Repo  string  `arg:"repoId,max=128" also:"repo"`
 }
 
 const editDescription = `Replace a text in a file, create one, or apply a unified diff to several. All or nothing for each file. You get a short diff, or the nearest text if it does not fit.`
@@ -48,7 +48,7 @@ func (t *Edit) Definition() tool.Definition {
 // Call implements Tool.
 func (t *Edit) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &editArgs{}
-	if err := decode(arguments, a, "path", "old", "new", "patch", "replaceAll", "repoId"); err != nil {
+	if err := tool.Decode(arguments, a, tool.Tolerant); err != nil {
 		return failed(err)
 	}
 	r := edit.Request{Path: a.Path, Old: a.Old, New: a.New, Patch: a.Patch, All: a.All}

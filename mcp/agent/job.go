@@ -29,7 +29,7 @@ const defaultTail = 40
 // jobArgs are the arguments of job.
 type jobArgs struct {
 	Action    string `arg:"action" enum:"list,wait,tail,signal" default:"list" about:"wait: for its end, then its output; tail: its last lines now; signal: how it ended, if it did at once"`
-	ID        string `arg:"id,max=64" about:"bg_…; default: the newest"`
+	ID        string `arg:"id,max=64" also:"jobId,job_id" about:"bg_…; default: the newest"`
 	Timeout   *int   `arg:"timeout,min=1,max=1048576MiB"`
 	TimeoutMs *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Lines     *int   `arg:"lines,min=1,max=1000" about:"show only the last ones; default of tail: 40"`
@@ -57,7 +57,7 @@ func (t *Job) Definition() tool.Definition {
 // Call implements Tool.
 func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &jobArgs{}
-	if err := decode(arguments, a, "id"); err != nil {
+	if err := tool.Decode(arguments, a, tool.Tolerant); err != nil {
 		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)

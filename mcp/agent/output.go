@@ -21,12 +21,12 @@ type Output struct{ *Suite }
 
 // outputArgs are the arguments of output.
 type outputArgs struct {
-	Handle string   `arg:"handle,max=256" about:"of a run, or the id of a job"`
-	Lines  string   `arg:"lines,max=64" about:"100-250, or -50 for the last 50"`
-	Terms  []string `arg:"terms,items=10,min=1,max=1KiB" about:"show the lines that contain one of these"`
+	Handle string   `arg:"handle,max=256" also:"artifactHandle" about:"of a run, or the id of a job"`
+	Lines  string   `arg:"lines,max=64" also:"lineRange" about:"100-250, or -50 for the last 50"`
+	Terms  []string `arg:"terms,items=10,min=1,max=1KiB" also:"queryTerms" about:"show the lines that contain one of these"`
 	Stream string   `arg:"stream" enum:"stdout,stderr" default:"stdout"`
-	Search string   `arg:"search,max=4096" about:"words; places that have all of them come first. Runs of earlier sessions count, too"`
-	Repo   string   `arg:"repoId,max=128" about:"of search; default: all"`
+	Search string   `arg:"search,max=4096" also:"query" about:"words; places that have all of them come first. Runs of earlier sessions count, too"`
+	Repo   string   `arg:"repoId,max=128" also:"repo" about:"of search; default: all"`
 }
 
 const outputDescription = `Read the output of an earlier run: handle, with lines or terms. Or search the output of all earlier runs, also of those that showed no handle. Nothing is run again.`
@@ -56,7 +56,7 @@ func (t *Output) Definition() tool.Definition {
 // Call implements Tool.
 func (t *Output) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &outputArgs{}
-	if err := decode(arguments, a, "handle", "lines", "terms", "search", "repoId"); err != nil {
+	if err := tool.Decode(arguments, a, tool.Tolerant); err != nil {
 		return failed(err)
 	}
 	switch {

@@ -18,16 +18,16 @@ type Run struct{ *Suite }
 
 // runArgs are the arguments of run.
 type runArgs struct {
-	Code       string `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"shell command or script, or source text in language"`
-	Language   string `arg:"language,max=64"`
-	Dir        string `arg:"cwd,max=4096,nonul" about:"directory to run in; default: the repository"`
+	Code       string `arg:"code,required,min=1,max=1MiB,bytes,nonul" also:"command,cmd,script" about:"shell command or script, or source text in language"`
+	Language   string `arg:"language,max=64" also:"lang,runtime"`
+	Dir        string `arg:"cwd,max=4096,nonul" also:"relativeCwd,working_directory,workdir,directory" about:"directory to run in; default: the repository"`
 	Timeout    *int   `arg:"timeout,min=1,max=1048576MiB"`
 	TimeoutMs  *int   `arg:"timeoutMs,hidden,min=1,max=1048576MiB"`
 	Intent     string `arg:"intent,max=1KiB" about:"what you look for: of long output, the lines that match are shown instead of most others"`
-	Background bool   `arg:"background" about:"reply at once and let it run: see tool job"`
+	Background bool   `arg:"background" also:"run_in_background" about:"reply at once and let it run: see tool job"`
 	Input      bool   `arg:"input" about:"keep standard input open, for tool job"`
 	Reset      bool   `arg:"reset" about:"begin with a new HOME and /tmp, without changes that are not applied; background jobs go on in the old ones"`
-	Repo       string `arg:"repoId,max=128"`
+	Repo       string `arg:"repoId,max=128" also:"repo"`
 }
 
 const (
@@ -72,7 +72,7 @@ func plain(s *tool.Schema, names ...string) {
 // Call implements Tool.
 func (t *Run) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &runArgs{}
-	if err := decode(arguments, a, "code", "language", "cwd", "repoId", "background"); err != nil {
+	if err := tool.Decode(arguments, a, tool.Tolerant); err != nil {
 		return failed(err)
 	}
 	j, language, err := t.job(ctx, a)

@@ -92,8 +92,9 @@ func (d decoder) object(raw json.RawMessage, prefix string, list []argument, int
 		case n < 0:
 			return unknown(prefix, e.Key, list)
 		}
-		name := prefix + e.Key
-		if seen[n] && e.Key != list[n].name {
+		key := d.shown(e.Key, &list[n])
+		name := prefix + key
+		if seen[n] && key != list[n].name {
 			return Invalid(name, "means the same as %s, which is given as well", list[n].name)
 		} else if seen[n] {
 			return Invalid(name, "duplicate key")
@@ -112,6 +113,14 @@ func (d decoder) object(raw json.RawMessage, prefix string, list []argument, int
 		}
 	}
 	return nil
+}
+
+// shown returns the name of an argument in errors, which in mode Tolerant teach the names that the schema has.
+func (d decoder) shown(key string, a *argument) string {
+	if d.mode == Tolerant {
+		return a.name
+	}
+	return key
 }
 
 // Clip returns s cut to maxShown bytes.
