@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"corral/store/index/chunk"
 )
 
 // maxName is the maximum size in bytes of a label or a handle.
@@ -106,7 +104,7 @@ type addition struct {
 
 // A row is a chunk as it is written.
 type row struct {
-	chunk.Chunk
+	chunk
 	id    int64
 	parts string // of words
 }
@@ -202,14 +200,14 @@ func (a *addition) read(ctx context.Context, r io.Reader) (err error) {
 	}
 	defer func() { _ = a.insert.Close() }()
 	a.words = vocabulary{}
-	terms := chunk.NewTerms()
-	o := chunk.Options{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class, Terms: terms}
+	terms := newTopTerms()
+	o := splitOptions{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class, Terms: terms}
 	n := int64(0)
-	sum, err := chunk.Split(ctxReader{ctx, r}, o, func(ch chunk.Chunk) error {
+	sum, err := splitChunks(ctxReader{ctx, r}, o, func(ch chunk) error {
 		if n == a.index.sections {
 			return errEnough
 		}
-		a.batch = append(a.batch, row{ch, rowOf(a.id, n, ch.Class == chunk.Code), a.parts(ch)})
+		a.batch = append(a.batch, row{ch, rowOf(a.id, n, ch.Class == Code), a.parts(ch)})
 		n++
 		if a.cost += costOf(ch); a.cost < batchBytes {
 			return nil
@@ -227,10 +225,10 @@ func (a *addition) read(ctx context.Context, r io.Reader) (err error) {
 	return nil
 }
 
-func costOf(ch chunk.Chunk) int64 { return int64(len(ch.Text)+len(ch.Title)) + sectionCost }
+func costOf(ch chunk) int64 { return int64(len(ch.Text)+len(ch.Title)) + sectionCost }
 
 // parts returns the parts of the words of a chunk, and learns the words.
-func (a *addition) parts(ch chunk.Chunk) string {
+func (a *addition) parts(ch chunk) string {
 	var parts []string
 	for _, text := range []string{ch.Title, ch.Text} {
 		eachWord(text, func(word string) {

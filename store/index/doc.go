@@ -1,6 +1,6 @@
 // Package index is a full-text search index of what jobs wrote: one knowledge base for each repository and principal.
 //
-// A Source is a stream that is added, divided into chunks (package chunk). A query is free text. Its only syntax is
+// A Source is a stream that is added, divided into chunks (splitChunks). A query is free text. Its only syntax is
 // quotes, which enclose words that follow each other; no text is invalid. A chunk matches by its words:
 //
 //	connections    connection, connected: words are stemmed, as FTS5's porter does

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"corral/store/index/chunk"
 )
 
 const (
@@ -130,7 +128,7 @@ func (s *search) filter() error {
 	if s.query.Stream != "" {
 		where, args = where+" AND stream = ?", append(args, s.query.Stream)
 	}
-	if s.query.Class != "" && s.query.Class != chunk.Code && s.query.Class != chunk.Prose {
+	if s.query.Class != "" && s.query.Class != Code && s.query.Class != Prose {
 		s.high = s.low - 1
 		return nil
 	}
@@ -160,7 +158,7 @@ func (s *search) accepts(row int64) bool {
 	if s.hidden[source] || s.chosen != nil && !s.chosen[source] {
 		return false
 	}
-	return s.query.Class == "" || isCode(row) == (s.query.Class == chunk.Code)
+	return s.query.Class == "" || isCode(row) == (s.query.Class == Code)
 }
 
 // count counts the chunks that contain each word, and corrects words that no chunk contains. It sorts words by rarity.

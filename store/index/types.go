@@ -3,25 +3,6 @@ package index
 import (
 	"errors"
 	"time"
-
-	"corral/store/index/chunk"
-)
-
-// A Format is the format of a stream.
-type Format = chunk.Format
-
-// The formats. Auto, the zero value, detects the format.
-const (
-	Auto     = chunk.Auto
-	Text     = chunk.Text
-	Markdown = chunk.Markdown
-	JSON     = chunk.JSON
-)
-
-// Classes of chunks.
-const (
-	Code  = chunk.Code
-	Prose = chunk.Prose
 )
 
 // A Source describes a stream to add.

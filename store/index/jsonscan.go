@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import "bytes"
 
@@ -10,14 +10,14 @@ const (
 
 // A scanner parses a sequence of JSON values (RFC 8259). It reads each byte once, in pieces of any size, and long strings
 // and keys take no memory. Positions are relative to the text passed to next, whose start shift advances.
-type scanner struct {
+type jsonScanner struct {
 	pos   int // number of bytes read
-	state state
+	state jsonState
 	esc   bool   // in a string, after a backslash
 	lit   []byte // the part of a literal that was read
 
 	// frames are the open values. The elements behind its length belong to closed values; marks refer to them.
-	frames []frame
+	frames []jsonFrame
 	pushed int
 	// marks are, by depth, where the last value starts, including its key and leading spaces. Marks deeper than top
 	// belong to other values; marks that are not positive precede the text.
@@ -30,7 +30,7 @@ type scanner struct {
 }
 
 // A frame is an open object or array.
-type frame struct {
+type jsonFrame struct {
 	array  bool
 	index  int64  // of the current element, -1 before the first
 	key    []byte // of the current member, at most maxKey bytes
@@ -39,10 +39,10 @@ type frame struct {
 }
 
 // A state says what the scanner expects next.
-type state uint8
+type jsonState uint8
 
 const (
-	expectValue state = iota
+	expectValue jsonState = iota
 	expectValueOrEnd
 	expectKey
 	expectKeyOrEnd
@@ -54,20 +54,20 @@ const (
 )
 
 // An event is the reason why the scanner returns.
-type event uint8
+type jsonEvent uint8
 
 const (
-	nothing   event = iota
-	exhausted       // all input was read
-	newValue        // a mark was set, at depth top
-	newKey          // a key is complete
-	broken          // malformed JSON at pos
+	nothing   jsonEvent = iota
+	exhausted           // all input was read
+	newValue            // a mark was set, at depth top
+	newKey              // a key is complete
+	broken              // malformed JSON at pos
 )
 
 // next continues to read b.
-func (s *scanner) next(b []byte) event {
+func (s *jsonScanner) next(b []byte) jsonEvent {
 	for s.pos < len(b) {
-		var e event
+		var e jsonEvent
 		switch s.state {
 		case inString, inKey:
 			e = s.readString(b)
@@ -84,7 +84,7 @@ func (s *scanner) next(b []byte) event {
 }
 
 // shift moves the start of the text n bytes forward.
-func (s *scanner) shift(n int) {
+func (s *jsonScanner) shift(n int) {
 	s.pos -= n
 	for i := range s.marks[:s.top+1] {
 		s.marks[i] -= n
@@ -92,7 +92,7 @@ func (s *scanner) shift(n int) {
 	s.lineAt = max(s.lineAt-n, -1)
 }
 
-func (s *scanner) readString(b []byte) event {
+func (s *jsonScanner) readString(b []byte) jsonEvent {
 	if s.esc {
 		if b[s.pos] == '\n' {
 			return broken
@@ -132,14 +132,14 @@ func (s *scanner) readString(b []byte) event {
 }
 
 // inKey appends to the key, if a key is being read.
-func (s *scanner) inKey(b []byte) {
+func (s *jsonScanner) inKey(b []byte) {
 	if s.state == inKey {
 		f := &s.frames[len(s.frames)-1]
 		f.key = append(f.key, b[:min(len(b), maxKey-len(f.key))]...)
 	}
 }
 
-func (s *scanner) readLiteral(c byte) event {
+func (s *jsonScanner) readLiteral(c byte) jsonEvent {
 	if letterOrDigit(c) || c == '.' || c == '+' || c == '-' {
 		if len(s.lit) == maxLiteral {
 			return broken
@@ -160,8 +160,8 @@ func (s *scanner) readLiteral(c byte) event {
 }
 
 // readToken reads a character outside of strings and literals.
-func (s *scanner) readToken(c byte) event {
-	if blank(c) {
+func (s *jsonScanner) readToken(c byte) jsonEvent {
+	if blankByte(c) {
 		s.pos++
 		if c == '\n' {
 			s.lineAt = s.pos
@@ -177,7 +177,7 @@ func (s *scanner) readToken(c byte) event {
 	return e
 }
 
-func (s *scanner) token(c byte) event {
+func (s *jsonScanner) token(c byte) jsonEvent {
 	top := len(s.frames) == 0
 	switch {
 	case s.state == expectValueOrEnd && c == ']', s.state == expectKeyOrEnd && c == '}',
@@ -216,7 +216,7 @@ func (s *scanner) token(c byte) event {
 }
 
 // begin starts a value, and returns e if it is valid.
-func (s *scanner) begin(c byte, e event) event {
+func (s *jsonScanner) begin(c byte, e jsonEvent) jsonEvent {
 	switch {
 	case c == '{' || c == '[':
 		if len(s.frames) == maxDepth {
@@ -233,29 +233,29 @@ func (s *scanner) begin(c byte, e event) event {
 	return e
 }
 
-func (s *scanner) closing() byte {
+func (s *jsonScanner) closing() byte {
 	if s.frames[len(s.frames)-1].array {
 		return ']'
 	}
 	return '}'
 }
 
-func (s *scanner) push(array bool) {
+func (s *jsonScanner) push(array bool) {
 	n := len(s.frames)
 	if n == cap(s.frames) {
-		s.frames = append(s.frames, frame{})
+		s.frames = append(s.frames, jsonFrame{})
 	} else {
 		s.frames = s.frames[:n+1]
 	}
 	s.pushed++
-	s.frames[n] = frame{array: array, index: -1, key: s.frames[n].key[:0], serial: s.pushed}
+	s.frames[n] = jsonFrame{array: array, index: -1, key: s.frames[n].key[:0], serial: s.pushed}
 	s.state = expectKeyOrEnd
 	if array {
 		s.state = expectValueOrEnd
 	}
 }
 
-func (s *scanner) pop() event {
+func (s *jsonScanner) pop() jsonEvent {
 	s.frames = s.frames[:len(s.frames)-1]
 	s.state = expectNext
 	if len(s.frames) == 0 {
@@ -265,7 +265,7 @@ func (s *scanner) pop() event {
 }
 
 // mark records where a value starts. It includes the preceding spaces if they are all of the line so far.
-func (s *scanner) mark() {
+func (s *jsonScanner) mark() {
 	s.top = len(s.frames)
 	s.marks[s.top] = s.pos
 	if s.lineAt >= 0 {

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"bytes"
@@ -16,14 +16,14 @@ const (
 // it, and so are tiny sections if there are very many.
 type markdown struct {
 	s     *splitter
-	g     group
+	g     lineGroup
 	path  []heading
 	bare  bool   // the group contains only headings
 	joint string // title of the first of several sections in the group, "" if there is only one
 	fence []byte
-	block int     // index in the group of the line that opened a fence; -1 if none is open
-	para  int     // number of lines of the group up to the last blank one
-	kinds [2]kind // of the two preceding lines
+	block int          // index in the group of the line that opened a fence; -1 if none is open
+	para  int          // number of lines of the group up to the last blank one
+	kinds [2]blockKind // of the two preceding lines
 }
 
 type heading struct {
@@ -32,17 +32,17 @@ type heading struct {
 }
 
 // A kind classifies a line.
-type kind uint8
+type blockKind uint8
 
 const (
-	kindBlank kind = iota
+	kindBlank blockKind = iota
 	kindText
 	kindOther // cannot become a heading by an underline
 )
 
 func newMarkdown(s *splitter) *markdown { return &markdown{s: s, block: -1} }
 
-func (m *markdown) line(l line) error {
+func (m *markdown) line(l textLine) error {
 	k := kindOther
 	var err error
 	switch level, text := atx(l.text); {
@@ -74,12 +74,12 @@ func (m *markdown) line(l line) error {
 	if err != nil {
 		return err
 	}
-	m.kinds = [2]kind{m.kinds[1], k}
+	m.kinds = [2]blockKind{m.kinds[1], k}
 	return m.add(l)
 }
 
 // add adds a line to the group, which must have room for it.
-func (m *markdown) add(l line) error {
+func (m *markdown) add(l textLine) error {
 	empty := isBlank(l.text)
 	if empty && m.block < 0 && m.g.filled == 0 {
 		m.g.drop(len(m.g.starts), 0)
@@ -116,7 +116,7 @@ func (m *markdown) closes(l []byte) bool {
 }
 
 // room flushes until the line fits into the group.
-func (m *markdown) room(l line) error {
+func (m *markdown) room(l textLine) error {
 	for !m.g.fits(len(l.text)) {
 		n := len(m.g.starts)
 		cut, next := n, len(l.text)
@@ -125,7 +125,7 @@ func (m *markdown) room(l line) error {
 			cut, next = m.block, 0
 		case m.block == 0:
 			next = 0
-		case m.para < n && m.g.at(m.para) > MaxText/2:
+		case m.para < n && m.g.at(m.para) > maxChunk/2:
 			cut, next = m.para, 0
 		}
 		if err := m.flush(cut, next); err != nil {
@@ -177,7 +177,7 @@ func (m *markdown) head(level int, text string, k int) error {
 	for len(m.path) > 0 && m.path[len(m.path)-1].level >= level {
 		m.path = m.path[:len(m.path)-1]
 	}
-	if text = shorten(text, headingText); text != "" {
+	if text = shortenTitle(text, headingText); text != "" {
 		m.path = append(m.path, heading{level, text})
 	}
 	m.bare = true
@@ -209,7 +209,7 @@ func atx(l []byte) (level int, text string) {
 	for level < len(b) && b[level] == '#' {
 		level++
 	}
-	if level == 0 || level > 6 || level < len(b) && !blank(b[level]) {
+	if level == 0 || level > 6 || level < len(b) && !blankByte(b[level]) {
 		return 0, ""
 	}
 	t := strings.TrimSpace(string(b[level:]))
@@ -237,7 +237,7 @@ func fenceOf(l []byte) []byte {
 
 // underlined reports whether l underlines the preceding line, which must be a paragraph of its own, as a heading.
 func (m *markdown) underlined(l []byte) bool {
-	if m.kinds != [2]kind{kindBlank, kindText} || len(m.g.starts) <= m.g.old {
+	if m.kinds != [2]blockKind{kindBlank, kindText} || len(m.g.starts) <= m.g.old {
 		return false
 	}
 	b := bytes.TrimRight(bytes.TrimLeft(l, " "), " \t")

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import "unicode/utf8"
 
@@ -11,7 +11,7 @@ const (
 const esc = 0x1b
 
 // plain marks the bytes that are copied unchanged.
-var plain = func() (t [256]bool) {
+var plainByte = func() (t [256]bool) {
 	for c := ' '; c <= '~'; c++ {
 		t[c] = true
 	}
@@ -40,11 +40,11 @@ func (c *cleaner) append(dst, p []byte, end bool) []byte {
 	}
 	i := 0
 	for i < len(b) {
-		if plain[b[i]] {
+		if plainByte[b[i]] {
 			i++
 			continue
 		}
-		n, as := special(b[i:], end)
+		n, as := specialSequence(b[i:], end)
 		if n == 0 {
 			break
 		}
@@ -79,7 +79,7 @@ const (
 
 // special returns the length of the unit at the start of b, whose first byte is not plain, and the action for it. n is 0
 // if more input is needed.
-func special(b []byte, end bool) (n, as int) {
+func specialSequence(b []byte, end bool) (n, as int) {
 	switch c := b[0]; {
 	case c == '\r':
 		if len(b) == 1 && !end {
@@ -90,7 +90,7 @@ func special(b []byte, end bool) (n, as int) {
 		}
 		return 1, space
 	case c == esc:
-		return escape(b, end), drop
+		return escapeSequence(b, end), drop
 	case c == '\v' || c == '\f':
 		return 1, space
 	case c < utf8.RuneSelf:
@@ -113,7 +113,7 @@ func special(b []byte, end bool) (n, as int) {
 
 // escape returns the length of the control sequence at the start of b. It is 1, the escape alone, if there is none, and 0
 // if more input is needed.
-func escape(b []byte, end bool) int {
+func escapeSequence(b []byte, end bool) int {
 	if len(b) == 1 {
 		if end {
 			return 1
@@ -122,15 +122,15 @@ func escape(b []byte, end bool) int {
 	}
 	switch b[1] {
 	case '[':
-		return control(b, 2, maxControl, '@', end)
+		return controlSequence(b, 2, maxControl, '@', end)
 	case ']', 'P', 'X', '^', '_':
 		return controlString(b, end)
 	}
-	return control(b, 1, 4, '0', end)
+	return controlSequence(b, 1, 4, '0', end)
 }
 
 // control returns the length of a sequence that continues at i with bytes below final, and ends with one from final on.
-func control(b []byte, i, maxLen int, final byte, end bool) int {
+func controlSequence(b []byte, i, maxLen int, final byte, end bool) int {
 	for i < len(b) && i < maxLen && b[i] >= ' ' && b[i] < final {
 		i++
 	}

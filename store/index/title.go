@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func titleOf(text string, first, last int64) string {
 		if !hasWord(l) {
 			continue
 		}
-		if t := shorten(l, titleChars); t != "" { // empty if all of it is non-ASCII space
+		if t := shortenTitle(l, titleChars); t != "" { // empty if all of it is non-ASCII space
 			return t
 		}
 	}
@@ -46,7 +46,7 @@ func hasWord(s string) bool {
 
 // shorten converts s to one line of at most chars characters and maxTitle bytes. Runs of tabs and spaces become one
 // space.
-func shorten(s string, chars int) string {
+func shortenTitle(s string, chars int) string {
 	s = strings.TrimLeft(s, " \t")
 	var b strings.Builder
 	for w := range strings.FieldsSeq(s[:min(len(s), 4*maxTitle)]) {

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"cmp"
@@ -11,40 +11,40 @@ const (
 	longestTerm  = 40
 	shortestTerm = 4
 	termUnit     = 2 << 10 // bytes of text in which a term counts once
-	maxNames     = 4096    // maximum number of identifiers and words that are counted
+	maxTermNames = 4096    // maximum number of identifiers and words that are counted
 	maxTroubles  = 512     // maximum number of error words, counted separately so that the others cannot evict them
 	perFamily    = 3       // terms that differ only in their digits
 )
 
-// Terms finds the words that distinguish a stream from others: identifiers (module_200, io.EOF, NullPointerException),
+// topTerms finds the words that distinguish a stream from others: identifiers (module_200, io.EOF, NullPointerException),
 // words for errors, and words that are frequent but not everywhere. Numbers, hashes and times are excluded.
 //
 // It counts in how many units of the stream a word occurs, with the algorithm of J. Misra and D. Gries (Finding repeated
-// elements, 1982). So memory is bounded, a word that occurs in more than one of maxNames units is never lost, and the
+// elements, 1982). So memory is bounded, a word that occurs in more than one of maxTermNames units is never lost, and the
 // result is deterministic.
-type Terms struct {
+type topTerms struct {
 	word     []byte // current word, at most longestTerm+1 bytes
 	n        int64  // bytes read
-	names    tally
-	troubles tally
-	seen     [1024]seen // words of the current unit, by hash
+	names    termTally
+	troubles termTally
+	seen     [1024]seenTerm // words of the current unit, by hash
 }
 
 // seen is the hash of a word and the unit in which it last occurred.
-type seen struct {
+type seenTerm struct {
 	hash uint32
 	unit uint32
 }
 
 // A tally counts up to limit words.
-type tally struct {
+type termTally struct {
 	limit  int
 	counts map[string]int64
 }
 
-// NewTerms returns empty Terms.
-func NewTerms() *Terms {
-	return &Terms{names: tally{maxNames, map[string]int64{}}, troubles: tally{maxTroubles, map[string]int64{}}}
+// newTopTerms returns empty topTerms.
+func newTopTerms() *topTerms {
+	return &topTerms{names: termTally{maxTermNames, map[string]int64{}}, troubles: termTally{maxTroubles, map[string]int64{}}}
 }
 
 // inTerm marks the bytes of terms: those of words, and those that join words.
@@ -57,7 +57,7 @@ var inTerm = func() (t [256]bool) {
 }()
 
 // write processes the next piece of clean text.
-func (t *Terms) write(p []byte) {
+func (t *topTerms) write(p []byte) {
 	for i := 0; i < len(p); {
 		if !inTerm[p[i]] {
 			t.endWord(t.word)
@@ -81,7 +81,7 @@ func (t *Terms) write(p []byte) {
 	}
 }
 
-func (t *Terms) endWord(w []byte) {
+func (t *topTerms) endWord(w []byte) {
 	if len(w) > 0 {
 		t.n += int64(min(len(w), longestTerm+1)) + 1
 		t.count(w)
@@ -89,7 +89,7 @@ func (t *Terms) endWord(w []byte) {
 }
 
 // count counts a word once per unit.
-func (t *Terms) count(w []byte) {
+func (t *topTerms) count(w []byte) {
 	if len(w) > longestTerm { // it may have been truncated
 		return
 	}
@@ -107,7 +107,7 @@ func (t *Terms) count(w []byte) {
 		h = (h ^ uint32(c)) * 16777619
 	}
 	unit := uint32(t.n/termUnit) + 1
-	was, now := &t.seen[h%uint32(len(t.seen))], seen{h, unit}
+	was, now := &t.seen[h%uint32(len(t.seen))], seenTerm{h, unit}
 	if *was == now {
 		return
 	}
@@ -116,15 +116,15 @@ func (t *Terms) count(w []byte) {
 		return
 	}
 	switch sortOf(w) {
-	case trouble:
+	case troubleTerm:
 		t.troubles.add(w)
-	case name, word:
+	case nameTerm, wordTerm:
 		t.names.add(w)
 	}
 }
 
 // again counts a word that is in the tally, and reports whether it is.
-func (t *tally) again(w []byte) bool {
+func (t *termTally) again(w []byte) bool {
 	n, ok := t.counts[string(w)]
 	if ok {
 		t.counts[string(w)] = n + 1
@@ -133,7 +133,7 @@ func (t *tally) again(w []byte) bool {
 }
 
 // add adds a word that is not in the tally, or if the tally is full, decrements all counts.
-func (t *tally) add(w []byte) {
+func (t *termTally) add(w []byte) {
 	if len(t.counts) < t.limit {
 		t.counts[string(w)] = 1
 		return
@@ -148,27 +148,27 @@ func (t *tally) add(w []byte) {
 }
 
 // Sorts of words, the least distinctive first.
-type sort uint8
+type termSort uint8
 
 const (
-	noise sort = iota
-	word
-	name
-	trouble
+	noise termSort = iota
+	wordTerm
+	nameTerm
+	troubleTerm
 )
 
 // weights are the weights of the sorts.
-var weights = [...]float64{word: 1, name: 2, trouble: 4}
+var termWeights = [...]float64{wordTerm: 1, nameTerm: 2, troubleTerm: 4}
 
 // troubles are parts of words for errors, in lower case.
-var troubles = [...]string{
+var troubleWords = [...]string{
 	"error", "exception", "fail", "fatal", "panic", "denied", "refused", "timeout", "timed", "crash", "abort", "killed",
 	"segfault", "unreachable", "corrupt", "invalid", "missing", "overflow", "deadlock", "rejected", "evicted", "backoff", "oom",
 	"traceback", "undefined", "conflict", "expired",
 }
 
 // common are words that do not distinguish streams.
-var common = map[string]bool{
+var commonTerms = map[string]bool{
 	"that": true, "this": true, "with": true, "from": true, "have": true, "will": true, "been": true, "were": true,
 	"your": true, "than": true, "then": true, "they": true, "which": true, "when": true, "into": true, "info": true,
 	"debug": true, "trace": true, "notice": true, "warn": true, "warning": true, "true": true, "false": true, "null": true,
@@ -176,7 +176,7 @@ var common = map[string]bool{
 }
 
 // sortOf classifies a word.
-func sortOf(w []byte) sort {
+func sortOf(w []byte) termSort {
 	s := spellingOf(w)
 	switch {
 	case s.letters < 3 || w[0] == '0' || s.digits > s.letters || s.digits > 0 && s.hex+s.joints == len(w):
@@ -185,18 +185,18 @@ func sortOf(w []byte) sort {
 		return noise // an id
 	}
 	lower := strings.ToLower(string(w))
-	if common[lower] {
+	if commonTerms[lower] {
 		return noise
 	}
-	for _, s := range troubles {
+	for _, s := range troubleWords {
 		if strings.Contains(lower, s) {
-			return trouble
+			return troubleTerm
 		}
 	}
 	if s.joints > 0 && s.letters >= 2*s.joints || s.humps > 0 || s.digits > 0 && s.upper < s.letters {
-		return name
+		return nameTerm
 	}
-	return word
+	return wordTerm
 }
 
 // A spelling counts the bytes of a word, by kind.
@@ -241,7 +241,7 @@ func (s *spelling) countLetter(w []byte, i int) {
 }
 
 // Best returns at most n terms, the most distinctive first. The result is the same for the same stream.
-func (t *Terms) Best(n int) []string {
+func (t *topTerms) Best(n int) []string {
 	t.endWord(t.word)
 	t.word = t.word[:0]
 	type scored struct {
@@ -250,10 +250,10 @@ func (t *Terms) Best(n int) []string {
 	}
 	units := float64(t.n/termUnit + 1)
 	var all []scored
-	for _, tally := range [...]*tally{&t.names, &t.troubles} {
+	for _, tally := range [...]*termTally{&t.names, &t.troubles} {
 		for w, count := range tally.counts {
 			c := float64(count)
-			all = append(all, scored{w, weights[sortOf([]byte(w))] * math.Log1p(c) * math.Log1p(units/c)})
+			all = append(all, scored{w, termWeights[sortOf([]byte(w))] * math.Log1p(c) * math.Log1p(units/c)})
 		}
 	}
 	slices.SortFunc(all, func(a, b scored) int {
@@ -266,7 +266,7 @@ func (t *Terms) Best(n int) []string {
 			break
 		}
 		same := func(b string) bool { return strings.EqualFold(b, s.word) }
-		f := family(s.word)
+		f := termFamily(s.word)
 		if families[f]++; families[f] <= perFamily && !slices.ContainsFunc(best, same) {
 			best = append(best, s.word)
 		}
@@ -275,7 +275,7 @@ func (t *Terms) Best(n int) []string {
 }
 
 // family returns a word without its digits.
-func family(w string) string {
+func termFamily(w string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import "strings"
 
@@ -39,7 +39,7 @@ func codeLine(l string) bool {
 	if i := strings.IndexAny(l[:min(len(l), maxKeyword+1)], " ("); i > 0 {
 		word = l[:i]
 	}
-	if k, ok := keywords[word]; ok && strings.ContainsAny(l, k) {
+	if k, ok := codeKeywords[word]; ok && strings.ContainsAny(l, k) {
 		return true
 	}
 	return strings.HasPrefix(l, "//") || strings.HasPrefix(l, "/*") || strings.HasPrefix(l, "#include") ||
@@ -50,7 +50,7 @@ func codeLine(l string) bool {
 const maxKeyword = 9
 
 // keywords start program lines that also contain one of these characters: many are English words.
-var keywords = map[string]string{
+var codeKeywords = map[string]string{
 	"func": "(", "def": ":", "class": ":{", "import": "\"'.{;", "from": "\"';", "return": "(;\"'+*.", "if": "(:{=;", "elif": ":",
 	"else": "{:", "for": "({:;", "while": "(:;", "const": "=", "let": "=", "var": "=", "type": "={", "struct": "{", "public": "({;",
 	"private": "({;", "static": "(={;", "void": "(", "int": "=(;", "package": ";", "use": "::;", "fn": "(", "impl": "{", "export": "={",

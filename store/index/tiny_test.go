@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"fmt"
@@ -22,12 +22,12 @@ func TestTiny(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat(c.unit, 100_000)
-			chunks, _ := split(t, strings.NewReader(text), Options{Format: c.format})
+			chunks, _ := splitAll(t, strings.NewReader(text), splitOptions{Format: c.format})
 			if maxChunks := maxTiny + 2*len(text)/tinyText; len(chunks) > maxChunks {
 				t.Errorf("%d chunks of %d bytes, want at most %d", len(chunks), len(text), maxChunks)
 			}
-			check(t, []byte(strings.Repeat(c.unit, 3000)), Options{Format: c.format})
-			few, _ := split(t, strings.NewReader(strings.Repeat(c.unit, 100)), Options{Format: c.format})
+			checkSplit(t, []byte(strings.Repeat(c.unit, 3000)), splitOptions{Format: c.format})
+			few, _ := splitAll(t, strings.NewReader(strings.Repeat(c.unit, 100)), splitOptions{Format: c.format})
 			if len(few) < 5 {
 				t.Errorf("%d chunks of a short text", len(few))
 			}
@@ -41,7 +41,7 @@ func TestTinyTitle(t *testing.T) {
 	for i := range 2000 {
 		fmt.Fprintf(&b, "# head %d\n\ntext\n\n", i)
 	}
-	for _, c := range check(t, []byte(b.String()), Options{Format: Markdown}) {
+	for _, c := range checkSplit(t, []byte(b.String()), splitOptions{Format: Markdown}) {
 		if first, _, _ := strings.Cut(c.Text, "\n"); first != "# "+c.Title {
 			t.Fatalf("title %q of %q", c.Title, c.Text)
 		}

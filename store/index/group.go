@@ -1,7 +1,7 @@
-package chunk
+package index
 
-// A group collects lines for a chunk. The first of them may have been in the previous chunk.
-type group struct {
+// A lineGroup collects lines for a chunk. The first of them may have been in the previous chunk.
+type lineGroup struct {
 	text   []byte // the lines, each with a newline
 	starts []int  // offsets of the lines
 	first  int64  // number of the first line
@@ -10,9 +10,9 @@ type group struct {
 }
 
 // fits reports whether a line of n bytes fits into the group.
-func (g *group) fits(n int) bool { return len(g.text)+n <= MaxText }
+func (g *lineGroup) fits(n int) bool { return len(g.text)+n <= maxChunk }
 
-func (g *group) add(l line) {
+func (g *lineGroup) add(l textLine) {
 	if len(g.starts) == 0 {
 		g.first = l.n
 	}
@@ -24,7 +24,7 @@ func (g *group) add(l line) {
 }
 
 // at returns the offset of line k, or the end of the text if k is the number of lines.
-func (g *group) at(k int) int {
+func (g *lineGroup) at(k int) int {
 	if k == len(g.starts) {
 		return len(g.text)
 	}
@@ -32,10 +32,10 @@ func (g *group) at(k int) int {
 }
 
 // line returns line k without its newline.
-func (g *group) line(k int) []byte { return g.text[g.at(k) : g.at(k+1)-1] }
+func (g *lineGroup) line(k int) []byte { return g.text[g.at(k) : g.at(k+1)-1] }
 
 // drop removes the first k lines. The first old of the remaining lines have been in a chunk.
-func (g *group) drop(k, old int) {
+func (g *lineGroup) drop(k, old int) {
 	from := g.at(k)
 	g.text = g.text[:copy(g.text, g.text[from:])]
 	g.starts = g.starts[:copy(g.starts, g.starts[k:])]
@@ -52,7 +52,7 @@ func (g *group) drop(k, old int) {
 }
 
 // fresh reports whether one of the first k lines is not blank and has not been in a chunk.
-func (g *group) fresh(k int) bool {
+func (g *lineGroup) fresh(k int) bool {
 	if k == len(g.starts) {
 		return g.filled > 0
 	}

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import "bytes"
 
@@ -18,11 +18,11 @@ func isJSON(b []byte) bool {
 	if t := bytes.TrimLeft(b, " \t\n"); len(t) == 0 || t[0] != '{' && t[0] != '[' {
 		return false
 	}
-	s := newSplitter(Options{}, func(Chunk) error { return nil })
+	s := newSplitter(splitOptions{}, func(chunk) error { return nil })
 	j := newJSONText(s)
 	s.form = j
 	_, _ = j.take(b, false) // the callback returns no error
-	return s.form == form(j) || j.scan.ended
+	return s.form == chunkForm(j) || j.scan.ended
 }
 
 // enoughMarks is the minimum score of Markdown's features.

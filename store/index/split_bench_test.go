@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"bytes"
@@ -22,11 +22,11 @@ func BenchmarkSplit(b *testing.B) {
 			b.SetBytes(int64(len(c.in)))
 			b.ReportAllocs()
 			for b.Loop() {
-				o := Options{}
+				o := splitOptions{}
 				if c.terms {
-					o.Terms = NewTerms()
+					o.Terms = newTopTerms()
 				}
-				if _, err := Split(bytes.NewReader(c.in), o, func(Chunk) error { return nil }); err != nil {
+				if _, err := splitChunks(bytes.NewReader(c.in), o, func(chunk) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"bytes"
@@ -7,34 +7,59 @@ import (
 )
 
 // block is the size of reads, and of the text from which the format is detected.
-const block = 64 << 10
+const blockSize = 64 << 10
 
-// A form makes chunks of clean text of one format.
-type form interface {
+// A chunkForm makes chunks of clean text of one format.
+type chunkForm interface {
 	// take consumes text from the start of b, and returns how much. The next call passes the rest again, with more text.
 	// end reports that nothing follows.
 	take(b []byte, end bool) (int, error)
 }
 
-// Split reads r to its end and calls emit with each chunk, in the order of the stream: LineStart and LineEnd never
+// splitChunks divides a stream into chunks that can be searched and shown: a few lines each, with a title. It reads r to its end
+// and calls emit with each chunk, in the order of the stream: LineStart and LineEnd never
 // decrease. It stops at an error of emit or r and returns it unchanged. If the error is r's, what was read before is
 // emitted first.
-func Split(r io.Reader, o Options, emit func(Chunk) error) (Summary, error) {
+//
+// A stream passes through three stages. None holds more than a few blocks of it, whatever the stream contains:
+//
+//	bytes → clean text (clean.go) → lines or parts of lines (lines.go) → chunks, by the stream's format
+//
+// Clean text is valid UTF-8 without control sequences. It has exactly the newlines of the stream, so their line numbers
+// agree. It is not changed any further: the text of a chunk is a substring of clean text, and each line that is not blank
+// is in a chunk. If a line is too long for one chunk, each of its words is whole in at least one.
+//
+//	Markdown  one section each; the title is the path of headings: Install > Linux
+//	JSON      some consecutive values; the title is their path: $.results[12].error
+//	text      a paragraph, or 20 lines, two of which the next chunk repeats; the title is the first line with words
+//
+// A stream may have 500 chunks of less than 256 bytes, as a document does. After that, tiny paragraphs and sections are
+// joined under the title of the first: otherwise their index entries would take many times more space than their text.
+//
+// JSON that turns out to be malformed continues as text. If the format is not given, it is detected from the first block.
+//
+// Two stages could use libraries, which were measured in 2026:
+//
+//   - github.com/charmbracelet/x/ansi strips control sequences at 63 MB/s (here 144). Its Strip cannot be resumed within a
+//     stream, and a sequence without an end hides all that follows: after ESC ] a job's output could no longer be found.
+//   - github.com/go-json-experiment/json/jsontext reads tokens at 76 MB/s (here 146, chunks included), and buffers each
+//     token: a string of 64 MiB takes 192 MiB, where 4 KiB are needed here. It refuses NaN and Infinity, which programs write.
+func splitChunks(r io.Reader, o splitOptions, emit func(chunk) error) (summary, error) {
 	s := newSplitter(o, emit)
 	err := s.read(r)
 	return s.sum, err
 }
 
-// A splitter is the state of one Split.
+// A splitter is the state of one splitChunks.
 type splitter struct {
-	o     Options
-	emit  func(Chunk) error
-	sum   Summary
+	o     splitOptions
+	emit  func(chunk) error
+	sum   summary
 	open  bool // the last line has no newline yet
 	clean cleaner
-	text  []byte // clean text that no form has consumed
-	form  form   // nil until the format is known
-	tiny  int    // number of chunks of less than tinyText bytes
+	text  []byte    // clean text that no chunkForm has consumed
+	form  chunkForm // nil until the format is known
+	tiny  int       // number of chunks of less than tinyText bytes
 }
 
 const (
@@ -45,11 +70,13 @@ const (
 // dense reports whether a chunk of that size must be joined with the next one, since there are too many tiny chunks.
 func (s *splitter) dense(bytes int) bool { return bytes < tinyText && s.tiny >= maxTiny }
 
-func newSplitter(o Options, emit func(Chunk) error) *splitter { return &splitter{o: o, emit: emit} }
+func newSplitter(o splitOptions, emit func(chunk) error) *splitter {
+	return &splitter{o: o, emit: emit}
+}
 
 // read reads r to the end. It fills whole blocks, since jobs write small pieces.
 func (s *splitter) read(r io.Reader) error {
-	p := make([]byte, block)
+	p := make([]byte, blockSize)
 	for n, idle := 0, 0; ; {
 		got, err := r.Read(p[n:])
 		n += got
@@ -81,7 +108,7 @@ func (s *splitter) write(p []byte, end bool) error {
 		s.o.Terms.write(s.text[had:])
 	}
 	if s.form == nil {
-		if len(s.text) < block && !end {
+		if len(s.text) < blockSize && !end {
 			return nil
 		}
 		s.begin()
@@ -123,7 +150,7 @@ func (s *splitter) begin() {
 	case JSON:
 		s.form = newJSONText(s)
 	case Markdown:
-		s.form = &lines{to: newMarkdown(s), n: 1}
+		s.form = &textLines{to: newMarkdown(s), n: 1}
 	default:
 		s.sum.Format = Text
 		s.plain(1, false)
@@ -132,7 +159,7 @@ func (s *splitter) begin() {
 
 // plain switches to plain text from line n on, or from within it if later is set.
 func (s *splitter) plain(n int64, later bool) {
-	s.form = &lines{to: &plainText{s: s}, n: n, later: later}
+	s.form = &textLines{to: &plainText{s: s}, n: n, later: later}
 }
 
 // chunk emits a chunk of text that starts with line n of the stream. It strips blank lines at both ends. An empty title
@@ -140,7 +167,7 @@ func (s *splitter) plain(n int64, later bool) {
 func (s *splitter) chunk(text []byte, n int64, title, class string) error {
 	begin := 0
 	for i, c := range text {
-		if !blank(c) {
+		if !blankByte(c) {
 			break
 		}
 		if c == '\n' {
@@ -149,15 +176,15 @@ func (s *splitter) chunk(text []byte, n int64, title, class string) error {
 		}
 	}
 	text = text[begin:]
-	for len(text) > 0 && blank(text[len(text)-1]) {
+	for len(text) > 0 && blankByte(text[len(text)-1]) {
 		text = text[:len(text)-1]
 	}
 	if len(text) == 0 {
 		return nil
 	}
-	c := Chunk{Text: string(text), Title: title, LineStart: n, LineEnd: n + int64(bytes.Count(text, []byte{'\n'})), Class: class}
+	c := chunk{Text: string(text), Title: title, LineStart: n, LineEnd: n + int64(bytes.Count(text, []byte{'\n'})), Class: class}
 	if c.Title == "" {
-		c.Title = shorten(s.o.Title, maxTitle)
+		c.Title = shortenTitle(s.o.Title, maxTitle)
 	}
 	if c.Title == "" {
 		c.Title = titleOf(c.Text, c.LineStart, c.LineEnd)

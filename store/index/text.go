@@ -1,4 +1,4 @@
-package chunk
+package index
 
 // Bounds of chunks of plain text.
 const (
@@ -11,11 +11,11 @@ const (
 // plainText makes chunks of paragraphs, and of groups of lines where paragraphs are long or absent.
 type plainText struct {
 	s     *splitter
-	g     group
+	g     lineGroup
 	empty bool // the previous line was blank
 }
 
-func (t *plainText) line(l line) error {
+func (t *plainText) line(l textLine) error {
 	empty := isBlank(l.text)
 	twice := empty && t.empty
 	t.empty = empty
@@ -58,9 +58,9 @@ func (t *plainText) flush(next int) error {
 
 // keep removes the first k lines, except that if next is not 0, the last of them stay as far as they fit before a line of
 // next bytes.
-func (g *group) keep(k, next int) {
+func (g *lineGroup) keep(k, next int) {
 	common := min(commonLines, k)
-	for common > 0 && (next == 0 || g.at(k)-g.at(k-common) > min(commonBytes, MaxText-next)) {
+	for common > 0 && (next == 0 || g.at(k)-g.at(k-common) > min(commonBytes, maxChunk-next)) {
 		common--
 	}
 	g.drop(k-common, common)

@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"bytes"
@@ -14,10 +14,10 @@ import (
 )
 
 // split returns the chunks of a text.
-func split(t testing.TB, r io.Reader, o Options) ([]Chunk, Summary) {
+func splitAll(t testing.TB, r io.Reader, o splitOptions) ([]chunk, summary) {
 	t.Helper()
-	var all []Chunk
-	sum, err := Split(r, o, func(c Chunk) error {
+	var all []chunk
+	sum, err := splitChunks(r, o, func(c chunk) error {
 		all = append(all, c)
 		return nil
 	})
@@ -33,14 +33,14 @@ func cleaned(in []byte) []byte {
 	return c.append(nil, in, true)
 }
 
-// check checks every property that Split documents.
-func check(t testing.TB, in []byte, o Options) []Chunk {
+// checkSplit checks every property that splitChunks documents.
+func checkSplit(t testing.TB, in []byte, o splitOptions) []chunk {
 	t.Helper()
-	o.Terms = NewTerms()
-	chunks, sum := split(t, bytes.NewReader(in), o)
+	o.Terms = newTopTerms()
+	chunks, sum := splitAll(t, bytes.NewReader(in), o)
 	text := cleaned(in)
 	if err := covered(text, chunks); err != nil {
-		t.Fatalf("%v: %v of %.3000q: %.3000s", o.Format, err, in, show(chunks))
+		t.Fatalf("%v: %v of %.3000q: %.3000s", o.Format, err, in, showChunks(chunks))
 	}
 	lines := int64(bytes.Count(in, []byte{'\n'}))
 	if len(in) > 0 && in[len(in)-1] != '\n' {
@@ -51,10 +51,10 @@ func check(t testing.TB, in []byte, o Options) []Chunk {
 	}
 	best := o.Terms.Best(40)
 	again := o
-	again.Terms = NewTerms()
+	again.Terms = newTopTerms()
 	slow := pieceByPiece(t, in, again)
 	if !slices.Equal(slow, chunks) || fmt.Sprint(again.Terms.Best(40)) != fmt.Sprint(best) {
-		t.Fatalf("%v: %.3000q\nread at once: %.3000s\nby pieces: %.3000s", o.Format, in, show(chunks), show(slow))
+		t.Fatalf("%v: %.3000q\nread at once: %.3000s\nby pieces: %.3000s", o.Format, in, showChunks(chunks), showChunks(slow))
 	}
 	for _, b := range best {
 		if len(b) > longestTerm || !bytes.Contains(text, []byte(b)) {
@@ -65,9 +65,9 @@ func check(t testing.TB, in []byte, o Options) []Chunk {
 }
 
 // pieceByPiece splits a stream that is read in small pieces.
-func pieceByPiece(t testing.TB, in []byte, o Options) []Chunk {
-	var all []Chunk
-	s := newSplitter(o, func(c Chunk) error {
+func pieceByPiece(t testing.TB, in []byte, o splitOptions) []chunk {
+	var all []chunk
+	s := newSplitter(o, func(c chunk) error {
 		all = append(all, c)
 		return nil
 	})
@@ -84,7 +84,7 @@ func pieceByPiece(t testing.TB, in []byte, o Options) []Chunk {
 	return all
 }
 
-func show(chunks []Chunk) string {
+func showChunks(chunks []chunk) string {
 	var b strings.Builder
 	for _, c := range chunks {
 		fmt.Fprintf(&b, "\n%d-%d %s %q: %.150q", c.LineStart, c.LineEnd, c.Class, c.Title, c.Text)
@@ -94,24 +94,24 @@ func show(chunks []Chunk) string {
 
 // covered checks that each chunk is a substring of the clean text at its line numbers, and that every nonblank part of
 // the text is in a chunk.
-func covered(text []byte, chunks []Chunk) error {
+func covered(text []byte, chunks []chunk) error {
 	starts := []int{0, 0} // by line number
 	for i, c := range text {
 		if c == '\n' {
 			starts = append(starts, i+1)
 		}
 	}
-	last := Chunk{LineStart: 1, LineEnd: 1}
+	last := chunk{LineStart: 1, LineEnd: 1}
 	end := 0 // everything before is in a chunk or blank
 	skip := func() {
-		for end < len(text) && blank(text[end]) {
+		for end < len(text) && blankByte(text[end]) {
 			end++
 		}
 	}
 	skip()
 	for i, c := range chunks {
 		switch {
-		case len(c.Text) > MaxText || !utf8.ValidString(c.Text) || isBlank([]byte(c.Text)):
+		case len(c.Text) > maxChunk || !utf8.ValidString(c.Text) || isBlank([]byte(c.Text)):
 			return fmt.Errorf("chunk %d has %d bytes", i, len(c.Text))
 		case len(c.Title) > maxTitle || !utf8.ValidString(c.Title) || strings.ContainsAny(c.Title, "\n\r\x00\x1b") || c.Title == "":
 			return fmt.Errorf("chunk %d has a title %q", i, c.Title)
@@ -142,7 +142,7 @@ func covered(text []byte, chunks []Chunk) error {
 }
 
 // pieces are parts of random streams.
-var pieces = []string{
+var textPieces = []string{
 	"a", "b c", " ", "\t", "\n", "\n\n", "\r\n", "\r", "# head\n", "## sub\n", "title\n===\n", "\n```go\n", "\n```\n", "~~~", "{", "}",
 	"[", "]", ",", ":", `"key": `, `"text"`, `{"a":1}`, `"\"`, "12", "true", "\x00", "\x1b[31m", "\x1b]0;title\x07", "\x1b", "\x1b]8;;x",
 	"\xff", "é", "\xc3", "\xef\xbb\xbf", "世界", "func main() {", "- item\n", "| a | b |\n", "error: connection_refused\n", "\v", "\x85",
@@ -155,10 +155,10 @@ func TestSplitKeepsItsPromises(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var in []byte
 		for range 1 + r.IntN(40) {
-			in = append(in, pieces[r.IntN(len(pieces))]...)
+			in = append(in, textPieces[r.IntN(len(textPieces))]...)
 		}
 		for _, f := range []Format{Auto, Text, Markdown, JSON} {
-			check(t, in, Options{Format: f})
+			checkSplit(t, in, splitOptions{Format: f})
 		}
 	}
 }
@@ -179,8 +179,8 @@ func TestJSONIsCovered(t *testing.T) {
 		if r.IntN(3) == 0 {
 			in[r.IntN(len(in))] = "}]\",:x\n\\"[r.IntN(8)]
 		}
-		check(t, in, Options{})
-		check(t, in, Options{Format: JSON})
+		checkSplit(t, in, splitOptions{})
+		checkSplit(t, in, splitOptions{Format: JSON})
 	}
 }
 
@@ -229,7 +229,7 @@ func randomJSON(b *bytes.Buffer, r *rand.Rand, depth int, pretty bool) {
 func TestSplitStopsAtErrors(t *testing.T) {
 	stop := errors.New("stop")
 	n := 0
-	_, err := Split(strings.NewReader(strings.Repeat("a line\n", 1000)), Options{}, func(Chunk) error {
+	_, err := splitChunks(strings.NewReader(strings.Repeat("a line\n", 1000)), splitOptions{}, func(chunk) error {
 		n++
 		return stop
 	})
@@ -238,18 +238,18 @@ func TestSplitStopsAtErrors(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	n = 0
-	sum, err := Split(io.MultiReader(strings.NewReader("read before\n"), iotest.ErrReader(broken)), Options{}, func(Chunk) error {
+	sum, err := splitChunks(io.MultiReader(strings.NewReader("read before\n"), iotest.ErrReader(broken)), splitOptions{}, func(chunk) error {
 		n++
 		return nil
 	})
 	if !errors.Is(err, broken) || n != 1 || sum.Lines != 1 {
 		t.Errorf("%v after %d chunks, %+v", err, n, sum)
 	}
-	if _, err = Split(idle{}, Options{}, nil); !errors.Is(err, io.ErrNoProgress) {
+	if _, err = splitChunks(idleReader{}, splitOptions{}, nil); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader that has nothing: %v", err)
 	}
 }
 
-type idle struct{}
+type idleReader struct{}
 
-func (idle) Read([]byte) (int, error) { return 0, nil }
+func (idleReader) Read([]byte) (int, error) { return 0, nil }

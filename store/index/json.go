@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"bytes"
@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	enoughJSON = 2 << 10     // a chunk of this many bytes ends at the next value that is no deeper than any other in it
-	minJSON    = MaxText / 4 // minimum size of a chunk that is cut at a shallower value rather than at a deeper one
-	fewJSON    = 512         // if no cut leaves at least this, the chunk is cut like a long line
+	enoughJSON = 2 << 10      // a chunk of this many bytes ends at the next value that is no deeper than any other in it
+	minJSON    = maxChunk / 4 // minimum size of a chunk that is cut at a shallower value rather than at a deeper one
+	fewJSON    = 512          // if no cut leaves at least this, the chunk is cut like a long line
 )
 
 // jsonText makes chunks of consecutive values, and cuts where values are least nested. From the value in which the
 // scanner finds malformed JSON, it continues as plain text.
 type jsonText struct {
 	s     *splitter
-	scan  scanner
+	scan  jsonScanner
 	n     int64 // number of the line in which the chunk starts
 	later bool  // the chunk starts after the beginning of the line
 	start chunkStart
@@ -42,7 +42,7 @@ func (j *jsonText) take(b []byte, end bool) (int, error) {
 		rest := b[at:]
 		n, done := 0, false
 		var err error
-		switch j.scan.next(rest[:min(len(rest), MaxText)]) {
+		switch j.scan.next(rest[:min(len(rest), maxChunk)]) {
 		case newValue:
 			if j.enough(rest) {
 				n, err = j.cut(rest, j.scan.top)
@@ -56,7 +56,7 @@ func (j *jsonText) take(b []byte, end bool) (int, error) {
 			done = true
 		case exhausted:
 			switch {
-			case len(rest) > MaxText:
+			case len(rest) > maxChunk:
 				n, err = j.overflow(rest)
 			case end:
 				n, err = len(rest), j.emit(rest, -1)
@@ -179,11 +179,11 @@ func (j *jsonText) emit(b []byte, d int) error {
 }
 
 // messages are the keys whose values describe a record best, the best first.
-var messages = [...]string{`"message"`, `"msg"`, `"error"`, `"event"`}
+var messageKeys = [...]string{`"message"`, `"msg"`, `"error"`, `"event"`}
 
 // recordTitle returns the message of the first record that has one, or "".
 func recordTitle(b []byte) string {
-	for _, m := range messages {
+	for _, m := range messageKeys {
 		i := bytes.Index(b, []byte(m))
 		if i < 0 {
 			continue
@@ -196,7 +196,7 @@ func recordTitle(b []byte) string {
 		if end := bytes.IndexByte(v, '"'); end >= 0 {
 			v = v[:end]
 		}
-		if t := shorten(string(v[:min(len(v), 4*titleChars)]), titleChars); hasWord(t) {
+		if t := shortenTitle(string(v[:min(len(v), 4*titleChars)]), titleChars); hasWord(t) {
 			return t
 		}
 	}
@@ -204,7 +204,7 @@ func recordTitle(b []byte) string {
 }
 
 // path returns the path of the value that was started at a depth.
-func (s *scanner) path(depth int) string {
+func (s *jsonScanner) path(depth int) string {
 	var b strings.Builder
 	b.WriteByte('$')
 	for i := range depth {
@@ -217,7 +217,7 @@ func (s *scanner) path(depth int) string {
 }
 
 // name returns the element of a path for the current value of frame i.
-func (s *scanner) name(i int) string {
+func (s *jsonScanner) name(i int) string {
 	f := &s.frames[:i+1][i]
 	switch {
 	case f.array:

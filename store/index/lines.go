@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import "bytes"
 
@@ -9,8 +9,8 @@ const (
 )
 
 // A line is a line of clean text, or a part of one.
-type line struct {
-	text  []byte // at most MaxText bytes, without newline; valid until the call returns
+type textLine struct {
+	text  []byte // at most maxChunk bytes, without newline; valid until the call returns
 	n     int64  // its number, from 1
 	later bool   // a part other than the first
 	more  bool   // a part other than the last
@@ -18,28 +18,28 @@ type line struct {
 
 // A lineTaker makes chunks of lines.
 type lineTaker interface {
-	line(line) error
+	line(textLine) error
 	end() error // called after the last line
 }
 
 // lines splits clean text into lines, and long lines into parts.
-type lines struct {
+type textLines struct {
 	to    lineTaker
 	n     int64 // number of the line that the text starts with or continues
 	later bool
 }
 
-// take consumes lines from the start of b, and returns their size. Less than MaxText bytes are left.
-func (l *lines) take(b []byte, end bool) (int, error) {
+// take consumes lines from the start of b, and returns their size. Less than maxChunk bytes are left.
+func (l *textLines) take(b []byte, end bool) (int, error) {
 	at := 0
 	for {
 		rest := b[at:]
-		nl := bytes.IndexByte(rest[:min(len(rest), MaxText+1)], '\n')
+		nl := bytes.IndexByte(rest[:min(len(rest), maxChunk+1)], '\n')
 		part, next := rest, len(rest)
 		switch {
 		case nl >= 0:
 			part, next = rest[:nl], nl+1
-		case len(rest) > MaxText:
+		case len(rest) > maxChunk:
 			var cut int
 			cut, next = divide(rest)
 			part = rest[:cut]
@@ -48,8 +48,8 @@ func (l *lines) take(b []byte, end bool) (int, error) {
 		case len(rest) == 0:
 			return at, l.to.end()
 		}
-		more := nl < 0 && len(rest) > MaxText
-		if err := l.to.line(line{part, l.n, l.later, more}); err != nil {
+		more := nl < 0 && len(rest) > maxChunk
+		if err := l.to.line(textLine{part, l.n, l.later, more}); err != nil {
 			return at, err
 		}
 		l.later = more
@@ -60,18 +60,18 @@ func (l *lines) take(b []byte, end bool) (int, error) {
 	}
 }
 
-// divide returns where to cut a text of more than MaxText bytes, and where the next part starts, which is before the cut.
+// divide returns where to cut a text of more than maxChunk bytes, and where the next part starts, which is before the cut.
 // Both are between words, unless words are longer than maxCommon bytes.
 func divide(b []byte) (cut, next int) {
-	cut = between(b, MaxText-maxCommon, MaxText)
-	return cut, between(b, cut-maxCommon, cut-minCommon)
+	cut = betweenWords(b, maxChunk-maxCommon, maxChunk)
+	return cut, betweenWords(b, cut-maxCommon, cut-minCommon)
 }
 
 // between returns the last position in b, after from and up to to, that is not within a word, or if there is none, not
 // within a character.
-func between(b []byte, from, to int) int {
+func betweenWords(b []byte, from, to int) int {
 	for i := to; i > from; i-- {
-		if blank(b[i-1]) {
+		if blankByte(b[i-1]) {
 			return i
 		}
 	}
@@ -87,12 +87,12 @@ func between(b []byte, from, to int) int {
 }
 
 // blank reports whether c is a space of clean text.
-func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
+func blankByte(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
 
 // isBlank reports whether b contains only spaces.
 func isBlank(b []byte) bool {
 	for _, c := range b {
-		if !blank(c) {
+		if !blankByte(c) {
 			return false
 		}
 	}

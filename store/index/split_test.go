@@ -1,4 +1,4 @@
-package chunk
+package index
 
 import (
 	"bytes"
@@ -88,14 +88,14 @@ func TestDetect(t *testing.T) {
 }
 
 // A want is an expected chunk.
-type want struct {
+type wantChunk struct {
 	title      string
 	start, end int64
 	class      string
 	has        string // prefix of its text
 }
 
-func same(t *testing.T, got []Chunk, all []want) {
+func sameChunks(t *testing.T, got []chunk, all []wantChunk) {
 	t.Helper()
 	ok := len(got) == len(all)
 	for i := 0; ok && i < len(all); i++ {
@@ -103,11 +103,11 @@ func same(t *testing.T, got []Chunk, all []want) {
 		ok = c.Title == w.title && c.LineStart == w.start && c.LineEnd == w.end && (w.class == "" || c.Class == w.class) && strings.HasPrefix(c.Text, w.has)
 	}
 	if !ok {
-		t.Errorf("got %s\nwant %+v", show(got), all)
+		t.Errorf("got %s\nwant %+v", showChunks(got), all)
 	}
 }
 
-func numbered(from, to int) string {
+func numberedLines(from, to int) string {
 	var b strings.Builder
 	for i := from; i <= to; i++ {
 		fmt.Fprintf(&b, "line %d of text\n", i)
@@ -118,32 +118,32 @@ func numbered(from, to int) string {
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
-		all      []want
+		all      []wantChunk
 	}{
 		{"nothing", "", nil},
 		{"blank lines", "\n \n\t\n", nil},
-		{"a line", "hello world\n", []want{{"hello world", 1, 1, Prose, "hello world"}}},
-		{"no newline", "\n\n  hello", []want{{"hello", 3, 3, Prose, "  hello"}}},
-		{"paragraphs", "one\n2\n3\n\nfour\n5\n6\n", []want{{"one", 1, 3, "", "one\n2\n3"}, {"four", 5, 7, "", "four"}}},
-		{"short ones together", "one\n\ntwo\n\nthree\n\nfour\n", []want{{"one", 1, 5, "", "one\n\ntwo"}, {"four", 7, 7, "", "four"}}},
-		{"two blank lines", "one\n\n\ntwo\n", []want{{"one", 1, 1, "", "one"}, {"two", 4, 4, "", "two"}}},
-		{"groups of 20, with 2 of the one before", numbered(1, 45), []want{
+		{"a line", "hello world\n", []wantChunk{{"hello world", 1, 1, Prose, "hello world"}}},
+		{"no newline", "\n\n  hello", []wantChunk{{"hello", 3, 3, Prose, "  hello"}}},
+		{"paragraphs", "one\n2\n3\n\nfour\n5\n6\n", []wantChunk{{"one", 1, 3, "", "one\n2\n3"}, {"four", 5, 7, "", "four"}}},
+		{"short ones together", "one\n\ntwo\n\nthree\n\nfour\n", []wantChunk{{"one", 1, 5, "", "one\n\ntwo"}, {"four", 7, 7, "", "four"}}},
+		{"two blank lines", "one\n\n\ntwo\n", []wantChunk{{"one", 1, 1, "", "one"}, {"two", 4, 4, "", "two"}}},
+		{"groups of 20, with 2 of the one before", numberedLines(1, 45), []wantChunk{
 			{"line 1 of text", 1, 20, Prose, "line 1 "},
 			{"line 19 of text", 19, 38, Prose, "line 19 "},
 			{"line 37 of text", 37, 45, Prose, "line 37 "},
 		}},
-		{"no group of old lines", numbered(1, 20), []want{{"line 1 of text", 1, 20, "", "line 1"}}},
-		{"a title after a rule", "=====\n  12 34\n\tBuild log\n", []want{{"Build log", 1, 3, "", "====="}}},
-		{"no words", "1 2\n3 4\n", []want{{"lines 1-2", 1, 2, "", "1 2"}}},
-		{"a long title", strings.Repeat("word ", 40), []want{{strings.TrimSpace(strings.Repeat("word ", 15)) + " word…", 1, 1, "", "word"}}},
-		{"code", "int main(void) {\n\treturn 0;\n}\n", []want{{"int main(void) {", 1, 3, Code, "int"}}},
+		{"no group of old lines", numberedLines(1, 20), []wantChunk{{"line 1 of text", 1, 20, "", "line 1"}}},
+		{"a title after a rule", "=====\n  12 34\n\tBuild log\n", []wantChunk{{"Build log", 1, 3, "", "====="}}},
+		{"no words", "1 2\n3 4\n", []wantChunk{{"lines 1-2", 1, 2, "", "1 2"}}},
+		{"a long title", strings.Repeat("word ", 40), []wantChunk{{strings.TrimSpace(strings.Repeat("word ", 15)) + " word…", 1, 1, "", "word"}}},
+		{"code", "int main(void) {\n\treturn 0;\n}\n", []wantChunk{{"int main(void) {", 1, 3, Code, "int"}}},
 	} {
-		chunks := check(t, []byte(c.in), Options{Format: Text})
-		if !t.Run(c.name, func(t *testing.T) { same(t, chunks, c.all) }) {
+		chunks := checkSplit(t, []byte(c.in), splitOptions{Format: Text})
+		if !t.Run(c.name, func(t *testing.T) { sameChunks(t, chunks, c.all) }) {
 			continue
 		}
 	}
-	same(t, check(t, []byte("a\n"), Options{Title: "the  title\n", Class: Code}), []want{{"the title", 1, 1, Code, "a"}})
+	sameChunks(t, checkSplit(t, []byte("a\n"), splitOptions{Title: "the  title\n", Class: Code}), []wantChunk{{"the title", 1, 1, Code, "a"}})
 }
 
 func TestMarkdown(t *testing.T) {
@@ -151,38 +151,38 @@ func TestMarkdown(t *testing.T) {
 	fence := "```go\n" + strings.Repeat("x := call(1)\n", 100) + "```\n"
 	for _, c := range []struct {
 		name, in string
-		all      []want
+		all      []wantChunk
 	}{
-		{"a path of headings", "# Install\nText.\n## Linux\nMore.\n### Arch ###\nEven.\n# Use\nEnd.\n", []want{
+		{"a path of headings", "# Install\nText.\n## Linux\nMore.\n### Arch ###\nEven.\n# Use\nEnd.\n", []wantChunk{
 			{"Install", 1, 2, Prose, "# Install"},
 			{"Install > Linux", 3, 4, "", "## Linux"},
 			{"Install > Linux > Arch", 5, 6, "", "###"},
 			{"Use", 7, 8, "", "# Use"},
 		}},
-		{"before a heading", "Some text.\n\n# Head\n\nMore.\n", []want{{"Some text.", 1, 1, "", "Some"}, {"Head", 3, 5, "", "# Head"}}},
-		{"headings alone", "# A\n\n## B\n\ntext\n\n## C\n## D\n", []want{{"A > B", 1, 5, "", "# A"}, {"A > C", 7, 7, "", "## C"}, {"A > D", 8, 8, "", "## D"}}},
-		{"underlined", "Title\n=====\n\ntext\n\nSub\n---\nmore\n", []want{{"Title", 1, 4, "", "Title\n==="}, {"Title > Sub", 6, 8, "", "Sub\n---"}}},
-		{"a rule", "text\nmore\n---\n\n- a\n---\n", []want{{"text", 1, 6, "", "text"}}},
-		{"no heading in a fence", "# A\n```sh\n# comment\n\n## other\n```\n", []want{{"A", 1, 6, Code, "# A"}}},
-		{"a fence alone", "# A\n" + fence + "after\n", []want{{"A", 1, 1, Prose, "# A"}, {"A", 2, 103, Code, "```go"}, {"A", 104, 104, Prose, "after"}}},
-		{"a fence whole where it fits", "# A\n" + long + long + fence, []want{
+		{"before a heading", "Some text.\n\n# Head\n\nMore.\n", []wantChunk{{"Some text.", 1, 1, "", "Some"}, {"Head", 3, 5, "", "# Head"}}},
+		{"headings alone", "# A\n\n## B\n\ntext\n\n## C\n## D\n", []wantChunk{{"A > B", 1, 5, "", "# A"}, {"A > C", 7, 7, "", "## C"}, {"A > D", 8, 8, "", "## D"}}},
+		{"underlined", "Title\n=====\n\ntext\n\nSub\n---\nmore\n", []wantChunk{{"Title", 1, 4, "", "Title\n==="}, {"Title > Sub", 6, 8, "", "Sub\n---"}}},
+		{"a rule", "text\nmore\n---\n\n- a\n---\n", []wantChunk{{"text", 1, 6, "", "text"}}},
+		{"no heading in a fence", "# A\n```sh\n# comment\n\n## other\n```\n", []wantChunk{{"A", 1, 6, Code, "# A"}}},
+		{"a fence alone", "# A\n" + fence + "after\n", []wantChunk{{"A", 1, 1, Prose, "# A"}, {"A", 2, 103, Code, "```go"}, {"A", 104, 104, Prose, "after"}}},
+		{"a fence whole where it fits", "# A\n" + long + long + fence, []wantChunk{
 			{"A", 1, 61, Prose, "# A"}, {"A", 62, 163, Code, "```go"},
 		}},
-		{"a long section ends at a paragraph", "# A\n" + long + long[:1120] + "\n" + long, []want{{"A", 1, 51, Prose, "# A"}, {"A", 53, 82, Prose, "A sentence"}}},
+		{"a long section ends at a paragraph", "# A\n" + long + long[:1120] + "\n" + long, []wantChunk{{"A", 1, 51, Prose, "# A"}, {"A", 53, 82, Prose, "A sentence"}}},
 		{"a fence that does not end", "# A\n\n````\n" + strings.Repeat("```\n# x();\n", 600), nil},
-		{"a heading with nothing", "#\n\ntext\n", []want{{"#", 1, 3, "", "#"}}},
+		{"a heading with nothing", "#\n\ntext\n", []wantChunk{{"#", 1, 3, "", "#"}}},
 	} {
-		chunks := check(t, []byte(c.in), Options{Format: Markdown})
+		chunks := checkSplit(t, []byte(c.in), splitOptions{Format: Markdown})
 		if c.name == "a heading with nothing" {
 			chunks[0].Title = "#"
 		}
 		if c.all != nil {
-			t.Run(c.name, func(t *testing.T) { same(t, chunks, c.all) })
+			t.Run(c.name, func(t *testing.T) { sameChunks(t, chunks, c.all) })
 			continue
 		}
 		for _, k := range chunks[1:] {
 			if k.Title != "A" || k.Class != Code {
-				t.Errorf("%s: %s", c.name, show([]Chunk{k}))
+				t.Errorf("%s: %s", c.name, showChunks([]chunk{k}))
 			}
 		}
 	}
@@ -190,9 +190,9 @@ func TestMarkdown(t *testing.T) {
 	for i := 1; i <= 6; i++ {
 		deep += strings.Repeat("#", i) + " " + strings.Repeat(fmt.Sprint("heading", i, " "), 12) + "\n"
 	}
-	got := check(t, []byte(deep+"text\n"), Options{Format: Markdown})
+	got := checkSplit(t, []byte(deep+"text\n"), splitOptions{Format: Markdown})
 	if len(got) != 1 || !strings.HasPrefix(got[0].Title, "… > heading4") {
-		t.Errorf("a deep heading: %s", show(got))
+		t.Errorf("a deep heading: %s", showChunks(got))
 	}
 }
 
@@ -204,28 +204,28 @@ func TestJSON(t *testing.T) {
 		fmt.Fprintf(&records, "{\"level\":\"info\",\"msg\":\"request %d done\",\"n\":%d}\n", i, i)
 	}
 	list.WriteString("  {}\n ], \"last key\": \"" + strings.Repeat("word ", 1000) + "\"}\n")
-	got := check(t, []byte(list.String()), Options{})
+	got := checkSplit(t, []byte(list.String()), splitOptions{})
 	var titles []string
 	for _, c := range got {
 		titles = append(titles, c.Title)
 	}
 	expected := []string{"$", "$.results[9..18]", "$.results[19..28]", "$.results[29..38]", "$.results[39]", `$["last key"]`}
 	if !slices.Equal(titles, expected) {
-		t.Errorf("titles %q, want %q of %s", titles, expected, show(got))
+		t.Errorf("titles %q, want %q of %s", titles, expected, showChunks(got))
 	}
-	same(t, check(t, []byte(records.String()), Options{}), []want{
+	sameChunks(t, checkSplit(t, []byte(records.String()), splitOptions{}), []wantChunk{
 		{"request 0 done", 1, 20, Code, `{"level"`}, {"request 20 done", 21, 40, Code, `{"level"`},
 	})
-	same(t, check(t, []byte("{\"a\": [1, 2]}\n"), Options{}), []want{{"$", 1, 1, Code, `{"a"`}})
+	sameChunks(t, checkSplit(t, []byte("{\"a\": [1, 2]}\n"), splitOptions{}), []wantChunk{{"$", 1, 1, Code, `{"a"`}})
 	// From the malformed value on, the stream is text.
 	broken := records.String()[:1000] + "\npanic: the end\n\ngoroutine 1\n"
-	all := check(t, []byte(broken), Options{})
+	all := checkSplit(t, []byte(broken), splitOptions{})
 	if n := len(all); n < 2 || all[0].Class != Code || !strings.Contains(all[n-1].Text, "goroutine 1") || all[n-1].Class != Prose {
-		t.Errorf("broken records: %s", show(all))
+		t.Errorf("broken records: %s", showChunks(all))
 	}
 	// A value in several others has the path of all of them.
 	deep := strings.Repeat(`{"a":[0,`, 40) + `"` + strings.Repeat("x ", 4000)
-	all = check(t, []byte(deep), Options{})
+	all = checkSplit(t, []byte(deep), splitOptions{})
 	if last := all[len(all)-1].Title; !strings.HasPrefix(last, "$") || !strings.HasSuffix(last, ".a[1].a[1]") {
 		t.Errorf("deep: %s", last)
 	}
@@ -238,7 +238,7 @@ func TestLongLines(t *testing.T) {
 	}
 	words := b.String()
 	for _, in := range []string{words, strings.ReplaceAll(words, " ", ";"), strings.ReplaceAll(words, " ", "_"), strings.ReplaceAll(words, " ", "é")} {
-		chunks := check(t, []byte(in), Options{Format: Text})
+		chunks := checkSplit(t, []byte(in), splitOptions{Format: Text})
 		var texts []string
 		for _, c := range chunks {
 			texts = append(texts, c.Text)
@@ -249,11 +249,11 @@ func TestLongLines(t *testing.T) {
 				t.Fatalf("%q at %d is in no chunk", part, i)
 			}
 		}
-		if len(chunks) > len(in)/(MaxText-3*maxCommon)+1 {
+		if len(chunks) > len(in)/(maxChunk-3*maxCommon)+1 {
 			t.Errorf("%d chunks of %d bytes", len(chunks), len(in))
 		}
 	}
-	same(t, check(t, []byte(strings.Repeat("y", MaxText)+"\nnext\n"), Options{Format: Text}), []want{
+	sameChunks(t, checkSplit(t, []byte(strings.Repeat("y", maxChunk)+"\nnext\n"), splitOptions{Format: Text}), []wantChunk{
 		{strings.Repeat("y", titleChars) + "…", 1, 1, "", "y"}, {"next", 2, 2, "", "next"},
 	})
 }
@@ -266,8 +266,8 @@ func TestTerms(t *testing.T) {
 			b.WriteString("dial tcp: connection_refused by payments.internal\njava.lang.NullPointerException\n")
 		}
 	}
-	terms := NewTerms()
-	split(t, bytes.NewReader(b.Bytes()), Options{Terms: terms})
+	terms := newTopTerms()
+	splitAll(t, bytes.NewReader(b.Bytes()), splitOptions{Terms: terms})
 	best := terms.Best(40)
 	for _, w := range []string{"connection_refused", "java.lang.NullPointerException", "payments.internal"} {
 		if !slices.Contains(best, w) {
@@ -289,10 +289,10 @@ func TestTerms(t *testing.T) {
 }
 
 func TestSortOf(t *testing.T) {
-	for w, want := range map[string]sort{
-		"connection_refused": trouble, "NullPointerException": trouble, "ECONNREFUSED": trouble, "io.EOF": name, "camelCase": name,
-		"module_200": name, "utf8": name, "nginx-ingress": name, "deadbeef01": noise, "0x7f3a": noise, "2026-11-21": noise, "10.0.0.1": noise,
-		"request": word, "with": noise, "error": noise, "550e8400-e29b-41d4-a716-446655440000": noise,
+	for w, want := range map[string]termSort{
+		"connection_refused": troubleTerm, "NullPointerException": troubleTerm, "ECONNREFUSED": troubleTerm, "io.EOF": nameTerm, "camelCase": nameTerm,
+		"module_200": nameTerm, "utf8": nameTerm, "nginx-ingress": nameTerm, "deadbeef01": noise, "0x7f3a": noise, "2026-11-21": noise, "10.0.0.1": noise,
+		"request": wordTerm, "with": noise, "error": noise, "550e8400-e29b-41d4-a716-446655440000": noise,
 	} {
 		if got := sortOf([]byte(w)); got != want {
 			t.Errorf("%s is %d, want %d", w, got, want)
@@ -336,26 +336,26 @@ func TestMemoryIsFlat(t *testing.T) {
 	for _, c := range []struct {
 		name, piece string
 		bytes       int64
-		o           Options
+		o           splitOptions
 	}{
-		{"one line", "some words that follow each other 0123456789 ", 150 << 20, Options{}},
-		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, Options{Terms: NewTerms()}},
-		{"one word", "x", 3 << 20, Options{Terms: NewTerms()}},
-		{"empty lines", "\n", 10_000_000, Options{}},
-		{"empty lines of Markdown", "\n", 2_000_000, Options{Format: Markdown}},
-		{"spaces", " ", 3 << 20, Options{}},
-		{"NULs", "\x00", 3 << 20, Options{}},
-		{"no UTF-8", "\xff", 3 << 20, Options{}},
-		{"escapes", "\x1b]", 3 << 20, Options{}},
-		{"a string of JSON", "[\"" + strings.Repeat("text in a string ", 4096), 3 << 20, Options{}},
-		{"a key of JSON", "{\"", 3 << 20, Options{}},
-		{"numbers of JSON", "1,", 3 << 20, Options{Format: JSON}},
-		{"a fence", "```\ntext\n", 3 << 20, Options{Format: Markdown}},
-		{"headings", "# a heading\n## another\n", 3 << 20, Options{}},
-		{"deep", "[", 3 << 20, Options{}},
+		{"one line", "some words that follow each other 0123456789 ", 150 << 20, splitOptions{}},
+		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, splitOptions{Terms: newTopTerms()}},
+		{"one word", "x", 3 << 20, splitOptions{Terms: newTopTerms()}},
+		{"empty lines", "\n", 10_000_000, splitOptions{}},
+		{"empty lines of Markdown", "\n", 2_000_000, splitOptions{Format: Markdown}},
+		{"spaces", " ", 3 << 20, splitOptions{}},
+		{"NULs", "\x00", 3 << 20, splitOptions{}},
+		{"no UTF-8", "\xff", 3 << 20, splitOptions{}},
+		{"escapes", "\x1b]", 3 << 20, splitOptions{}},
+		{"a string of JSON", "[\"" + strings.Repeat("text in a string ", 4096), 3 << 20, splitOptions{}},
+		{"a key of JSON", "{\"", 3 << 20, splitOptions{}},
+		{"numbers of JSON", "1,", 3 << 20, splitOptions{Format: JSON}},
+		{"a fence", "```\ntext\n", 3 << 20, splitOptions{Format: Markdown}},
+		{"headings", "# a heading\n## another\n", 3 << 20, splitOptions{}},
+		{"deep", "[", 3 << 20, splitOptions{}},
 	} {
 		g := &generated{piece: c.piece, left: c.bytes}
-		if _, err := Split(g, c.o, func(Chunk) error { return nil }); err != nil || g.top-g.base > maxGrowth {
+		if _, err := splitChunks(g, c.o, func(chunk) error { return nil }); err != nil || g.top-g.base > maxGrowth {
 			t.Errorf("%s: %v, %d KiB more", c.name, err, (g.top-g.base)>>10)
 		}
 	}

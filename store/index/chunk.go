@@ -1,0 +1,47 @@
+package index
+
+// maxChunk is the maximum size in bytes of a chunk's text.
+const maxChunk = 4 << 10
+
+// A Format is the format of a stream.
+type Format uint8
+
+// The formats. Auto, the zero value, detects the format from the first block of the stream.
+const (
+	Auto Format = iota
+	Text
+	Markdown
+	JSON
+)
+
+// Classes of chunks. See classOf.
+const (
+	Code  = "code"
+	Prose = "prose"
+)
+
+// splitOptions describe a stream. The zero value suits any.
+type splitOptions struct {
+	Format Format
+	Title  string    // title of chunks without a heading or path; "" derives it from the chunk's text
+	Class  string    // class of all chunks; "" decides it for each
+	Terms  *topTerms // receives each line of the stream once; may be nil
+}
+
+// A chunk is a part of a stream.
+type chunk struct {
+	Title string // one line of valid UTF-8 of at most 200 bytes
+	// Text is valid UTF-8 of at most maxChunk bytes, and not blank. Its line n, from 0, is line LineStart+n of the stream,
+	// or a part of it.
+	Text               string
+	LineStart, LineEnd int64  // in the stream, from 1, inclusive
+	Class              string // Code or Prose, or splitOptions.Class
+}
+
+// A summary describes a stream that was split.
+type summary struct {
+	Lines  int64 // includes a last one without a newline
+	Bytes  int64 // as read
+	Chunks int64
+	Format Format // never Auto; the initial one if it changed
+}
