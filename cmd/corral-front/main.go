@@ -20,32 +20,10 @@ import (
 	"corral/front/server"
 	"corral/internal/nearest"
 	"corral/internal/text"
+	"corral/internal/usage"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 )
-
-const usage = `corral-front has the commands of corral that are not needed for every job.
-
-Usage:
-  corral mcp                        serve agent hosts, over standard input and output
-  corral serve                      serve agent hosts, over HTTP
-  corral exec-server                serve clients of command/exec
-  corral doctor                     report what this host can enforce
-  corral config check|show|init     check, print or create a configuration
-  corral repo add|list|remove       repositories in the configuration
-  corral policy test REQUEST.json   explain the decision on a request
-  corral output [HANDLE]            output of earlier jobs
-  corral index stats|purge|rebuild  full-text index of that output
-  corral changes show|diff|apply    changes that jobs of a session made behind an overlay
-  corral rootfs import|list|remove  root file systems for sessions
-  corral token create|rotate|revoke tokens of clients of corral serve
-  corral audit tail|show|verify     audit log
-  corral ci gitlab ...              jobs of GitLab pipelines
-  corral completion bash|zsh|fish   completion of the command line
-  corral version                    print the version
-
-corral COMMAND --help describes a command.
-`
 
 // typed returns the commands that people type.
 func typed() map[string]cli.Command {
@@ -92,7 +70,7 @@ func dispatch(args []string) (int, error) {
 	}
 	switch args[0] {
 	case "help", "--help", "-h":
-		return cli.Print(usage)
+		return cli.Print(usage.Corral)
 	}
 	hint := "corral help"
 	if near := nearest.Of(args[0], slices.Sorted(maps.Keys(typed()))); near != "" {

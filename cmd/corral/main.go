@@ -34,32 +34,7 @@ func dispatch(args []string) int {
 		fmt.Fprint(os.Stderr, usage.Corral)
 		return exitFailure
 	}
-	var err error
-	code := 0
-	switch args[0] {
-	case "run":
-		code, err = runCommand(args[1:])
-	case "ps":
-		err = psCommand(args[1:])
-	case "reload":
-		err = reloadCommand(args[1:])
-	case "kill":
-		err = killCommand(args[1:])
-	case "drain":
-		code, err = drainCommand(args[1:])
-	case "session":
-		code, err = sessionCommand(args[1:])
-	case "top":
-		err = execProgram("corral-top", args[1:])
-	case "version", "--version", "-v":
-		err = printText("corral " + version.Version + "\n")
-	case embed.FindCommon:
-		err = embed.FindCommand(args[1:])
-	case "help", "--help", "-h":
-		err = help(args[1:])
-	default:
-		err = execFront(args)
-	}
+	code, err := run(args[0], args[1:])
 	if err != nil {
 		printError(err)
 		if code != 0 && args[0] == "drain" {
@@ -70,6 +45,55 @@ func dispatch(args []string) int {
 	return code
 }
 
+// An ownCommand is implemented here, or by a program of its own.
+type ownCommand struct {
+	name, help string
+	run        func(args []string) (int, error)
+}
+
+// own returns the commands that corral-front does not implement.
+func own() []ownCommand {
+	plain := func(c func([]string) error) func([]string) (int, error) {
+		return func(args []string) (int, error) { return 0, c(args) }
+	}
+	return []ownCommand{
+		{"run", usage.Run, runCommand},
+		{"ps", usage.Ps, plain(psCommand)},
+		{"reload", usage.Reload, plain(reloadCommand)},
+		{"kill", usage.Kill, plain(killCommand)},
+		{"drain", usage.Drain, drainCommand},
+		{"session", usage.Session, sessionCommand},
+		{"top", usage.Top, plain(func(args []string) error { return execProgram("corral-top", args) })},
+		{"version", usage.Corral, plain(func([]string) error { return printText("corral " + version.Version + "\n") })},
+		{"help", usage.Corral, plain(help)},
+	}
+}
+
+// find returns the command with a name, nil if corral-front implements it.
+func find(name string) *ownCommand {
+	switch name {
+	case "--version", "-v":
+		name = "version"
+	case "--help", "-h":
+		name = "help"
+	}
+	list := own()
+	if n := slices.IndexFunc(list, func(c ownCommand) bool { return c.name == name }); n >= 0 {
+		return &list[n]
+	}
+	return nil
+}
+
+func run(name string, args []string) (int, error) {
+	if name == embed.FindCommon {
+		return 0, embed.FindCommand(args)
+	}
+	if c := find(name); c != nil {
+		return c.run(args)
+	}
+	return 0, execFront(append([]string{name}, args...))
+}
+
 // help prints the usage of the command in args[0], or of corral if args is empty.
 func help(args []string) error {
 	switch {
@@ -77,22 +101,9 @@ func help(args []string) error {
 		return printText(usage.Corral)
 	case len(args) > 1 && args[0] != "session":
 		return fmt.Errorf("unexpected argument %q\nhint: corral help %s", args[1], args[0])
-	case args[0] == "run":
-		return printText(usage.Run)
-	case args[0] == "ps":
-		return printText(usage.Ps)
-	case args[0] == "reload":
-		return printText(usage.Reload)
-	case args[0] == "kill":
-		return printText(usage.Kill)
-	case args[0] == "drain":
-		return printText(usage.Drain)
-	case args[0] == "session":
-		return printText(usage.Session)
-	case args[0] == "top":
-		return printText(usage.Top)
-	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
-		return printText(usage.Corral)
+	}
+	if c := find(args[0]); c != nil {
+		return printText(c.help)
 	}
 	return execFront([]string{args[0], "--help"})
 }
