@@ -42,7 +42,7 @@ func (s *Supervisor) openAudit() error {
 		Instance: s.config.Instance, Each: s.config.Audit.Each, MaxSize: s.config.Audit.MaxSize, Keep: s.config.Audit.Keep,
 		KeepFor:   max(cmp.Or(s.config.Audit.KeepFor, DefaultAuditKeepFor), 0),
 		UserDaily: max(cmp.Or(s.config.Audit.UserDaily, audit.DefaultUserDaily), 0),
-		Log:       s.config.Log, Patience: s.config.locked,
+		Log:       s.config.Log, Patience: s.config.switches.locked,
 	})
 	if err != nil {
 		return err

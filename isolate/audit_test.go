@@ -383,7 +383,7 @@ func TestAuditDiskFull(t *testing.T) {
 // ending.
 func TestCloseWithClientNotReading(t *testing.T) {
 	c := config(t)
-	c.patience = 50 * time.Millisecond
+	c.switches.patience = 50 * time.Millisecond
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -414,7 +414,7 @@ func TestCloseWithClientNotReading(t *testing.T) {
 // TestAuditLogLocked: while another process holds the audit log's lock no job runs, and the refusal names that
 // process. Ends that were not recorded meanwhile are recorded before the next job.
 func TestAuditLogLocked(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Log, c.locked = slog.New(slog.DiscardHandler), 200*time.Millisecond })
+	f := newFront(t, func(c *Config) { c.Log, c.switches.locked = slog.New(slog.DiscardHandler), 200*time.Millisecond })
 	l := f.Waiting()
 	lock, err := os.OpenFile(filepath.Join(f.s.config.StateDir, "audit", "lock"), os.O_RDWR, 0)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestTerminalLimit(t *testing.T) {
 // TestReclaimsCache: cached files of ended jobs are reclaimed when their jail is idle, so that the kernel frees the
 // jobs' cgroups.
 func TestReclaimsCache(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.reclaim, c.dying = time.Millisecond, 1 })
+	f := newFront(t, func(c *Config) { c.switches.Reclaim, c.switches.Dying = time.Millisecond, 1 })
 	const size = 64 << 20
 	f.Sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
 	usage := func() int64 {
@@ -92,7 +92,7 @@ func (s *Supervisor) free() int {
 func TestSlotReleasedLate(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("python3"))
 	files := sandboxtest.StartFileServer(t, owner)
-	f := newFront(t, func(c *Config) { c.Slots, c.ending, c.Log = -1, 200*time.Millisecond, nil })
+	f := newFront(t, func(c *Config) { c.Slots, c.switches.Ending, c.Log = -1, 200*time.Millisecond, nil })
 	f.Sh("true")
 	var before int
 	eventually(t, func() string {

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -55,21 +56,17 @@ type Config struct {
 	// instance, state directory, programs. nil: this supervisor cannot reload.
 	Again func() (Config, error)
 
-	patience time.Duration // replaces sendPatience in tests
-	probing  time.Duration // replaces probe.DefaultPatience in tests
-	locked   time.Duration // replaces files.LockPatience of the audit log in tests
-	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
-	dying    int           // replaces maxDying in tests
-	small    int64         // replaces maxSmall in tests
-	look     time.Duration // replaces leftLater in tests
-	reclaim  time.Duration // replaces reclaimRest in tests
-	trim     time.Duration // replaces trimInterval in tests
-	only     func() bool   // replaces host.OnlyInstance in tests
-	subuid   string        // replaces /etc/subuid in tests
+	switches switches
+}
 
-	survey *cell.Survey // what tests before have read of the host; nil: nothing
-
-	skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
+// switches replace what is constant, for the tests of this package alone: no other package can set them. A supervisor that is not tested has
+// the zero value.
+type switches struct {
+	cell.Switches
+	patience time.Duration // replaces sendPatience
+	probing  time.Duration // replaces probe.DefaultPatience
+	locked   time.Duration // replaces files.LockPatience of the audit log
+	subuid   string        // replaces /etc/subuid
 }
 
 // complete fills in defaults and rejects invalid values.
@@ -90,9 +87,7 @@ func (c *Config) complete() error {
 	if real, err := filepath.EvalSymlinks(filepath.Dir(c.StateDir)); err == nil {
 		c.StateDir = filepath.Join(real, filepath.Base(c.StateDir))
 	}
-	if c.subuid == "" {
-		c.subuid = "/etc/subuid"
-	}
+	c.switches.subuid = cmp.Or(c.switches.subuid, "/etc/subuid")
 	c.Connections.Complete()
 	if c.JailIdle == 0 {
 		c.JailIdle = 5 * time.Minute

@@ -148,7 +148,7 @@ func configOf(t testing.TB, instance, state string, log *slog.Logger) Config {
 		Programs: filepath.Dir(sandboxtest.Bin(t, "corral-init")),
 		StateDir: state,
 		Log:      log,
-		survey:   &survey,
+		switches: switches{Switches: cell.Switches{Survey: &survey}},
 	}
 }
 

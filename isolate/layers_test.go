@@ -118,7 +118,7 @@ func skip(t testing.TB, steps []string) func(*Config) {
 			c.Programs = withTestStub(t, c.Programs)
 		}
 		for _, step := range steps {
-			c.skip |= inside.Step(step)
+			c.switches.Skip |= inside.Step(step)
 		}
 	}
 }

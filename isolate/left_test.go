@@ -45,7 +45,7 @@ my $message = pack("QLx4PQPQix4", 0, 0, $iov, 1, $rights, 16 + 4 * @fds, 0);
 syscall(%d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_SENDMSG)
 
 // looking has the supervisor look often at memory that is left, so that tests need not wait for seconds.
-func looking(c *Config) { c.look = 10 * time.Millisecond }
+func looking(c *Config) { c.switches.Look = 10 * time.Millisecond }
 
 // TestLeftMemory: a job cannot gather memory without bound from jobs that have ended: each of these counts as a running
 // one until its memory is free, beyond what the jobs of a user may leave in sockets.
@@ -110,7 +110,7 @@ func TestSmallLeft(t *testing.T) {
 		return d.Out + d.Err
 	}
 	t.Run("jobs", func(t *testing.T) {
-		f := newFront(t, looking, func(c *Config) { c.small, c.MaxPerUser = 1<<20, most })
+		f := newFront(t, looking, func(c *Config) { c.switches.Small, c.MaxPerUser = 1<<20, most })
 		f.s.jobs.left.maxKernel, f.s.jobs.left.press = 0, 0
 		holding := f.Launch(f.Spec("perl", "-e", holder))
 		said, n := "", 0

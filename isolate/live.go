@@ -351,7 +351,7 @@ const clientless = 500 * time.Millisecond
 // endOn ends the job at its deadline or when ctx ends, whichever is first, until stop is called.
 func (s *Supervisor) endOn(ctx context.Context, r *run) (stop func()) {
 	stopDeadline := func() {}
-	if r.limits.Wall != job.Unlimited && !inside.Skips(s.config.skip, inside.Deadline) {
+	if r.limits.Wall != job.Unlimited && !inside.Skips(s.config.switches.Skip, inside.Deadline) {
 		timer := time.AfterFunc(r.limits.Wall, func() { r.requestEnd(wire.Deadline) })
 		stopDeadline = func() { timer.Stop() }
 	}

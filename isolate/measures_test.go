@@ -105,7 +105,7 @@ func (x trial) check(t *testing.T, skipped []string, open bool) {
 	f := newFront(t, skip(t, skipped), func(c *Config) {
 		c.Slots = -1 // the trials are about two jobs, and a waiting slot would be a third
 		if open {
-			c.ending = 2 * time.Second // for a job that nothing ends
+			c.switches.Ending = 2 * time.Second // for a job that nothing ends
 		}
 	})
 	f.leaveTmp(skipped)

@@ -83,7 +83,7 @@ func TestSubUIDsAttack(t *testing.T) {
 	}{{fmt.Sprintf("%d:%d:1000\n", owner, first), bound}, {"", users}} {
 		subuid := filepath.Join(t.TempDir(), "subuid")
 		put(t, subuid, tt.subuid, 0o600, 0)
-		s := supervise(t, func(c *Config) { c.MaxPerUser, c.subuid = most, subuid })
+		s := supervise(t, func(c *Config) { c.MaxPerUser, c.switches.subuid = most, subuid })
 		path := filepath.Join(sandboxtest.OpenDir(t), "socket")
 		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 		if err != nil {

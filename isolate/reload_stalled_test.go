@@ -14,7 +14,7 @@ import (
 // keeps no other from being served, however often the configuration is read again.
 func TestReloadStalled(t *testing.T) {
 	files := sandboxtest.StartFileServer(t, owner)
-	f, w := reloadable(t, func(c *Config) { c.probing = 200 * time.Millisecond })
+	f, w := reloadable(t, func(c *Config) { c.switches.probing = 200 * time.Millisecond })
 	w.write(func(c *Config) {
 		for i := range probe.MaxUser + 1 {
 			c.Repos = append(c.Repos, admit.Entry{Path: fmt.Sprintf("%s/dir%d", files.Dir, i)})
@@ -37,7 +37,7 @@ func TestStartStalled(t *testing.T) {
 	go func() {
 		defer close(started)
 		f, _ = reloadable(t, func(c *Config) {
-			c.probing = 200 * time.Millisecond
+			c.switches.probing = 200 * time.Millisecond
 			c.Repos = append([]admit.Entry{{Path: files.Dir + "/dir"}}, c.Repos...)
 		})
 	}()

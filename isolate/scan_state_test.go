@@ -48,12 +48,12 @@ func sensitiveRepo(t testing.TB, f *front) {
 }
 
 // alone makes a supervisor believe that it is the only one on the machine, where others may be running.
-func alone(c *Config) { c.only = func() bool { return true } }
+func alone(c *Config) { c.switches.Only = func() bool { return true } }
 
 // TestOnlyInstance: a supervisor that is not the only one makes a request to the scanner after each job.
 func TestOnlyInstance(t *testing.T) {
 	var only atomic.Bool
-	f := newFront(t, func(c *Config) { c.only = only.Load })
+	f := newFront(t, func(c *Config) { c.switches.Only = only.Load })
 	supervise(t)
 	if host.OnlyInstance() {
 		t.Error("onlyInstance is true with two supervisors")

@@ -89,7 +89,7 @@ func TestStalledOverlay(t *testing.T) {
 func TestStalledDirectory(t *testing.T) {
 	const stranger = 1002
 	files := sandboxtest.StartFileServer(t, owner)
-	f := newFront(t, func(c *Config) { c.probing = 500 * time.Millisecond })
+	f := newFront(t, func(c *Config) { c.switches.probing = 500 * time.Millisecond })
 	other := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: stranger}), filepath.Join(t.TempDir(), "repo"))
 	mkdir(t, other.Repo, stranger)
 	dir := opened(t, files.Dir+"/dir")
@@ -128,7 +128,7 @@ func TestStalledDirectory(t *testing.T) {
 func TestCloseWithStalledProbe(t *testing.T) {
 	files := sandboxtest.StartFileServer(t, owner)
 	c := config(t)
-	c.probing = time.Hour
+	c.switches.probing = time.Hour
 	c.Log = nil // the end of the session cannot be recorded, because the audit log is closed
 	s, err := New(c)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestForeignDescriptor(t *testing.T) {
 func TestDetached(t *testing.T) {
 	files := sandboxtest.StartFileServerInNamespace(t, owner)
 	c := config(t)
-	c.probing = time.Hour
+	c.switches.probing = time.Hour
 	c.Log = nil
 	s, err := New(c)
 	if err != nil {
@@ -238,7 +238,7 @@ func TestDetached(t *testing.T) {
 // TestDetachedAborted: a helper that hangs in such a close is freed. The file systems of this user that keep it are aborted.
 func TestDetachedAborted(t *testing.T) {
 	files := sandboxtest.StartFileServerInNamespace(t, owner)
-	s := supervise(t, func(c *Config) { c.probing = 300 * time.Millisecond })
+	s := supervise(t, func(c *Config) { c.switches.probing = 300 * time.Millisecond })
 	before := openDescriptors(t)
 	conn, client, err := wire.Pair()
 	if err != nil {

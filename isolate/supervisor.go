@@ -63,7 +63,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	s := &Supervisor{config: c}
-	s.subuids = host.NewSubordinates(c.subuid, c.Log)
+	s.subuids = host.NewSubordinates(c.switches.subuid, c.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u host.Cleanup
 	defer u.Run()
@@ -79,7 +79,7 @@ func New(c Config) (*Supervisor, error) {
 	s.reloads = newReloader(s)
 	s.server = serve.New(serve.Config{
 		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
-		MaxPerUser: c.MaxPerUser, Patience: c.patience, Log: c.Log,
+		MaxPerUser: c.MaxPerUser, Patience: c.switches.patience, Log: c.Log,
 	})
 	s.served.Now().LogRejected()
 	u.Cancel()
@@ -124,7 +124,7 @@ func openInstance(s *Supervisor, u *host.Cleanup) (err error) {
 		return err
 	}
 	s.probes, err = probe.New(s.ctx, probe.Config{
-		Program: s.programs.Stub, User: s.instance.NobodyID() + 1, Patience: c.probing, Payer: s.subuids.PayerOf, Log: c.Log,
+		Program: s.programs.Stub, User: s.instance.NobodyID() + 1, Patience: c.switches.probing, Payer: s.subuids.PayerOf, Log: c.Log,
 	})
 	if err != nil {
 		return err
@@ -154,8 +154,7 @@ func openCells(s *Supervisor, u *host.Cleanup) (err error) {
 	s.cells, err = cell.New(cell.Config{
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
-		Ending: c.ending, Reclaim: c.reclaim, Dying: c.dying, Small: c.small, Look: c.look, Trim: c.trim, Only: c.only,
-		EtcFiles: c.EtcFiles, Survey: c.survey, Skip: c.skip,
+		EtcFiles: c.EtcFiles, Switches: c.switches.Switches,
 		Left: func(payer uint32, repo string) cell.LeftSetter {
 			return s.jobs.leave(payer, c.Log.With("uid", payer, "repo", repo))
 		},

@@ -59,10 +59,10 @@ func (s *Supervisor) runIn(
 // much. stop may be called again.
 func (s *Supervisor) watchUse(sl *cell.Slot, r *run, q *admit.Request) (stop func()) {
 	stopDisk, stopLocks := func() {}, func() {}
-	if q.Flags&wire.FlagNoRepo == 0 && !inside.Skips(s.config.skip, inside.DiskWatch) {
+	if q.Flags&wire.FlagNoRepo == 0 && !inside.Skips(s.config.switches.Skip, inside.DiskWatch) {
 		stopDisk = sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd)
 	}
-	if !inside.Skips(s.config.skip, inside.LockWatch) {
+	if !inside.Skips(s.config.switches.Skip, inside.LockWatch) {
 		stopLocks = s.locks.Watch(sl.Group(), func() { r.requestEnd(wire.OverLocks) })
 	}
 	return sync.OnceFunc(func() {

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -34,19 +35,24 @@ type Config struct {
 	Slots    int           // maximum of waiting slots per jail; negative is none
 	MaxSlots int           // maximum of waiting slots in all jails; negative is none
 	Idle     time.Duration // how long an unused jail is kept; guarded by Jails.mu
-	Ending   time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
-	Reclaim  time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
-	Dying    int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
-	Small    int64         // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
-	Look     time.Duration // from one look at memory that an ended job has left to the next; 0 is leftLater
-	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
-	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
 	EtcFiles []string      // further files and directories of the host's /etc that jobs see
-	Survey   *Survey       // nil: what this supervisor alone has read
 	// Left returns the function that is told what memory the jobs of a jail that ended have left, which was built for a user and a repository.
 	// Nil leaves that unknown.
 	Left func(payer uint32, repo string) LeftSetter
-	Skip uint64 // bit set of confinement steps and measures to leave out, see inside.Step, for tests that show what a step prevents
+	Switches
+}
+
+// Switches replace what is constant, for tests alone. A supervisor that is not tested has the zero value.
+type Switches struct {
+	Ending  time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
+	Reclaim time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
+	Dying   int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
+	Small   int64         // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
+	Look    time.Duration // from one look at memory that an ended job has left to the next; 0 is leftLater
+	Trim    time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
+	Only    func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
+	Survey  *Survey       // what supervisors before have read of the host; nil: nothing
+	Skip    uint64        // bit set of confinement steps and measures to leave out, see inside.Step, to show what a step prevents
 }
 
 // A Survey is what was read of the host for jails, and is used for the next ones as long as the host is unchanged. Supervisors in one
@@ -77,24 +83,8 @@ type Jails struct {
 
 // New compiles the system call filters. The caller must call End and Close.
 func New(c Config) (*Jails, error) {
-	if c.Ending == 0 {
-		c.Ending = host.SlotPatience
-	}
-	if c.Reclaim == 0 {
-		c.Reclaim = reclaimRest
-	}
-	if c.Dying == 0 {
-		c.Dying = maxDying
-	}
-	if c.Small == 0 {
-		c.Small = maxSmall
-	}
-	if c.Look == 0 {
-		c.Look = leftLater
-	}
-	if c.Trim == 0 {
-		c.Trim = trimInterval
-	}
+	c.Ending, c.Reclaim, c.Dying = cmp.Or(c.Ending, host.SlotPatience), cmp.Or(c.Reclaim, reclaimRest), cmp.Or(c.Dying, maxDying)
+	c.Small, c.Look, c.Trim = cmp.Or(c.Small, maxSmall), cmp.Or(c.Look, leftLater), cmp.Or(c.Trim, trimInterval)
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}
@@ -111,7 +101,7 @@ func New(c Config) (*Jails, error) {
 }
 
 // Enter returns the jail for r and profile whose jobs have this network, building it if necessary. It takes over r. The caller
-// must call leave.
+// must call Leave.
 func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, n Network) (*Jail, error) {
 	j, err := s.find(peer, r, profile, n)
 	if err != nil || j.repo != r {
@@ -255,7 +245,7 @@ func (s *Jails) End() {
 	s.ended = true
 }
 
-// Drop ends every jail and the jobs in it. It does not wait for that. end must have been called.
+// Drop ends every jail and the jobs in it. It does not wait for that. End must have been called.
 func (s *Jails) Drop() {
 	for _, j := range s.list() {
 		j.Drop()
@@ -269,7 +259,7 @@ func (s *Jails) list() []*Jail {
 	return slices.Collect(maps.Values(s.all))
 }
 
-// Close waits for the end of all jails, and releases what they shared. drop must have been called.
+// Close waits for the end of all jails, and releases what they shared. Drop must have been called.
 func (s *Jails) Close() {
 	s.work.Wait()
 	s.roots.close()
