@@ -38,7 +38,7 @@ func (r *Repo) Snapshot() *Repo {
 	return c
 }
 
-// Close also accepts a repository without a descriptor, see importDir.
+// Close also accepts a repository without a descriptor, as the one of a session that imports.
 func (r *Repo) Close() {
 	if r.forget != nil {
 		r.forget()

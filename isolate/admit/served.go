@@ -135,7 +135,7 @@ func firstLink(path string, open func(part string) error) string {
 	return path[:ends[n]]
 }
 
-// servesOpen is serves for the directory dir, whose identity is already known.
+// servesOpen is Serves for the directory dir, whose identity is already known.
 func (s *Served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.Identity) (*Repo, error) {
 	// Fast path: the descriptor is the pinned inode of a served repository, so readlink(/proc/self/fd), the slowest
 	// step here, is skipped. Nothing is gained by a false path: the client could have sent the path alone.

@@ -2,7 +2,6 @@ package cell
 
 import (
 	"sync/atomic"
-	"time"
 
 	"corral/internal/fault"
 )
@@ -14,37 +13,29 @@ type slotBudget struct {
 	waiting atomic.Int64 // slots that wait or are being made to wait
 
 	mu    fault.Mutex
-	pools map[slotGiver]struct{} // guarded by mu
-}
-
-// A slotGiver is a pool, as far as the budget uses it.
-type slotGiver interface {
-	// lastJob returns when the last job came, and whether there are waiting slots.
-	lastJob() (time.Time, bool)
-	// give gives up one waiting slot, and reports whether there was one.
-	give() bool
+	pools map[*pool]struct{} // guarded by mu
 }
 
 func newSlotBudget(maximum int) *slotBudget {
-	return &slotBudget{max: int64(maximum), pools: map[slotGiver]struct{}{}}
+	return &slotBudget{max: int64(maximum), pools: map[*pool]struct{}{}}
 }
 
 // join adds a pool whose slots others may get.
-func (b *slotBudget) join(p slotGiver) {
+func (b *slotBudget) join(p *pool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pools[p] = struct{}{}
 }
 
 // leave removes a pool, which has returned its slots.
-func (b *slotBudget) leave(p slotGiver) {
+func (b *slotBudget) leave(p *pool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pools, p)
 }
 
 // reserve counts one more waiting slot, and reports whether p may have it.
-func (b *slotBudget) reserve(p slotGiver) bool {
+func (b *slotBudget) reserve(p *pool) bool {
 	for b.waiting.Add(1) > b.max {
 		b.waiting.Add(-1)
 		if other := b.longestUnused(p); other == nil || !other.give() {
@@ -59,7 +50,7 @@ func (b *slotBudget) giveBack(n int) { b.waiting.Add(-int64(n)) }
 
 // longestUnused returns the pool with waiting slots to which no job came for the longest time, if that is longer than
 // for p.
-func (b *slotBudget) longestUnused(p slotGiver) (longest slotGiver) {
+func (b *slotBudget) longestUnused(p *pool) (longest *pool) {
 	when, _ := p.lastJob()
 	b.mu.Lock()
 	defer b.mu.Unlock()

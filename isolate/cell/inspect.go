@@ -62,7 +62,7 @@ func (j *Jail) state() JailState {
 		d.Want, d.Used = j.pool.demand.want, len(j.pool.used)
 	})
 	if scanner := fault.Get(&j.scannerMu, func() *scanner { return j.scanner }); scanner != nil {
-		d.ScannerPID, _ = host.PidOf(scanner.slot.(*Slot).pidfd) // 0 if it has exited
+		d.ScannerPID, _ = host.PidOf(scanner.slot.pidfd) // 0 if it has exited
 		d.ScannerRequests = fault.Get(&scanner.mu, func() uint64 { return scanner.sent })
 	}
 	return d

@@ -289,14 +289,14 @@ func (p *pool) keep(sl *Slot) {
 	}
 }
 
-// lastJob implements slotGiver.
+// lastJob returns when the last job came, and whether there are waiting slots.
 func (p *pool) lastJob() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last, len(p.ready) > 0
 }
 
-// give implements slotGiver.
+// give gives up one waiting slot, and reports whether there was one.
 func (p *pool) give() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

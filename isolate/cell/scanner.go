@@ -19,7 +19,7 @@ const scannerPatience = 10 * time.Second
 // and filter, the repository read-only) and lives as long as the jail. Requests to a nil scanner fail with
 // errNoScanner.
 type scanner struct {
-	slot   scannerSlot
+	slot   *Slot
 	socket *wire.Conn
 
 	state scanState
@@ -156,9 +156,6 @@ func (s *scanner) usable() bool {
 	defer s.mu.Unlock()
 	return !s.dead
 }
-
-// A scannerSlot is the slot in which a scanner runs.
-type scannerSlot interface{ destroy() }
 
 // sorted sorts paths that each end with NUL.
 func sorted(paths string) string {

@@ -153,7 +153,7 @@ func (m *UsernsMaker) IDMap(uid, gid, to uint32, count int) (*os.File, error) {
 // An Owner says to which host ids the user of a job in a directory maps.
 type Owner struct {
 	UID   uint32 // the directory's owner
-	GID   uint32 // a group of the peer's (Peer.groupFor)
+	GID   uint32 // a group of the peer's (Peer.GroupFor)
 	Group uint32 // the directory's own group, which may differ from gid
 }
 

@@ -290,7 +290,7 @@ type client struct {
 const sendPatience = 20 * time.Second
 
 // discard closes descriptors that are not needed any more. The kernel takes a while to close a large memfd, and
-// prober.discard blocks if the user has too many unclosed directories. So one goroutine per connection does it, and
+// Prober.Discard blocks if the user has too many unclosed directories. So one goroutine per connection does it, and
 // the connection counts until it has finished.
 func (c *client) discard() {
 	for files := range c.unwanted {

@@ -3,7 +3,7 @@
 // Messages are datagrams on a SOCK_SEQPACKET unix socket, at most MaxMessage bytes, with descriptors as SCM_RIGHTS. Each
 // operation has one type with fields in a fixed order, little endian; strings are length-limited bytes that are not
 // parsed. The decoder is the only code of the supervisor that reads data written by a client: it is fuzzed, it
-// allocate no more than the message's size, and a message that does not match its layout exactly is an error.
+// allocates no more than the message's size, and a message that does not match its layout exactly is an error.
 //
 // A program's arguments and environment are not part of a message: they are passed in a sealed memfd (see NewPayload),
 // which the supervisor does not read.
