@@ -27,7 +27,7 @@ func (o *Output) commit(r *job.Record) error {
 	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].Bytes, hex.EncodeToString(seals[1].SHA256[:]), seals[1].Gap
 	m.TotalStdout, m.StdoutLines = o.captured.Stdout.Bytes, o.captured.Stdout.Lines
 	m.TotalStderr, m.StderrLines = o.captured.Stderr.Bytes, o.captured.Stderr.Lines
-	t, err := o.pending.Wait()
+	t, err := o.pending()
 	if err != nil {
 		return err
 	}

@@ -13,16 +13,6 @@ import (
 	"corral/store/at"
 )
 
-// diskOptions are options of a diskDir. All must be set, except FsyncEach and ReadOnly.
-type dirOptions struct {
-	TTL       time.Duration // after which an artifact without a readable manifest is removed
-	MaxCount  int64         // maximum number of artifacts
-	MaxBytes  int64         // maximum size on disk of all artifacts
-	FsyncEach bool          // sync an artifact before Commit returns; otherwise in groups, within 20 ms
-	ReadOnly  bool          // create and remove nothing
-	Now       func() time.Time
-}
-
 // A diskDir is a directory of artifacts that several processes share without a daemon. Its methods may be called by several
 // goroutines at once.
 //
@@ -45,15 +35,15 @@ type diskDir struct {
 	swept  sync.WaitGroup
 }
 
-// Name is the name of the directory within a user's state directory.
+// dirName is the name of the directory within a user's state directory.
 const dirName = "artifacts"
 
-// Open opens the directory of artifacts in a state directory, and creates it if missing. The caller keeps ownership of
+// openDir opens the directory of artifacts in a state directory, and creates it if missing. The caller keeps ownership of
 // state. Unless it is only read, what has expired, and what killed processes left, is removed in the background, now and
-// at intervals. The caller must close the diskDir.
-func openDir(state *os.File, o dirOptions) (*diskDir, error) {
+// at intervals. All options must be set. The caller must close the diskDir.
+func openDir(state *os.File, o Options) (*diskDir, error) {
 	d := &diskDir{
-		ttl: o.TTL, limit: usage{o.MaxCount, o.MaxBytes}, fsyncEach: o.FsyncEach, now: o.Now, fd: -1, taken: make(chan struct{}, 1),
+		ttl: o.TTL, limit: usage{int64(o.MaxCount), o.MaxBytes}, fsyncEach: o.FsyncEach, now: o.Now, fd: -1, taken: make(chan struct{}, 1),
 	}
 	if err := d.open(state, o.ReadOnly); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 )
 
 // open opens a directory of artifacts; options that are not set have large values.
-func openDisk(t *testing.T, dir string, o dirOptions) *diskDir {
+func openDisk(t *testing.T, dir string, o Options) *diskDir {
 	t.Helper()
 	state, err := os.Open(dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func putIn(t *testing.T, d *diskDir, stdout string) string {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	handle, _ := newHandle("repo", now)
-	temp, err := d.Prepare(handle).Wait()
+	temp, err := d.Prepare(handle)()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +61,9 @@ func putIn(t *testing.T, d *diskDir, stdout string) string {
 // TestCommit: a committed artifact is listed and can be opened, also by another process; a dropped one leaves nothing.
 func TestCommit(t *testing.T) {
 	dir := t.TempDir()
-	d, other := openDisk(t, dir, dirOptions{FsyncEach: true}), openDisk(t, dir, dirOptions{ReadOnly: true})
+	d, other := openDisk(t, dir, Options{FsyncEach: true}), openDisk(t, dir, Options{ReadOnly: true})
 	handle := putIn(t, d, "text")
-	dropped, err := d.Prepare("runtime-x-1-0123456789abcdef").Wait()
+	dropped, err := d.Prepare("runtime-x-1-0123456789abcdef")()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func TestCommit(t *testing.T) {
 	if names, err := os.ReadDir(filepath.Join(dir, dirName)); err != nil || len(names) != 2 { // and the usage
 		t.Errorf("%v, %v", names, err)
 	}
-	tiny := openDisk(t, t.TempDir(), dirOptions{MaxBytes: 1})
-	temp, err := tiny.Prepare(handle).Wait()
+	tiny := openDisk(t, t.TempDir(), Options{MaxBytes: 1})
+	temp, err := tiny.Prepare(handle)()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestCommit(t *testing.T) {
 // TestClosed: after Close, and without a directory, there are no artifacts.
 func TestClosed(t *testing.T) {
 	dir := t.TempDir()
-	d := openDisk(t, dir, dirOptions{})
+	d := openDisk(t, dir, Options{})
 	handle := putIn(t, d, "x")
 	d.Close()
 	d.Close()
-	for name, d := range map[string]*diskDir{"closed": d, "without a directory": openDisk(t, t.TempDir(), dirOptions{ReadOnly: true})} {
+	for name, d := range map[string]*diskDir{"closed": d, "without a directory": openDisk(t, t.TempDir(), Options{ReadOnly: true})} {
 		if list, err := d.List(); len(list) != 0 || err != nil {
 			t.Errorf("%s: %v, %v", name, list, err)
 		}
@@ -123,7 +123,7 @@ func TestClosed(t *testing.T) {
 
 // TestWrongUsageIsCorrected: a recorded usage that is too high is corrected, and evicts nothing.
 func TestWrongUsageIsCorrected(t *testing.T) {
-	d := openDisk(t, t.TempDir(), dirOptions{MaxCount: 256})
+	d := openDisk(t, t.TempDir(), Options{MaxCount: 256})
 	putIn(t, d, "x")
 	d.quota.write(usage{250, 1})
 	d.makeRoomAhead()
@@ -135,7 +135,7 @@ func TestWrongUsageIsCorrected(t *testing.T) {
 // TestMakeRoomAhead: nothing is evicted in advance while the quota is not nearly reached, or small.
 func TestMakeRoomAhead(t *testing.T) {
 	for limit, count := range map[int64]int{256: 240, 16: 16} {
-		d := openDisk(t, t.TempDir(), dirOptions{MaxCount: limit})
+		d := openDisk(t, t.TempDir(), Options{MaxCount: int(limit)})
 		for range count {
 			putIn(t, d, "x")
 		}
@@ -148,7 +148,7 @@ func TestMakeRoomAhead(t *testing.T) {
 
 // TestUnlinkOnce: if two callers unlink the same artifact, exactly one gets mine = true.
 func TestUnlinkOnce(t *testing.T) {
-	d := openDisk(t, t.TempDir(), dirOptions{})
+	d := openDisk(t, t.TempDir(), Options{})
 	handle := putIn(t, d, "x")
 	first, err := d.unlink(handle)
 	second, again := d.unlink(handle)
@@ -160,7 +160,7 @@ func TestUnlinkOnce(t *testing.T) {
 // TestSyncClosesDescriptors: syncing closes the descriptors of artifacts.
 func TestSyncClosesDescriptors(t *testing.T) {
 	dir := t.TempDir()
-	d := openDisk(t, dir, dirOptions{})
+	d := openDisk(t, dir, Options{})
 	for range 40 { // more than one group
 		putIn(t, d, "x")
 	}
@@ -179,13 +179,13 @@ func TestSyncClosesDescriptors(t *testing.T) {
 // TestSweepComesFirst: a sweep that locks a temporary directory before its maker does, and removes it by name when its maker has made
 // another one, does not remove that.
 func TestSweepComesFirst(t *testing.T) {
-	d := openDisk(t, t.TempDir(), dirOptions{})
+	d := openDisk(t, t.TempDir(), Options{})
 	for range 100_000 { // the sweep is first in one of some rounds
 		handle, _ := newHandle("repo", time.Now())
 		first := tempPrefix + handle + ".0"
 		made, locked := make(chan struct{}), make(chan int, 1)
 		go func() { locked <- lockNew(d, first, made) }()
-		temp, err := d.Prepare(handle).Wait()
+		temp, err := d.Prepare(handle)()
 		close(made)
 		if err != nil {
 			t.Fatal(err)

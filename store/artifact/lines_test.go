@@ -72,7 +72,7 @@ func folded(s string) string {
 	}, s)
 }
 
-func naiveExcerpts(s string, terms []string, context, limit int) (out []shownLines) {
+func naiveExcerpts(s string, terms []string, context, limit int) (out []Excerpt) {
 	all, _ := splitLines(s)
 	for i := 0; i < len(all) && len(out) < limit; i++ {
 		if !hasTerm(all[i], terms) {
@@ -83,7 +83,7 @@ func naiveExcerpts(s string, terms []string, context, limit int) (out []shownLin
 		for _, l := range all[from : to+1] {
 			text = append(text, shownLine(l))
 		}
-		out = append(out, shownLines{int64(from + 1), int64(to + 1), strings.Join(text, "\n")})
+		out = append(out, Excerpt{LineStart: int64(from + 1), LineEnd: int64(to + 1), Content: strings.Join(text, "\n")})
 		i = to
 	}
 	return out
@@ -122,7 +122,7 @@ func checkLines(t *testing.T, s string, w selection, cut func() int) {
 			part = append(part, shownLine(l))
 		}
 	}
-	if got := v.Part().Text; got != strings.Join(part, "\n") {
+	if got := v.Part().Content; got != strings.Join(part, "\n") {
 		t.Fatalf("%.200q, lines %d to %d: %.300q", s, w.From, w.To, got)
 	}
 }
@@ -211,11 +211,14 @@ func TestGap(t *testing.T) {
 	if v.n != 102 {
 		t.Errorf("%d lines", v.n)
 	}
-	want := []shownLines{{1, 4, "one\nhit\nthree\n... (5 bytes left out) ..."}, {101, 102, "hit\nlast"}}
+	want := []Excerpt{
+		{LineStart: 1, LineEnd: 4, Content: "one\nhit\nthree\n... (5 bytes left out) ..."},
+		{LineStart: 101, LineEnd: 102, Content: "hit\nlast"},
+	}
 	if got := v.Excerpts(5); !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := v.Part(); got != (shownLines{2, 101, "hit\nthree\n... (5 bytes left out) ...\nhit"}) {
+	if got := v.Part(); got != (Excerpt{LineStart: 2, LineEnd: 101, Content: "hit\nthree\n... (5 bytes left out) ...\nhit"}) {
 		t.Errorf("range: %+v", got)
 	}
 	if got := v.lastLines(3); len(got) != 2 || string(got[0].text) != "hit" {
@@ -236,7 +239,7 @@ func TestAtInPieces(t *testing.T) {
 		v.Close()
 		var got []string
 		for _, x := range v.Excerpts(3) {
-			got = append(got, fmt.Sprintf("%d-%d %q", x.Start, x.End, x.Text))
+			got = append(got, fmt.Sprintf("%d-%d %q", x.LineStart, x.LineEnd, x.Content))
 		}
 		if want := []string{`1-3 "a\n\nbb"`, `400-402 "ccc\na\n"`, `799-800 "bb\nccc"`}; !slices.Equal(got, want) {
 			t.Fatalf("%q, want %q", got, want)

@@ -40,8 +40,7 @@ func liveAddress(handle string) *net.UnixAddr {
 type Feed struct {
 	timer     *time.Timer
 	mu        sync.Mutex
-	ring      []byte                 // guarded by mu: the last bytes; from Size on the byte at offset n is at n % Size
-	total     int64                  // guarded by mu: bytes written
+	ring      ring                   // guarded by mu
 	ended     bool                   // guarded by mu
 	news      chan struct{}          // guarded by mu: closed by the next Write or End
 	listener  *net.UnixListener      // guarded by mu: nil before it listens
@@ -52,7 +51,7 @@ type Feed struct {
 func NewFeed(handle string) *Feed { return startFeed(handle, liveDelay) }
 
 func startFeed(handle string, after time.Duration) *Feed {
-	f := &Feed{news: make(chan struct{}), followers: map[*net.UnixConn]bool{}}
+	f := &Feed{ring: ring{size: LiveSize}, news: make(chan struct{}), followers: map[*net.UnixConn]bool{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.timer = time.AfterFunc(after, func() { f.listen(handle) })
@@ -108,21 +107,7 @@ func (f *Feed) Write(p []byte) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.total += int64(len(p))
-	if skip := len(p) - LiveSize; skip > 0 {
-		p = p[skip:]
-	}
-	if room := LiveSize - len(f.ring); room > 0 { // the ring grows with the output: most jobs write little
-		n := min(room, len(p))
-		f.ring = append(f.ring, p[:n]...)
-		if n == len(p) && f.total == int64(len(f.ring)) {
-			f.wake()
-			return
-		}
-	}
-	from := int((f.total - int64(len(p))) % LiveSize)
-	n := copy(f.ring[from:], p)
-	copy(f.ring, p[n:])
+	f.ring.write(p)
 	f.wake()
 }
 
@@ -157,12 +142,8 @@ func (f *Feed) End() {
 func (f *Feed) next(at int64, p []byte) (from int64, n int, ended bool, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	from = max(at, f.total-int64(len(f.ring)))
-	for n < len(p) && from+int64(n) < f.total {
-		begin := int((from + int64(n)) % LiveSize)
-		end := min(len(f.ring), begin+int(f.total-from)-n)
-		n += copy(p[n:], f.ring[begin:end])
-	}
+	from = max(at, f.ring.first())
+	n = f.ring.read(from, p)
 	return from, n, f.ended, f.news
 }
 
@@ -179,7 +160,7 @@ func (f *Feed) serve(c *net.UnixConn) {
 		c.Close()
 	}()
 	f.mu.Lock()
-	at, total := f.total-int64(len(f.ring)), f.total
+	at, total := f.ring.first(), f.ring.total
 	f.mu.Unlock()
 	head := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(at)), uint64(total))
 	if !sendTo(c, head) {

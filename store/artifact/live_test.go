@@ -36,7 +36,7 @@ func thisUser() uint32 { return uint32(unix.Geteuid()) }
 // TestNext: whatever is written in which pieces, a follower gets the last bytes in order.
 func TestNext(t *testing.T) {
 	for range 200 {
-		f := &Feed{news: make(chan struct{})}
+		f := &Feed{ring: ring{size: LiveSize}, news: make(chan struct{})}
 		var all []byte
 		for range rand.IntN(12) {
 			p := make([]byte, rand.IntN([]int{10, 1000, LiveSize, 3 * LiveSize}[rand.IntN(4)]))

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"corral/job"
 )
 
 // Names of the streams.
@@ -75,11 +77,8 @@ type Run struct {
 	Ended     time.Time `json:"endedAt"` // no process of it was left
 	CPUMs     int64     `json:"cpuMs"`   // -1 is unknown, here and below
 	Peak      int64     `json:"peakMemoryBytes"`
-	Samples   []Sample  `json:"samples,omitempty"` // at most maxSamples
+	Samples   []Sample  `json:"samples,omitempty"` // at most job.MaxSamples
 }
-
-// maxSamples is the maximum number of samples of a job, that of package job.
-const maxSamples = 120
 
 // A Sample is a job.Sample.
 type Sample struct {
@@ -139,8 +138,8 @@ func parseManifest(handle string, r io.Reader) (*Manifest, error) {
 	case m.ExpiresAt.Before(m.CreatedAt):
 		return nil, errors.New("it expires before it was created")
 	}
-	if m.Run != nil && len(m.Run.Samples) > maxSamples {
-		return nil, fmt.Errorf("it has %d samples, the maximum is %d", len(m.Run.Samples), maxSamples)
+	if m.Run != nil && len(m.Run.Samples) > job.MaxSamples {
+		return nil, fmt.Errorf("it has %d samples, the maximum is %d", len(m.Run.Samples), job.MaxSamples)
 	}
 	for _, name := range [...]string{Stdout, Stderr} {
 		if err := m.Stream(name).check(); err != nil {

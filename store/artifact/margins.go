@@ -11,10 +11,9 @@ import (
 type margins struct {
 	size int // of each, in bytes
 
-	mu    sync.Mutex
-	head  []byte // guarded by mu
-	ring  []byte // guarded by mu: what followed head; once full, the next byte goes to (total - len(head)) % size
-	total int64  // guarded by mu: bytes written so far
+	mu   sync.Mutex
+	head []byte // guarded by mu
+	ring ring   // guarded by mu: what followed head
 
 	pending []byte // guarded by mu: what follows, as far as it can be shown; empty at the end of the stream
 }
@@ -23,7 +22,7 @@ func newMargins(size int) *margins {
 	if size <= 0 {
 		return nil
 	}
-	return &margins{size: size}
+	return &margins{size: size, ring: ring{size: size}}
 }
 
 // write appends p, without keeping a reference to it or to pending, which replaces that of the last call: see redact.Stream.Pending.
@@ -36,36 +35,7 @@ func (m *margins) write(p, pending []byte) {
 	m.pending = append(m.pending[:0], pending...)
 	n := min(len(p), m.size-len(m.head))
 	m.head = append(m.head, p[:n]...)
-	m.total += int64(n)
-	if p = p[n:]; len(p) == 0 {
-		return
-	}
-	if skip := len(p) - m.size; skip > 0 {
-		m.total += int64(skip)
-		p = p[skip:]
-		if len(m.ring) < m.size {
-			m.ring = append(m.ring, make([]byte, m.size-len(m.ring))...) // everything in it is overwritten now
-		}
-	}
-	grow := min(len(p), m.size-len(m.ring))
-	m.ring = append(m.ring, p[:grow]...)
-	m.total += int64(grow)
-	for p = p[grow:]; len(p) > 0; {
-		k := copy(m.ring[m.at():], p)
-		m.total += int64(k)
-		p = p[k:]
-	}
-}
-
-// at returns where in a full ring the next byte goes. The caller holds mu.
-func (m *margins) at() int { return int((m.total - int64(len(m.head))) % int64(m.size)) }
-
-// last returns the end of the stream, without the bytes that are in head. The caller holds mu.
-func (m *margins) last() []byte {
-	if len(m.ring) < m.size {
-		return append([]byte(nil), m.ring...)
-	}
-	return append(append(make([]byte, 0, m.size), m.ring[m.at():]...), m.ring[:m.at()]...)
+	m.ring.write(p[n:])
 }
 
 // both returns the beginning, the end, and the number of bytes between them, which begin and end with whole characters. If the stream has
@@ -76,8 +46,8 @@ func (m *margins) both(ended bool) (head, tail string, between int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	head, tail = string(m.head), string(m.last())
-	between = m.total - int64(len(head)+len(tail))
+	head, tail = string(m.head), string(m.ring.last(m.ring.total))
+	between = m.ring.first()
 	if between > 0 {
 		kept := len(head) + len(tail)
 		head, tail = safe.Complete(head), safe.Rest(tail)

@@ -42,8 +42,8 @@ type Output struct {
 	margins  [2]*margins // of the two streams, valid after they have ended; nil before Streams
 	ended    bool
 	captured Captured
-	live     *Feed        // nil before Streams, and if nobody can follow
-	pending  *pendingTemp // becomes the artifact; nil before Streams, and if nothing is stored
+	live     *Feed                 // nil before Streams, and if nobody can follow
+	pending  func() (*temp, error) // becomes the artifact; nil before Streams, and if nothing is stored
 }
 
 // A Captured is the part of a job's output that a reply shows.
@@ -147,16 +147,16 @@ func (o *Output) spool(i int) *spool {
 		return nil
 	}
 	pending := o.pending
-	return o.store.hashers.New(spoolOptions{
-		Limit: o.limit, Mark: ownerMark(o.handle, o.begin.Principal),
-		File: func() (io.Writer, error) {
-			t, err := pending.Wait()
+	return &spool{
+		pool: &o.store.hashers, limit: o.limit, mark: ownerMark(o.handle, o.begin.Principal),
+		file: func() (io.Writer, error) {
+			t, err := pending()
 			if err != nil {
 				return nil, err
 			}
 			return t.Writer(i), nil
 		},
-	})
+	}
 }
 
 // Written implements job.Output.
@@ -276,7 +276,7 @@ func (o *Output) end() {
 	if o.store.samples != nil {
 		o.store.samples.End(o.handle)
 	}
-	if t, err := o.pending.Wait(); err == nil {
+	if t, err := o.pending(); err == nil {
 		o.store.disk.Drop(t)
 	}
 	o.pending = nil

@@ -140,8 +140,9 @@ func (a *Answer) fill(q *Query, views readers) {
 	switch {
 	case q.Range != nil:
 		a.Match = LineRead
-		if p := views[q.Range.Stream].Part(); p.Start > 0 {
-			a.Excerpts = slices.Insert(a.Excerpts, 0, newExcerpt(q.Range.Stream, p))
+		if p := views[q.Range.Stream].Part(); p.LineStart > 0 {
+			p.Source = q.Range.Stream
+			a.Excerpts = slices.Insert(a.Excerpts, 0, p)
 		}
 	case len(a.Excerpts) == 0:
 		a.Match = NoMatch

@@ -2,31 +2,25 @@ package artifact
 
 import "strconv"
 
-// shownLines is a range of consecutive lines.
-type shownLines struct {
-	Start, End int64  // 1-based, inclusive; 0 for an empty section
-	Text       string // lines of at most maxLine characters, joined by newlines; valid UTF-8
-}
-
 // Count returns the number of lines, including those that were left out.
 func (v *lineReader) Count() int64 { return v.n }
 
-// Incomplete reports whether Part or Excerpts has less than was selected, because that exceeds MaxText or 20,000 lines.
+// Incomplete reports whether Part or Excerpts has less than was selected, because that exceeds maxText or 20,000 lines.
 func (v *lineReader) Incomplete() bool { return v.cut }
 
-// Excerpts returns at most limit sections around lines that contain a term, or that Selection.At lists. A match within an
+// Excerpts returns at most limit excerpts, without their source, around lines that contain a term, or that selection.At lists. A match within an
 // excerpt does not begin another one. Lines before a match may be repeated from the previous excerpt, so that each can be
 // read alone.
-func (v *lineReader) Excerpts(limit int) []shownLines {
-	var out []shownLines
+func (v *lineReader) Excerpts(limit int) []Excerpt {
+	var out []Excerpt
 	for i := range min(len(v.texts.list), limit) {
 		out = append(out, v.texts.list[i].export())
 	}
 	return out
 }
 
-// Front returns the first lines, at most limit and at most Selection.First.
-func (v *lineReader) Front(limit int) shownLines {
+// Front returns the first lines, at most limit and at most selection.First.
+func (v *lineReader) Front(limit int) Excerpt {
 	var x section
 	for i := range min(len(v.head), limit) {
 		x.add(int64(i)+1, &v.head[i])
@@ -34,8 +28,8 @@ func (v *lineReader) Front(limit int) shownLines {
 	return x.export()
 }
 
-// Part returns the lines Selection.From to To, as far as they exist and fit.
-func (v *lineReader) Part() shownLines { return v.part.export() }
+// Part returns the lines selection.From to To, as far as they exist and fit.
+func (v *lineReader) Part() Excerpt { return v.part.export() }
 
 // Summary returns the first head and the last tail lines as they are shown. omitted adds the number of lines between them.
 // Both are at most those of the selection.
@@ -78,7 +72,9 @@ func (s *section) add(n int64, l *line) {
 	s.text = l.appendTo(s.text)
 }
 
-func (s *section) export() shownLines { return shownLines{s.start, s.end, string(s.text)} }
+func (s *section) export() Excerpt {
+	return Excerpt{LineStart: s.start, LineEnd: s.end, Content: string(s.text)}
+}
 
 // excerpts are sections around lines that contain a term. A match within an excerpt does not begin another one; the
 // context before a match may repeat lines of the previous section.

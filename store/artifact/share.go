@@ -4,12 +4,11 @@ import (
 	"errors"
 )
 
-// ErrShare is returned for an artifact that could only be Entry by evicting what other principals may keep.
+// ErrShare is returned for an artifact that could only be stored by evicting what other principals may keep.
 var ErrShare = errors.New("it is larger than the share of the quota that one user or token can use beside the others")
 
 // evictions returns the artifacts to evict so that principal can store more within limit; list is all artifacts, oldest
-// first. It
-// frees a sixteenth of the quota beyond that, so that few commits have to evict.
+// first. It frees a sixteenth of the quota beyond that, so that few commits have to evict.
 //
 // Each principal with artifacts may keep an equal share of the quota, less a sixteenth. The oldest artifacts of the
 // principal with the largest usage above its share are evicted first. It returns ErrShare if that is not enough.

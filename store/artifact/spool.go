@@ -29,15 +29,6 @@ type Gap struct {
 // Line returns the line that stands for the gap, without its newline.
 func (g *Gap) Line() string { return fmt.Sprintf("... (%d bytes left out) ...", g.Bytes) }
 
-// spoolOptions are options of a spool.
-type spoolOptions struct {
-	Limit int64  // maximum number of bytes stored of the stream, at least 1 KiB
-	Mark  []byte // subfields for the gzip header; nil stores none
-	// File returns the destination of the stream, which the caller owns. It is called when there is something to write,
-	// and may be called again.
-	File func() (io.Writer, error)
-}
-
 // A spool stores one stream of a job as a gzip file within bounds. It is not safe for concurrent use. It must be ended by Seal or
 // Discard.
 //
@@ -46,33 +37,30 @@ type spoolOptions struct {
 // the job is not slowed down by it. The file is one gzip member (RFC 1952), whose header may hold a mark. Memory is at
 // most about 3 MiB per stream.
 type spool struct {
-	pool *gzipPool
-	spoolOptions
+	pool  *gzipPool
+	limit int64  // maximum number of bytes stored of the stream, at least 1 KiB
+	mark  []byte // subfields for the gzip header; nil stores none
+	// file returns the destination of the stream, which the caller owns. It is called when there is something to write,
+	// and may be called again.
+	file func() (io.Writer, error)
 
 	small  []byte
 	work   *worker // nil while small
 	stored int64
 	line   bool // the stored part ends within a line
 
-	full     bool // the head is complete
-	ring     []byte
-	after    int64 // bytes after the head
+	full     bool  // the head is complete
+	after    ring  // the end of what follows the head
 	newlines int64 // newlines after the head
 	err      error
 }
 
-// New returns a spool for a stream.
-func (p *gzipPool) New(o spoolOptions) *spool { return &spool{pool: p, spoolOptions: o} }
-
-func (s *spool) tail() int { return int(min(tailSize, s.Limit/2)) }
-
-// ringSize is large enough to store a stream of limit bytes completely, wherever its head was cut.
-func (s *spool) ringSize() int { return s.tail() + aligning + markerRoom }
+func (s *spool) tail() int { return int(min(tailSize, s.limit/2)) }
 
 // Write appends p, without keeping a reference to it. Seal reports errors.
 func (s *spool) Write(p []byte) {
 	if !s.full {
-		room := s.Limit - int64(s.tail()) - markerRoom - s.stored
+		room := s.limit - int64(s.tail()) - markerRoom - s.stored
 		if int64(len(p)) <= room {
 			s.put(p)
 			return
@@ -86,33 +74,11 @@ func (s *spool) Write(p []byte) {
 		p = p[len(head):]
 	}
 	s.newlines += int64(bytes.Count(p, []byte{'\n'}))
-	s.after += int64(len(p))
-	s.keep(p)
-}
-
-// keep writes p to the ring.
-func (s *spool) keep(p []byte) {
-	size := s.ringSize()
-	if s.ring == nil {
-		s.ring = make([]byte, size)
+	if s.after.size == 0 {
+		size := s.tail() + aligning + markerRoom // a stream of limit bytes is stored completely, wherever its head was cut
+		s.after = ring{size: size, b: make([]byte, 0, size)}
 	}
-	at := int((s.after - int64(len(p))) % int64(size))
-	if skip := len(p) - size; skip > 0 {
-		at = (at + skip) % size
-		p = p[skip:]
-	}
-	n := copy(s.ring[at:], p)
-	copy(s.ring, p[n:])
-}
-
-// last returns the last n bytes written.
-func (s *spool) last(n int64) []byte {
-	size := int64(len(s.ring))
-	from, to := (s.after-n)%max(size, 1), s.after%max(size, 1)
-	if n == 0 || from < to {
-		return s.ring[from:to]
-	}
-	return append(append(make([]byte, 0, n), s.ring[from:]...), s.ring[:to]...)
+	s.after.write(p)
 }
 
 // put stores p.
@@ -127,11 +93,11 @@ func (s *spool) put(p []byte) {
 		return
 	}
 	if s.work == nil && s.err == nil {
-		f, err := s.File()
+		f, err := s.file()
 		if err != nil {
 			s.err = err
 		} else {
-			s.work = newWorker(s.pool, f, s.Mark)
+			s.work = newWorker(s.pool, f, s.mark)
 			s.work.write(s.small)
 		}
 		s.small = nil
@@ -142,21 +108,21 @@ func (s *spool) put(p []byte) {
 }
 
 // truncated reports whether part of the stream is or will be left out.
-func (s *spool) truncated() bool { return s.stored+s.after > s.Limit && s.full }
+func (s *spool) truncated() bool { return s.stored+s.after.total > s.limit && s.full }
 
 // end stores the end of the stream, and returns the gap before it, or nil if nothing was left out.
 func (s *spool) end() *Gap {
-	defer func() { s.ring = nil }()
+	defer func() { s.after = ring{} }()
 	if !s.truncated() {
-		s.put(s.last(s.after))
+		s.put(s.after.last(s.after.total))
 		return nil
 	}
-	tail := s.last(int64(s.tail()))
+	tail := s.after.last(int64(s.tail()))
 	if nl := bytes.IndexByte(tail[:min(len(tail), aligning)], '\n'); nl >= 0 && nl+1 < len(tail) {
 		tail = tail[nl+1:]
 	}
 	g := &Gap{
-		Offset: s.stored, Bytes: s.after - int64(len(tail)),
+		Offset: s.stored, Bytes: s.after.total - int64(len(tail)),
 		Lines: s.newlines - int64(bytes.Count(tail, []byte{'\n'})),
 	}
 	marker := g.Line() + "\n"
@@ -185,7 +151,7 @@ func (s *spool) Seal() (sealed, error) {
 	if err != nil || short == nil {
 		return r, err
 	}
-	f, err := s.File()
+	f, err := s.file()
 	if err == nil {
 		_, err = f.Write(short)
 	}
@@ -205,7 +171,7 @@ func (s *spool) finish() (gzipSum, []byte, error) {
 		return seal, nil, err
 	}
 	b := bytes.NewBuffer(make([]byte, 0, 128+len(s.small)/2))
-	seal, err := s.pool.short(b, s.Mark, s.small)
+	seal, err := s.pool.short(b, s.mark, s.small)
 	return seal, b.Bytes(), err
 }
 
@@ -215,5 +181,5 @@ func (s *spool) Discard() {
 		_, _ = s.work.close()
 		s.work = nil
 	}
-	s.small, s.ring = nil, nil
+	s.small, s.after = nil, ring{}
 }

@@ -42,7 +42,7 @@ func TestSeal(t *testing.T) {
 	var p gzipPool
 	for _, size := range []int{0, 1, small, small + 1, limit, limit + markerRoom, 3 << 20} {
 		var file bytes.Buffer
-		s := p.New(spoolOptions{Limit: limit, Mark: []byte("Co\x01\x00x"), File: func() (io.Writer, error) { return &file, nil }})
+		s := (&spool{pool: &p, limit: limit, mark: []byte("Co\x01\x00x"), file: func() (io.Writer, error) { return &file, nil }})
 		var in bytes.Buffer
 		for n := 0; in.Len() < size; n++ {
 			fmt.Fprintf(&in, "line %d\n", n)
@@ -88,7 +88,7 @@ func TestErrors(t *testing.T) {
 			"open":  func() (io.Writer, error) { return nil, full },
 			"write": func() (io.Writer, error) { return failingWriter{full}, nil },
 		} {
-			s := p.New(spoolOptions{Limit: 64 << 20, File: file})
+			s := &spool{pool: &p, limit: 64 << 20, file: file}
 			s.Write([]byte(strings.Repeat("x", size)))
 			s.Write([]byte("y"))
 			if _, err := s.Seal(); !errors.Is(err, full) {

@@ -62,9 +62,7 @@ func Open(state *os.File, o Options) (*Store, error) {
 		return nil, fmt.Errorf("artifacts: ttl %v, max_count %d, max_bytes %d, %d bytes of a stream: a value is out of bounds",
 			o.TTL, o.MaxCount, o.MaxBytes, o.StreamBytes)
 	}
-	d, err := openDir(state, dirOptions{
-		TTL: o.TTL, MaxCount: int64(o.MaxCount), MaxBytes: o.MaxBytes, FsyncEach: o.FsyncEach, ReadOnly: o.ReadOnly, Now: o.Now,
-	})
+	d, err := openDir(state, o)
 	if err != nil {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}

@@ -3,6 +3,7 @@ package artifact
 import (
 	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -80,28 +81,16 @@ func (d *diskDir) Drop(t *temp) {
 	}
 }
 
-// A pendingTemp is a temp that is being created while the job runs: creating files takes a file system longer than
-// writing them.
-type pendingTemp struct {
-	done chan struct{}
-	temp *temp // after done is closed, one of temp and err is nil
-	err  error
-}
-
-// Prepare begins to create a temp for the artifact with that handle. Its result must be passed to Commit or Drop.
-func (d *diskDir) Prepare(handle string) *pendingTemp {
-	p := &pendingTemp{done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		if p.temp, p.err = d.makeTemp(handle); p.err == nil && d.syncer != nil {
+// Prepare begins to create a temp for the artifact with that handle while its job runs: creating files takes a file system longer
+// than writing them. The function that it returns waits for it; the temp must be passed to Commit or Drop.
+func (d *diskDir) Prepare(handle string) (wait func() (*temp, error)) {
+	wait = sync.OnceValues(func() (*temp, error) {
+		t, err := d.makeTemp(handle)
+		if err == nil && d.syncer != nil {
 			d.syncer.wind() // start the timer now rather than while a reply waits: setting a timer wakes the thread that waits for timers
 		}
-	}()
-	return p
-}
-
-// Wait returns the temp once it is created.
-func (p *pendingTemp) Wait() (*temp, error) {
-	<-p.done
-	return p.temp, p.err
+		return t, err
+	})
+	go wait() //nolint:errcheck // its other callers get the error
+	return wait
 }

@@ -63,7 +63,8 @@ func (r readers) found(limit int) []Excerpt {
 	for _, name := range [...]string{Stdout, Stderr} {
 		if v := r[name]; v != nil {
 			for _, x := range v.Excerpts(limit - len(out)) {
-				out = append(out, newExcerpt(name, x))
+				x.Source = name
+				out = append(out, x)
 			}
 		}
 	}
@@ -74,16 +75,11 @@ func (r readers) found(limit int) []Excerpt {
 func (r readers) front(limit int) []Excerpt {
 	for _, name := range [...]string{Stdout, Stderr} {
 		if v := r[name]; v != nil {
-			if s := v.Front(limit); s.Start > 0 {
-				x := newExcerpt(name, s)
-				x.Fallback = true
+			if x := v.Front(limit); x.LineStart > 0 {
+				x.Source, x.Fallback = name, true
 				return []Excerpt{x}
 			}
 		}
 	}
 	return []Excerpt{}
-}
-
-func newExcerpt(stream string, s shownLines) Excerpt {
-	return Excerpt{LineStart: s.Start, LineEnd: s.End, Content: s.Text, Source: stream}
 }
