@@ -2,11 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -136,45 +134,6 @@ func TestCtxModules(t *testing.T) {
 	}
 }
 
-// TestCtxRows checks the table of replies in the documentation with real jobs.
-func TestCtxRows(t *testing.T) {
-	p, _, h := served(t, "")
-	p.file(t, "sub/file", "x", 0o644)
-	for _, tt := range []struct {
-		name      string
-		arguments object
-		want      string
-		isError   bool
-	}{
-		{"exit 0", object{"code": "echo out; echo err >&2"}, "out\n[stderr] err", false},
-		{"nothing", object{"code": "echo err >&2"}, "(no output)\n[stderr] err", false},
-		{"failure", object{"code": "echo out; echo err >&2; exit 3"}, "Exit code: 3\n\nstdout:\nout\n\n\nstderr:\nerr\n", true},
-		{"grep", object{"code": "echo abc | grep -c x"}, "0\n[exit 1, N ms]", false},
-		{"grep, nothing", object{"code": "echo abc | grep x"}, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true},
-		{"python, exit 1", object{"language": "python", "code": "print(1); exit(1)"}, "Exit code: 1\n\nstdout:\n1\n\n\nstderr:\n", true},
-		{"signal", object{"code": "echo out; kill -TERM $$"}, "Killed by SIGTERM\n\nstdout:\nout\n\n\nstderr:\n", true},
-		{"timeout, partial", object{"code": "echo out; sleep 600", "timeout": "400"}, "out\n\n\n_(timed out after 400ms — partial output shown above)_", false},
-		{"timeout, none", object{"code": "echo err >&2; sleep 600", "timeout": 400}, "Execution timed out after 400ms\n\nstderr:\nerr\n", true},
-		{"cwd", object{"code": "pwd; ls", "cwd": "sub"}, p.repo + "/sub\nfile\n", false},
-		{"cwd outside", object{"code": "pwd", "cwd": "../x"}, `cwd: "../x" is outside the repository`, true},
-		{"cwd, absolute", object{"code": "pwd", "cwd": p.repo + "/sub"}, p.repo + "/sub\n", false},
-		{"cwd, absolute, outside", object{"code": "pwd", "cwd": "/etc"}, `cwd: "/etc" is outside the repository, ` + p.repo + ": use a path in it, or a relative one", true},
-		{"other words", object{"language": "bash", "code": "pwd", "working_directory": "sub", "timeoutMs": 60000}, p.repo + "/sub\n", false},
-		{"an unknown word", object{"code": "echo out", "cwdd": "sub"}, "out\n[ignored: unknown argument \"cwdd\": did you mean \"cwd\"?]", false},
-		{"cwd nowhere", object{"code": "pwd", "cwd": "nope"}, "Working directory does not exist: nope", true},
-		{"too long", object{"code": "true", "timeout": 3_600_000}, "(no output)\n[exit 0, N ms, timeout cut to 600000ms, the maximum]", false},
-		{"network", object{"code": "(cat < /dev/tcp/192.0.2.1/80) 2>/dev/null || echo none"}, "none\n", false},
-	} {
-		if tt.arguments["language"] == nil {
-			tt.arguments["language"] = "shell"
-		}
-		r := h.ctx("ctx_execute", tt.arguments)
-		if text := regexp.MustCompile(`, \d+ ms`).ReplaceAllString(r.text, ", N ms"); text != tt.want || r.isError != tt.isError {
-			t.Errorf("%s: %t, %q", tt.name, r.isError, r.text)
-		}
-	}
-}
-
 // TestCtxMemory checks that the reply of a job that reached a limit names the limit.
 func TestCtxMemory(t *testing.T) {
 	_, _, h := served(t, "defaults: {memory: 64MiB}\n")
@@ -203,38 +162,6 @@ func TestCtxFileContained(t *testing.T) {
 	}
 	if r := h.ctx("ctx_execute_file", object{"path": "../secret", "language": "shell", "code": "true"}); r.Code != "INVALID_REQUEST" {
 		t.Errorf("got %q", r.text)
-	}
-}
-
-// TestCtxIntent checks that the reply has the one line that matches the intent, and that all output can be searched.
-func TestCtxIntent(t *testing.T) {
-	_, _, h := served(t, "")
-	code := `for i in $(seq 1 2000); do echo "INFO request $i served by worker_$((i % 7))"; [ $i = 1234 ] && echo "ERROR connection refused by upstream"; done; true`
-	r := h.ctx("ctx_execute", object{"language": "shell", "code": code, "intent": "connection refused error"})
-	if r.isError || !strings.HasPrefix(r.text, "Indexed ") || !strings.Contains(r.text, ` sections from "execute:shell" into knowledge base.`) ||
-		!strings.Contains(r.text, ` matched "connection refused error" (2001 lines, `) || !strings.Contains(r.text, "ERROR connection refused by upstream\n") ||
-		!strings.HasSuffix(r.text, "\n\nUse ctx_search(queries: [...]) to retrieve full content of any section.") || len(r.text) > 8<<10 {
-		t.Errorf("got %s", r.text)
-	}
-	if r.Indexed == nil || r.Indexed.Source != "execute:shell#1" || r.Indexed.Matched == nil || *r.Indexed.Matched < 1 {
-		t.Errorf("got %s", r.raw)
-	}
-	r = h.ctx("ctx_execute", object{"language": "shell", "code": code, "intent": "quagga"})
-	if r.isError || !strings.Contains(r.text, `No sections matched intent "quagga" in 2001-line output (`) {
-		t.Errorf("got %s", r.text)
-	}
-	// More output than is shown, without an intent; then short output, which can be searched, too.
-	r = h.ctxShell(`seq 1 60000 | sed 's/^/number /'; echo the last walrus`)
-	if r.isError || !strings.HasPrefix(r.text, "Indexed ") || len(r.text) > 4<<10 {
-		t.Errorf("got %.500s", r.text)
-	}
-	if r = h.ctxShell(`seq 1 1500; echo a lone aardvark`); !strings.HasPrefix(r.text, "1\n2\n") || !strings.HasSuffix(r.text, "a lone aardvark\n") {
-		t.Errorf("got %.500s", r.text)
-	}
-	for _, word := range []string{"walrus", "aardvark"} {
-		if r = h.ctx("ctx_search", object{"queries": word}); r.isError || !strings.Contains(r.text, word) || !strings.Contains(r.text, "--- [execute:shell#") {
-			t.Errorf("%s: %.500s", word, r.text)
-		}
 	}
 }
 
@@ -331,19 +258,4 @@ func TestCtxBackgroundEnds(t *testing.T) {
 	if r := h.ctx("ctx_execute", object{"language": "shell", "code": "true", "background": true}); r.Code != "DENIED" {
 		t.Errorf("a third job: %q", r.text)
 	}
-}
-
-// TestCtxCancel checks that a cancelled call leaves no background job.
-func TestCtxCancel(t *testing.T) {
-	p, _, h := served(t, "")
-	beat := filepath.Join(p.repo, "beat")
-	id, _ := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{
-		"language": "shell", "code": "while :; do date +%N > beat; done", "background": true, "timeout": 600_000,
-	}})
-	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "the job runs", func() bool { _, err := os.Stat(beat); return err == nil })
-	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
-	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "there is no job", func() bool {
-		return h.ctx("ctx_jobs", object{}).text == "No jobs in the background."
-	})
-	still(t, beat)
 }

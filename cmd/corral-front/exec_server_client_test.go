@@ -4,10 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -266,3 +268,16 @@ func (c *execClient) shell(script string) execResult {
 }
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// refused sends an invalid request and compares the error. message may end in …, which stands for any text.
+func (c *execClient) refused(method, params, message string) {
+	c.t.Helper()
+	m := c.call(method, json.RawMessage(params))
+	begin, isBegin := strings.CutSuffix(message, "…")
+	switch {
+	case m.Error == nil:
+		c.t.Errorf("%s %.200s: %.200s, want %q", method, params, m.Result, message)
+	case m.Error.Code != jsonrpc.CodeRequest, isBegin && !strings.HasPrefix(m.Error.Message, begin), !isBegin && m.Error.Message != message:
+		c.t.Errorf("%s %.200s: %d %q, want %d %q", method, params, m.Error.Code, m.Error.Message, jsonrpc.CodeRequest, message)
+	}
+}

@@ -14,13 +14,10 @@ import (
 
 // TestExecOrder checks with many commands that the answer comes after all output, and that no output is lost.
 func TestExecOrder(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
+	overOne(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		const size, atOnce = 400_000, 8
 		runs := sandboxtest.Scale(1000)
-		if s.over != overStdio {
-			runs = sandboxtest.Scale(100)
-		}
 		stream := func(id string) object {
 			return object{"processId": id, "streamStdoutStderr": true, "timeoutMs": 120_000}
 		}
@@ -43,49 +40,9 @@ func TestExecOrder(t *testing.T) {
 	})
 }
 
-// TestExecBurst checks that requests that control a command may be sent together with it.
-func TestExecBurst(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
-		c := s.client()
-		many := sandboxtest.Scale(100)
-		var runs, controls []<-chan *execMessage
-		for n := range many {
-			id := fmt.Sprintf("burst-%d", n)
-			runs = append(runs, c.start(object{"processId": id, "streamStdin": true, "tty": n%4 == 3, "disableTimeout": true}, "sleep", "600"))
-			if n%2 == 0 {
-				controls = append(controls, c.ask("command/exec/write", object{"processId": id, "deltaBase64": base64Of("x")}))
-			}
-			controls = append(controls, c.ask("command/exec/terminate", object{"processId": id}))
-		}
-		for n, control := range controls {
-			if m := c.answer("control", control); m.Error != nil {
-				t.Errorf("control %d: %+v", n, *m.Error)
-			}
-		}
-		for n, run := range runs {
-			if r := c.result("run", run); *r.ExitCode != 137 {
-				t.Errorf("run %d: %d", n, *r.ExitCode)
-			}
-		}
-		// They run in parallel.
-		runs = nil
-		for n := range many {
-			runs = append(runs, c.start(object{"processId": fmt.Sprintf("at-once-%d", n), "streamStdin": true, "disableTimeout": true}, "sh", "-c", "read x; echo $x"))
-		}
-		for n := range many {
-			c.ask("command/exec/write", object{"processId": fmt.Sprintf("at-once-%d", n), "deltaBase64": base64Of(fmt.Sprintf("%d\n", n))})
-		}
-		for n, run := range runs {
-			if r := c.result("at once", run); *r.Stdout != fmt.Sprintf("%d\n", n) {
-				t.Errorf("run %d: %d %q %q", n, *r.ExitCode, *r.Stdout, *r.Stderr)
-			}
-		}
-	})
-}
-
 // TestExecLarge checks large input and output, and programs that do not read their input.
 func TestExecLarge(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
+	overOne(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		const size = 1_900_000
 		large := make([]byte, size)
@@ -124,10 +81,7 @@ func TestExecLarge(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		c.answer("write", fed)
-		// A program that writes without end. It uses the processors until its time is over, and each transport is stalled below.
-		if s.over != overStdio && !sandboxtest.Soak() {
-			return
-		}
+		// A program that writes without end. It uses the processors until its time is over.
 		for name, params := range map[string]object{
 			"buffered": {"timeoutMs": 1000}, "capped": {"processId": "capped", "streamStdoutStderr": true, "timeoutMs": 1000},
 			"streamed": {"processId": "streamed", "streamStdoutStderr": true, "disableOutputCap": true, "timeoutMs": 3000},

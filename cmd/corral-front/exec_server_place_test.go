@@ -99,7 +99,7 @@ func TestExecWeb(t *testing.T) {
 		s.token = tokens[name]
 		c := s.client()
 		if want == "" {
-			c.refused("command/exec", `{"command":["true"]}`, -32600, "…")
+			c.refused("command/exec", `{"command":["true"]}`, "…")
 		} else if r := c.shell("echo ok"); *r.Stdout != want {
 			t.Errorf("%s: %+v", name, r)
 		}

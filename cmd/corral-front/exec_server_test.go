@@ -13,6 +13,14 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
+// overOne runs a test of what does not depend on the transport.
+func overOne(t *testing.T, test func(t *testing.T, p *place, s *execSite)) {
+	t.Helper()
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	test(t, p, p.execSite(t, daemon(t), overStdio, ""))
+}
+
 // everywhere runs a test over each transport, with one supervisor.
 func everywhere(t *testing.T, test func(t *testing.T, p *place, s *execSite)) {
 	t.Helper()
@@ -81,7 +89,7 @@ func TestExecMalformed(t *testing.T) {
 
 // TestExec checks the environment of commands and their results.
 func TestExec(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place, s *execSite) {
+	overOne(t, func(t *testing.T, p *place, s *execSite) {
 		p.file(t, "sub/here", "x\n", 0o644)
 		c := s.client()
 		write := object{"type": "workspaceWrite"}
@@ -173,7 +181,7 @@ func TestExecFullAccess(t *testing.T) {
 			t.Errorf("%s: %d %q %q", kind, *r.ExitCode, *r.Stdout, *r.Stderr)
 		}
 	}
-	c.refused("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox","networkAccess":"enabled"}}`, -32600, "…")
+	c.refused("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox","networkAccess":"enabled"}}`, "…")
 	// A read-only repository stays read-only.
 	readonly := p.execSite(t, d, overStdio, "profiles: {full: {workspace: readonly}}\nexec_server: {full_access: full}\n").client()
 	if r := readonly.exec(object{"sandboxPolicy": object{"type": "dangerFullAccess"}}, "sh", "-c", "touch new"); *r.ExitCode == 0 {
@@ -197,7 +205,7 @@ func TestExecStream(t *testing.T) {
 		// The id can be used again; closed input stays closed.
 		answer = c.start(object{"processId": "cat", "streamStdin": true}, "sh", "-c", "cat; sleep 600")
 		c.must("command/exec/write", object{"processId": "cat", "closeStdin": true})
-		c.refused("command/exec/write", `{"processId":"cat","deltaBase64":"YQ=="}`, -32600, "stdin is already closed")
+		c.refused("command/exec/write", `{"processId":"cat","deltaBase64":"YQ=="}`, "stdin is already closed")
 		c.must("command/exec/terminate", object{"processId": "cat"})
 		if r := c.result("cat", answer); *r.ExitCode != 137 {
 			t.Errorf("%+v", r)
@@ -219,7 +227,7 @@ func TestExecStream(t *testing.T) {
 
 // TestExecTerminal checks that a command gets a terminal that can be resized.
 func TestExecTerminal(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
+	overOne(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		answer := c.start(object{"processId": "tty", "tty": true, "size": object{"rows": 31, "cols": 101}},
 			"sh", "-c", "trap 'stty size; echo int' INT; trap 'stty size' WINCH; stty -echo; stty size; while :; do sleep 0.02; done")
@@ -245,7 +253,7 @@ func TestExecTerminal(t *testing.T) {
 
 // TestExecProcess checks the methods process/*.
 func TestExecProcess(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place, s *execSite) {
+	overOne(t, func(t *testing.T, p *place, s *execSite) {
 		c := s.client()
 		exited := make(chan *execMessage, 1)
 		c.mu.Lock()
@@ -254,7 +262,7 @@ func TestExecProcess(t *testing.T) {
 		c.must("process/spawn", object{
 			"command": []string{"sh", "-c", "cat; echo no >&2; exit 4"}, "processHandle": "h", "cwd": p.repo, "streamStdin": true, "streamStdoutStderr": true,
 		})
-		c.refused("process/spawn", fmt.Sprintf(`{"command":["true"],"processHandle":"h","cwd":%q}`, p.repo), -32600, "duplicate…")
+		c.refused("process/spawn", fmt.Sprintf(`{"command":["true"],"processHandle":"h","cwd":%q}`, p.repo), "duplicate…")
 		c.must("process/writeStdin", object{"processHandle": "h", "deltaBase64": base64Of("hi"), "closeStdin": true})
 		m := c.answer("process/exited", exited)
 		var e struct {
@@ -269,7 +277,7 @@ func TestExecProcess(t *testing.T) {
 		if d := c.of("h"); string(d.data[0]) != "hi" || string(d.data[1]) != "no\n" || d.last > m.nth {
 			t.Errorf("%q", d.data)
 		}
-		c.refused("process/kill", `{"processHandle":"h"}`, -32600, "no active process…")
+		c.refused("process/kill", `{"processHandle":"h"}`, "no active process…")
 	})
 }
 

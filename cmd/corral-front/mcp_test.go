@@ -41,52 +41,6 @@ func orNil(s *string) string {
 	return *s
 }
 
-// TestModes checks what each mode shows of the same output.
-func TestModes(t *testing.T) {
-	_, _, h := served(t, "")
-	code := `for i in $(seq 1 40); do echo "line $i"; done; printf 'err\nno newline' >&2`
-	t.Run("minimal", func(t *testing.T) {
-		o := h.execute(object{"runtime": "shell", "code": code})
-		if o.Status != "success" || o.ExitCode == nil || *o.ExitCode != 0 || o.Signal != nil || o.isError {
-			t.Errorf("%+v", o)
-		}
-		if o.OutputLines == nil || *o.OutputLines != 42 || o.OutputBytes == nil || *o.OutputBytes != 31*8+9*7+4+10 {
-			t.Errorf("%+v", o)
-		}
-		if o.StdoutSummary != nil || o.StderrSummary != nil || o.Excerpts != nil || o.ArtifactHandle == nil {
-			t.Errorf("%+v", o)
-		}
-	})
-	t.Run("summary", func(t *testing.T) {
-		o := h.execute(object{"runtime": "shell", "code": code, "outputMode": "summary", "maxResponseLines": 10, "queryTerms": []string{"LINE 20"}})
-		if !strings.Contains(o.out(), "line 5\n\n... (30 lines omitted) ...\n\nline 36\n") || orNil(o.StderrSummary) != "err\nno newline" {
-			t.Errorf("%q, %q", o.out(), orNil(o.StderrSummary))
-		}
-		if len(o.Excerpts) != 1 || o.Excerpts[0].LineStart != 17 || o.Excerpts[0].LineEnd != 23 || o.OutputLines != nil {
-			t.Errorf("%+v", o)
-		}
-	})
-	t.Run("intent", func(t *testing.T) {
-		o := h.execute(object{"runtime": "shell", "code": code, "outputMode": "intent", "queryTerms": []string{"nowhere"}})
-		if o.Excerpts == nil || len(o.Excerpts) != 0 || o.StdoutSummary != nil {
-			t.Errorf("%+v", o)
-		}
-	})
-	t.Run("not kept", func(t *testing.T) {
-		o := h.execute(object{"runtime": "shell", "code": code, "persistOutput": false})
-		if o.ArtifactHandle != nil || *o.OutputLines != 42 {
-			t.Errorf("%+v", o)
-		}
-	})
-	t.Run("query", func(t *testing.T) {
-		o := h.execute(object{"runtime": "shell", "code": code})
-		f := h.query(object{"artifactHandle": *o.ArtifactHandle, "queryTerms": []string{"no newline"}, "contextLines": 1})
-		if f.MatchStatus != "matched" || len(f.Excerpts) != 1 || f.Excerpts[0].Content != "err\nno newline" {
-			t.Errorf("%+v", f)
-		}
-	})
-}
-
 // TestTimeout checks that output is kept, and that the reply comes at the deadline although another process holds the
 // pipes.
 func TestTimeout(t *testing.T) {
@@ -194,29 +148,6 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestErrors checks that an invalid request is an error of the tool.
-func TestErrors(t *testing.T) {
-	_, _, h := served(t, "")
-	for _, tt := range []struct {
-		arguments  object
-		code, want string
-	}{
-		{object{"repoId": "nope", "runtime": "shell", "code": "true"}, "NOT_FOUND", "Repository nope not found"},
-		{object{"runtime": "shell"}, "INVALID_REQUEST", "code or args is required"},
-		{object{"runtime": "shell", "code": "true", "relativeCWD": "x"}, "INVALID_REQUEST", "relativeCWD"},
-		{object{"runtime": "cobol", "code": "true"}, "INVALID_REQUEST", "runtime"},
-	} {
-		if o := h.execute(tt.arguments); o.Code != tt.code || !o.isError || !strings.Contains(o.Message, tt.want) {
-			t.Errorf("%v: %s %q", tt.arguments, o.Code, o.Message)
-		}
-	}
-	for _, match := range []string{"literal", "fuzzy"} {
-		if f := h.query(object{"artifactHandle": "runtime-app-1-0", "queryTerms": []string{"x"}, "match": match}); f.Code != "NOT_FOUND" {
-			t.Errorf("%s: %+v", match, f)
-		}
-	}
-}
-
 // TestFakeInterpreter checks that a program of the repository is not used as an interpreter, whatever its name.
 func TestFakeInterpreter(t *testing.T) {
 	p, _, h := served(t, "")
@@ -270,18 +201,6 @@ func TestUsage(t *testing.T) {
 	o = h.shell("kill -TERM $$")
 	if o.Status != "failure" || orNil(o.Signal) != "SIGTERM" || o.ExitCode != nil {
 		t.Errorf("%+v", o)
-	}
-}
-
-// TestProgress checks that a long job sends progress notifications.
-func TestProgress(t *testing.T) {
-	_, _, h := served(t, "")
-	_, answer := h.started(object{"runtime": "shell", "code": "echo begun; sleep 6"})
-	<-answer
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.notes) == 0 || !strings.Contains(string(h.notes[0]), "6 bytes") {
-		t.Errorf("%s", h.notes)
 	}
 }
 
