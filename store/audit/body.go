@@ -7,8 +7,9 @@ import (
 	"corral/job"
 )
 
-// begin writes the first fields of a record.
-func (w Who) begin(event Event, of uint64) (*encoder, error) {
+// body returns the line of a record from its event on: the first fields, and those that fields writes. of is the record that it
+// closes, or 0.
+func (w Who) body(event Event, of uint64, fields func(*encoder)) ([]byte, error) {
 	if !IsName(w.Instance) || w.Job != "" && !IsName(w.Job) {
 		return nil, ErrName
 	}
@@ -21,7 +22,8 @@ func (w Who) begin(event Event, of uint64) (*encoder, error) {
 	if of != 0 {
 		e.number("of", int64(of))
 	}
-	return e, nil
+	fields(e)
+	return e.b, nil
 }
 
 func (w Who) peer(e *encoder) {
@@ -64,12 +66,8 @@ const (
 // job.
 const closerMax = 4096
 
-// Body returns the line of a decided record from its event on.
-func (d *Decision) Body() ([]byte, error) {
-	e, err := d.begin(Decided, 0)
-	if err != nil {
-		return nil, err
-	}
+// fields writes what a decided record says of the job.
+func (d *Decision) fields(e *encoder) {
 	d.peer(e)
 	e.path("repo", d.Repo)
 	e.path("common", d.Common)
@@ -91,7 +89,6 @@ func (d *Decision) Body() ([]byte, error) {
 	}
 	e.close()
 	e.claimed(d.Claim)
-	return e.b, nil
 }
 
 // An Ending is the outcome of a decided job.
@@ -105,12 +102,8 @@ type Ending struct {
 	Reached string
 }
 
-// Body returns the line of a finished record from its event on.
-func (f *Ending) Body() ([]byte, error) {
-	e, err := f.begin(Finished, f.Of)
-	if err != nil {
-		return nil, err
-	}
+// fields writes what a finished record says of the job.
+func (f *Ending) fields(e *encoder) {
 	f.peer(e)
 	if f.Refusal != nil {
 		e.refusal(f.Refusal)
@@ -118,7 +111,6 @@ func (f *Ending) Body() ([]byte, error) {
 		e.result(&f.Result)
 		e.text("reached", f.Reached, maxReached)
 	}
-	return e.b, nil
 }
 
 func (e *encoder) refusal(r *job.Refusal) {
@@ -155,52 +147,6 @@ func (e *encoder) result(r *job.Result) {
 	e.close()
 }
 
-// refusedBody returns the body of a record that a job was refused before it was decided. repo is the directory as the
-// client named it.
-func refusedBody(w Who, repo string, r *job.Refusal, c job.Claim) ([]byte, error) {
-	return w.body(Refused, 0, func(e *encoder) {
-		w.peer(e)
-		e.path("repo", repo)
-		e.refusal(r)
-		e.claimed(c)
-	})
-}
-
-// deniedBody returns the body of a record that a front-end denied a request.
-func deniedBody(w Who, c job.Claim) ([]byte, error) {
-	return w.body(Denied, 0, func(e *encoder) {
-		w.peer(e)
-		e.claimed(c)
-	})
-}
-
-// droppedBody returns the body of a record that count refused and denied requests of a user since that time have no
-// records of their own.
-func droppedBody(w Who, count uint64, since time.Time) ([]byte, error) {
-	return w.body(Dropped, 0, func(e *encoder) {
-		w.peer(e)
-		e.number("count", int64(count))
-		e.word("since", since.UTC().Format(timeLayout))
-	})
-}
-
-// instanceBody returns the body of a record that a supervisor started or ended: event is Started or Ended.
-func instanceBody(event Event, instance string, pid int) ([]byte, error) {
-	return Who{Instance: instance}.body(event, 0, func(e *encoder) { e.number("pid", int64(pid)) })
-}
-
-// lostBody returns the body of a record that the supervisor of the job with the decided record of was killed.
-func lostBody(w Who, of uint64) ([]byte, error) { return w.body(Lost, of, func(*encoder) {}) }
-
-// rotatedBody returns the body of the last record of a file: next is the name of the next file, and kept the seq that names
-// the first file that is kept.
-func rotatedBody(instance, next string, kept uint64) ([]byte, error) {
-	return Who{Instance: instance}.body(Rotated, 0, func(e *encoder) {
-		e.word("next", next)
-		e.number("kept", int64(kept))
-	})
-}
-
 // A repair describes damage at the end of the audit log.
 type repair struct {
 	Cut     int64  // bytes after the last record that were cut off
@@ -208,21 +154,11 @@ type repair struct {
 	Missing uint64 // records that the head counts and the files lack
 }
 
-// Body returns the body of a record of a repair by an instance.
-func (r *repair) Body(instance string) ([]byte, error) {
+// body returns the body of a record of a repair by an instance.
+func (r *repair) body(instance string) ([]byte, error) {
 	return Who{Instance: instance}.body(Repaired, 0, func(e *encoder) {
 		e.number("cut_bytes", r.Cut)
 		e.text("saved", r.Saved, maxStep)
 		e.number("missing", int64(r.Missing))
 	})
-}
-
-// body returns the body of a record with the given fields after the first ones.
-func (w Who) body(event Event, of uint64, fields func(*encoder)) ([]byte, error) {
-	e, err := w.begin(event, of)
-	if err != nil {
-		return nil, err
-	}
-	fields(e)
-	return e.b, nil
 }

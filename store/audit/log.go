@@ -74,7 +74,7 @@ type Log struct {
 
 var errLong = errors.New("audit: a record is too long")
 
-// OpenReader opens the audit log in dir. It creates dir if missing, accessible to its owner only, and repairs what a crash
+// Open opens the audit log in dir. It creates dir if missing, accessible to its owner only, and repairs what a crash
 // left at the end of the audit log.
 func Open(dir string, o Options) (*Log, error) {
 	if !IsName(o.Instance) {

@@ -59,12 +59,7 @@ func openReaderWithin(dir string, patience time.Duration) (*Reader, error) {
 	if err := flockUntil(lock, unix.LOCK_SH, time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
-	r := &Reader{}
-	if err := r.open(root); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+	return readerOf(root)
 }
 
 // OpenReaderUnlocked is OpenReader for a program that may read the files and must not be able to hold up those that write them. A
@@ -75,6 +70,11 @@ func OpenReaderUnlocked(dir string) (*Reader, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // closing a directory
+	return readerOf(root)
+}
+
+// readerOf returns a Reader of the files in a directory.
+func readerOf(root *os.Root) (*Reader, error) {
 	r := &Reader{}
 	if err := r.open(root); err != nil {
 		r.Close()
@@ -133,7 +133,7 @@ func (r *Reader) Lines(from uint64) iter.Seq2[*Line, error] {
 	}
 	return func(yield func(*Line, error) bool) {
 		for i := begin; i < len(r.opened); i++ {
-			if !r.linesOf(i, yield) {
+			if !r.linesFrom(i, 0, yield) {
 				return
 			}
 		}
@@ -158,8 +158,6 @@ func (r *Reader) LastLines(bytes int64) (lines iter.Seq2[*Line, error], whole bo
 		}
 	}, begin == 0 && skip == 0
 }
-
-func (r *Reader) linesOf(i int, yield func(*Line, error) bool) bool { return r.linesFrom(i, 0, yield) }
 
 // linesFrom yields the lines of a file after the line at a position; position 0 is before the first one.
 func (r *Reader) linesFrom(i int, position int64, yield func(*Line, error) bool) bool {

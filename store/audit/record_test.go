@@ -38,11 +38,12 @@ func TestPaths(t *testing.T) {
 		"/srv/app", "/srv/\xff", "/srv/\xfe", "/srv/\ufffd", `/srv/\xff`, `"/srv/\xff"`, "/srv/\n", "/srv/\xed\xb3\xbf",
 		long + "a", long + "b", strings.Repeat("/\xff", 2047) + "a",
 	} {
-		refused, err := refusedBody(Who{Instance: "a"}, path, &job.Refusal{}, job.Claim{})
+		who := Who{Instance: "a"}
+		refused, err := who.body(Refused, 0, who.refused(path, &job.Refusal{}, job.Claim{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		decided, err := (&Decision{Who: Who{Instance: "a"}, Repo: path, Common: path, Dir: path}).Body()
+		decided, err := who.body(Decided, 0, (&Decision{Repo: path, Common: path, Dir: path}).fields)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func TestHead(t *testing.T) {
 func FuzzLine(f *testing.F) {
 	at := Position{File: 1}
 	for _, d := range []*Decision{{Who: Who{Instance: "test", Job: "job-1", Peer: 1000}, Repo: "/srv/repo", Claim: job.Claim{Tool: "run"}}, {Who: Who{Instance: "a"}}} {
-		body, err := d.Body()
+		body, err := d.body(Decided, 0, d.fields)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func FuzzLine(f *testing.F) {
 		f.Add(line)
 		f.Add(line[:len(line)/2])
 	}
-	lost, err := lostBody(Who{Instance: "test", Job: "job-1"}, 1)
+	lost, err := Who{Instance: "test", Job: "job-1"}.body(Lost, 1, func(*encoder) {})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func FuzzCheckpoint(f *testing.F) {
 func TestNetwork(t *testing.T) {
 	who := Who{Instance: "a", Job: "job-1"}
 	for asked, want := range map[string]string{"": "none", Allowed: "allowed", "npm example.org:8443": "npm example.org:8443", "\x1b\",\"x\":\"": "\x1b\",\"x\":\""} {
-		body, err := (&Decision{Who: who, Network: asked}).Body()
+		body, err := who.body(Decided, 0, (&Decision{Network: asked}).fields)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +157,7 @@ func TestNetwork(t *testing.T) {
 	long := strings.Repeat("\x01", 8<<10)
 	for _, reached := range []string{"", `{"connections":1,"denied":0}`, `","status":"success`, "\xff\n\x00", long} {
 		e := &Ending{Who: who, Of: 1, Reached: reached, Result: job.Result{Status: job.Failure, Limit: long, Cgroup: long}}
-		body, err := e.Body()
+		body, err := e.body(Finished, e.Of, e.fields)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,11 +45,7 @@ func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 			if alive(who.Instance) {
 				continue
 			}
-			body, err := lostBody(who, seq)
-			if err != nil {
-				return err
-			}
-			if _, err := l.append(Lost, seq, body); err != nil {
+			if err := l.lost(who, seq); err != nil {
 				return err
 			}
 			count++

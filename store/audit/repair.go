@@ -105,7 +105,7 @@ func (l *Log) writeRepair() error {
 	if r == nil {
 		return nil
 	}
-	body, err := r.Body(l.o.Instance)
+	body, err := r.body(l.o.Instance)
 	if err != nil {
 		return err
 	}

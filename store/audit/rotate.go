@@ -53,7 +53,10 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 		return 0, 0, fmt.Errorf("audit: %w", err)
 	}
 	kept = oldestKept(all, l.o.Keep, l.young)
-	body, err := rotatedBody(l.o.Instance, name, kept)
+	body, err := Who{Instance: l.o.Instance}.body(Rotated, 0, func(e *encoder) {
+		e.word("next", name)
+		e.number("kept", int64(kept)) // the seq that names the first file that is kept
+	})
 	if err != nil {
 		return 0, 0, err
 	}

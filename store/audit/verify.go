@@ -117,7 +117,7 @@ func (v *verifier) file(i int) error {
 		v.problem(Problem{File: FileName(first), Line: 1}, "the previous file ends with record %d", v.at.Seq)
 	}
 	var failure error
-	v.reader.linesOf(i, func(l *Line, err error) bool {
+	v.reader.linesFrom(i, 0, func(l *Line, err error) bool {
 		if err != nil {
 			failure = err
 			return false

@@ -15,13 +15,26 @@ import (
 // fixedBytes is the approximate size of a record's first fields, without those in Who.
 const fixedBytes = 160
 
-// charge is append for a record caused by a user. The end of a job is charged, too, but is written even if the share
-// is used up.
-func (l *Log) charge(event Event, w *Who, of uint64, rest []byte) (uint64, error) {
-	if err := l.budgets.spend(w, fixedBytes+len(rest), event.Closes()); err != nil {
+// charge is record for a record caused by a user, and returns its seq as append does. The end of a job is charged, too, but is
+// written even if the share is used up.
+func (l *Log) charge(event Event, w Who, of uint64, fields func(*encoder)) (uint64, error) {
+	rest, err := w.body(event, of, fields)
+	if err != nil {
+		return 0, err
+	}
+	if err := l.budgets.spend(&w, fixedBytes+len(rest), event.Closes()); err != nil {
 		return 0, err
 	}
 	return l.append(event, of, rest)
+}
+
+// record writes a record with the given fields after the first ones.
+func (l *Log) record(event Event, w Who, of uint64, fields func(*encoder)) error {
+	rest, err := w.body(event, of, fields)
+	if err == nil {
+		_, err = l.append(event, of, rest)
+	}
+	return err
 }
 
 // append writes a record and returns its seq. seq is 0 if the record was not written; with both a seq and an error,
