@@ -39,10 +39,10 @@ func (v *view) reply(ctx context.Context, p *run.Process) (tool.Result, error) {
 	case r.Status == job.Denied:
 		return failed(denied(r))
 	case r.Decision.Missing != "" && v.language != "":
-		return failed(ctxtools.Unavailable(v.language, r.Decision.Missing))
+		return failed(ctxtools.Unavailable(v.language.Runtime(), r.Decision.Missing))
 	case r.Status == job.Cancelled && !r.Result.Stopped && v.language != "" && len(v.notes) == 0:
 		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"})
-	case ctxtools.NotRun(r) && r.Status != job.Lost:
+	case run.NotRun(r) && r.Status != job.Lost:
 		_, end := run.ExitOf(r)
 		return failed(&tool.Error{Code: tool.CodeUnavailable, Message: "not run: " + end.Message})
 	}
@@ -99,7 +99,7 @@ var likeFooter = lazyregexp.New(`\[[a-zA-Z][^\n\r]*\](?:\s|[[:cntrl:]]|\x1b\[[0-
 
 // ended returns how a job ended: "exit 1", "timeout", or what killed it.
 func ended(r *job.Record) string {
-	killed := ctxtools.Killed(r)
+	killed := run.Killed(r)
 	switch {
 	case r.Status == job.Timeout:
 		return "ended at its time limit, " + seconds(r.Decision.Spec.Limits.Wall)

@@ -69,7 +69,7 @@ func (t *BatchExecute) Call(ctx context.Context, arguments json.RawMessage) (too
 		return failed(tool.Invalid("commands", "must have at least one entry"))
 	}
 	caller := tool.CallerOf(ctx)
-	repo, err := t.repo(caller, a.Repo)
+	repo, err := t.RepoOf(caller, a.Repo)
 	if err != nil {
 		return failed(err)
 	}

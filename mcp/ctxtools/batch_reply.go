@@ -55,8 +55,8 @@ func (c *commandReply) fill(ran *run.State) {
 		c.Message = tool.Clean(strings.Join(record.Decision.Reasons, "; "))
 		c.overLimit = record.Decision.Rule == "concurrency"
 	case record.Decision.Missing != "":
-		c.Status, c.Message = job.Failure, tool.AsError(unavailable(ran.Runtime(), record.Decision.Missing)).Message
-	case notRun(record):
+		c.Status, c.Message = job.Failure, tool.AsError(Unavailable(ran.Runtime(), record.Decision.Missing)).Message
+	case run.NotRun(record):
 	default:
 		c.executed, c.ended, c.Denied = true, ending(record), run.Denied(record)
 	}
@@ -67,8 +67,8 @@ func ending(r *job.Record) string {
 	switch {
 	case r.Status == job.Timeout:
 		return "timed out after " + limitMs(r)
-	case killed(r) != "":
-		return "k" + killed(r)[1:]
+	case run.Killed(r) != "":
+		return "k" + run.Killed(r)[1:]
 	}
 	return fmt.Sprintf("exit code %d", r.Result.ExitCode)
 }

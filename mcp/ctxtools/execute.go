@@ -55,7 +55,7 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)
-	repo, err := t.repo(caller, a.Repo)
+	repo, err := t.RepoOf(caller, a.Repo)
 	if err != nil {
 		return failed(err)
 	}

@@ -46,7 +46,7 @@ func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool
 		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)
-	repo, err := t.repo(caller, a.Repo)
+	repo, err := t.RepoOf(caller, a.Repo)
 	if err != nil {
 		return failed(err)
 	}

@@ -53,7 +53,7 @@ func TestCtxRepo(t *testing.T) {
 		{"gone", nil, "", "", "you may not use any repository"},
 	} {
 		x := New(Settings{Repos: []string{"app", "other"}, Repo: tt.repo})
-		got, err := x.repo(tool.Caller{Repos: tt.may}, tt.named)
+		got, err := x.RepoOf(tool.Caller{Repos: tt.may}, tt.named)
 		if got != tt.want || err == nil != (tt.fail == "") || err != nil && err.Error() != tt.fail {
 			t.Errorf("%+v: %q, %v", tt, got, err)
 		}

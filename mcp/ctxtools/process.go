@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"corral/job"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -21,9 +20,6 @@ func (x *Suite) Processes(c tool.Caller) []*run.Process { return x.processes.Of(
 func (x *Suite) FindProcess(c tool.Caller, id string) (*run.Process, error) {
 	return x.processes.Find(run.OwnerOf(c), id)
 }
-
-// RepoOf returns the repository of a call: named, or if that is "" the default. The error is an *Error.
-func (x *Suite) RepoOf(c tool.Caller, named string) (string, error) { return x.repo(c, named) }
 
 // Stream writes a stored stream of the caller's output in repo to w, see Kept.
 func (x *Suite) Stream(ctx context.Context, c tool.Caller, repo, handle, stream string, w io.Writer) error {
@@ -46,7 +42,7 @@ const maxRecalled = 16
 // Recall searches what is indexed of the caller's output in the repository that is named or, if that is "", in all that the caller may
 // use: those at the front of the list. The error is an *Error, or that of ctx.
 func (x *Suite) Recall(ctx context.Context, c tool.Caller, named string, q index.Query) (*Recalled, error) {
-	first, err := x.repo(c, named)
+	first, err := x.RepoOf(c, named)
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +85,3 @@ func marked(h index.Hit) int {
 	}
 	return len(words)
 }
-
-// Unavailable returns the error for a language whose program this host does not have. missing is job.Decision.Missing.
-func Unavailable(l Language, missing string) *tool.Error {
-	return unavailable(languageOf(l).Runtime, missing)
-}
-
-// NotRun reports whether the program of r was not executed; then r has a message.
-func NotRun(r *job.Record) bool { return notRun(r) }
-
-// Killed returns what killed a job, such as "Killed by SIGKILL (memory limit 2 GiB reached)"; "" if it ended by itself.
-func Killed(r *job.Record) string { return killed(r) }

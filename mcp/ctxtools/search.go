@@ -90,7 +90,7 @@ func (t *Search) Call(ctx context.Context, arguments json.RawMessage) (tool.Resu
 
 // searchable returns the knowledge base of a call, or an error if indexing is disabled.
 func (x *Suite) searchable(c tool.Caller, repo string) (index.Base, error) {
-	repo, err := x.repo(c, repo)
+	repo, err := x.RepoOf(c, repo)
 	if err != nil {
 		return index.Base{}, err
 	}

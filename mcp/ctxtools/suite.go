@@ -97,9 +97,9 @@ func (x *Suite) Close() {
 	}
 }
 
-// repo returns the repository of a call: the named one, else the configured default, else the first one that the caller may
+// RepoOf returns the repository of a call: the named one, else the configured default, else the first one that the caller may
 // use.
-func (x *Suite) repo(c tool.Caller, named string) (string, error) {
+func (x *Suite) RepoOf(c tool.Caller, named string) (string, error) {
 	if named == "" {
 		return c.Repo(x.Repos, x.Repo, "")
 	}

@@ -50,7 +50,7 @@ func (x *Suite) answer(ctx context.Context, ran *run.State, asked time.Duration,
 			Details: map[string]any{"reasons": record.Decision.Reasons, "auditHash": record.Decision.Hash},
 		}), nil
 	case record.Decision.Missing != "":
-		return tool.ErrorResult(unavailable(ran.Runtime(), record.Decision.Missing)), nil
+		return tool.ErrorResult(Unavailable(ran.Runtime(), record.Decision.Missing)), nil
 	case record.Status == job.Cancelled && !record.Result.Stopped:
 		return tool.Result{}, &tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"}
 	}
@@ -68,8 +68,8 @@ func (x *Suite) answer(ctx context.Context, ran *run.State, asked time.Duration,
 	return tool.TextResult(reply, reply.Text, isError), nil
 }
 
-// unavailable is the error for a language whose program is not installed on this host.
-func unavailable(runtime, missing string) *tool.Error {
+// Unavailable is the error for a language whose program is not installed on this host.
+func Unavailable(runtime, missing string) *tool.Error {
 	r, _ := runtimes.Lookup(runtime)
 	install := "Install " + r.Debian + "."
 	if r.Debian == "" {
@@ -106,7 +106,7 @@ func (w *replyText) write() (isError bool) {
 	record, stdout := w.ran.Record, &w.ran.Output.Stdout
 	code, empty := record.Result.ExitCode, stdout.Size() == 0
 	switch {
-	case notRun(record):
+	case run.NotRun(record):
 		w.b.WriteString("Runtime error: " + tool.Clean(w.reply.Message))
 		return true
 	case record.Status == job.Timeout && empty:
@@ -118,8 +118,8 @@ func (w *replyText) write() (isError bool) {
 		w.hidden = true
 		fmt.Fprintf(&w.b, "\n\n_(timed out after %s — partial output shown above)_", limitMs(record))
 		return false
-	case killed(record) != "":
-		w.b.WriteString(killed(record))
+	case run.Killed(record) != "":
+		w.b.WriteString(run.Killed(record))
 	case code == 0 && empty:
 		w.b.WriteString("(no output)")
 		w.hidden = true
@@ -193,61 +193,9 @@ func (w *replyText) indexed() (string, error) {
 	return text, err
 }
 
-// notRun reports whether the program was not executed; then the record has a message.
-func notRun(r *job.Record) bool {
-	return r.Status == job.Lost || r.Message != "" && (r.Refusal != nil || r.Status != job.Success && r.Result.ExitCode < 0)
-}
-
 // limitMs returns the job's time limit in milliseconds.
 func limitMs(r *job.Record) string {
 	return fmt.Sprintf("%dms", r.Decision.Spec.Limits.Wall.Milliseconds())
-}
-
-// killed returns what killed a job, "" if it ended by itself.
-func killed(r *job.Record) string {
-	limit := limitWords(r)
-	switch {
-	case r.Result.Stopped:
-		return "Ended by corral kill"
-	case r.Result.Signal != 0 && limit != "":
-		return fmt.Sprintf("Killed by %s (%s reached)", run.SignalName(r.Result.Signal), limit)
-	case r.Result.Signal != 0:
-		return "Killed by " + run.SignalName(r.Result.Signal)
-	case r.Status == job.Failure && r.Result.ExitCode == 0: // a limit ended the remaining processes after the first had exited
-		return fmt.Sprintf("Killed by SIGKILL (%s reached)", limit)
-	}
-	return ""
-}
-
-// limitWords returns the limit that ended a job, "" if none did.
-func limitWords(r *job.Record) string {
-	limits := r.Decision.Spec.Limits
-	switch r.Result.Limit {
-	case job.LimitMemory:
-		return "memory limit" + sizeSuffix(limits.Memory)
-	case job.LimitDisk:
-		return "disk limit" + sizeSuffix(limits.Disk)
-	case job.LimitFiles:
-		return "files limit"
-	case job.LimitLocks:
-		return "limit of record locks"
-	case job.LimitPIDs, job.LimitTmp, job.LimitOutput: // these do not end a job
-		return ""
-	}
-	return r.Result.Limit
-}
-
-// sizeSuffix returns n as " 2 GiB", "" if n is not known.
-func sizeSuffix(n int64) string {
-	if n <= 0 {
-		return ""
-	}
-	s := job.FormatSize(n)
-	digits := strings.TrimRight(s, "KMGTiB")
-	if unit := s[len(digits):]; unit != "" {
-		return " " + digits + " " + unit
-	}
-	return " " + digits + " bytes"
 }
 
 // middleOut returns a stream as text. If it is longer than limit bytes, its middle is replaced by a mark.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -150,4 +151,56 @@ func SignalName(n int) string {
 		return name
 	}
 	return "SIG" + strconv.Itoa(n)
+}
+
+// NotRun reports whether the program was not executed; then the record has a message.
+func NotRun(r *job.Record) bool {
+	return r.Status == job.Lost || r.Message != "" && (r.Refusal != nil || r.Status != job.Success && r.Result.ExitCode < 0)
+}
+
+// Killed returns what killed a job, "" if it ended by itself.
+func Killed(r *job.Record) string {
+	limit := limitWords(r)
+	switch {
+	case r.Result.Stopped:
+		return "Ended by corral kill"
+	case r.Result.Signal != 0 && limit != "":
+		return fmt.Sprintf("Killed by %s (%s reached)", SignalName(r.Result.Signal), limit)
+	case r.Result.Signal != 0:
+		return "Killed by " + SignalName(r.Result.Signal)
+	case r.Status == job.Failure && r.Result.ExitCode == 0: // a limit ended the remaining processes after the first had exited
+		return fmt.Sprintf("Killed by SIGKILL (%s reached)", limit)
+	}
+	return ""
+}
+
+// limitWords returns the limit that ended a job, "" if none did.
+func limitWords(r *job.Record) string {
+	limits := r.Decision.Spec.Limits
+	switch r.Result.Limit {
+	case job.LimitMemory:
+		return "memory limit" + sizeSuffix(limits.Memory)
+	case job.LimitDisk:
+		return "disk limit" + sizeSuffix(limits.Disk)
+	case job.LimitFiles:
+		return "files limit"
+	case job.LimitLocks:
+		return "limit of record locks"
+	case job.LimitPIDs, job.LimitTmp, job.LimitOutput: // these do not end a job
+		return ""
+	}
+	return r.Result.Limit
+}
+
+// sizeSuffix returns n as " 2 GiB", "" if n is not known.
+func sizeSuffix(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	s := job.FormatSize(n)
+	digits := strings.TrimRight(s, "KMGTiB")
+	if unit := s[len(digits):]; unit != "" {
+		return " " + digits + " " + unit
+	}
+	return " " + digits + " bytes"
 }
