@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -281,11 +282,7 @@ func TestSandboxLarge(t *testing.T) {
 func TestSandboxSchema(t *testing.T) {
 	d := (&Sandbox{}).Definition()
 	in := mcptest.ReadSchema(t, d.Input)
-	var names []string
-	for _, p := range in.Properties {
-		names = append(names, p.Name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(in.Properties))
 	if !slices.Equal(names, []string{"args", "command", "stdin", "timeout", "working_directory"}) || len(in.Required) > 0 || in.Type != "object" {
 		t.Errorf("%q, required %q", names, in.Required)
 	}

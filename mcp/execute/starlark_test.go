@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -275,11 +276,7 @@ func TestStarlarkTexts(t *testing.T) {
 func TestStarlarkDefinition(t *testing.T) {
 	d := (&Starlark{}).Definition()
 	in := mcptest.ReadSchema(t, d.Input)
-	var names []string
-	for _, p := range in.Properties {
-		names = append(names, p.Name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(in.Properties))
 	if !slices.Equal(names, []string{"caps", "input", "limits", "source"}) || !slices.Equal(in.Required, []string{"source"}) {
 		t.Errorf("%q, required %q", names, in.Required)
 	}
