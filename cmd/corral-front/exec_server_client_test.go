@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -29,10 +28,7 @@ type execMessage struct {
 
 // A deltas is the output received from one process.
 type deltas struct {
-	data  [2][]byte // by stream; at most maxKept bytes
-	total [2]int
-	caps  [2]bool
-	after [2]int // number of deltas after the one with capReached
+	total [2]int // bytes by stream
 	last  int    // nth of the last message
 }
 
@@ -50,7 +46,6 @@ type execClient struct {
 	nth     int                            // guarded by mu
 	pending map[string]chan<- *execMessage // guarded by mu
 	streams map[string]*deltas             // guarded by mu
-	exited  map[string]chan<- *execMessage // guarded by mu; waiting for process/exited
 	stray   []string                       // guarded by mu
 }
 
@@ -69,11 +64,9 @@ func (c *execClient) receive() {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, waiting := range []map[string]chan<- *execMessage{c.pending, c.exited} {
-			for id, one := range waiting {
-				close(one)
-				delete(waiting, id)
-			}
+		for id, waiting := range c.pending {
+			close(waiting)
+			delete(c.pending, id)
 		}
 		close(c.ended)
 	}()
@@ -100,17 +93,8 @@ func (c *execClient) take(m *execMessage) {
 	c.nth++
 	m.nth = c.nth
 	switch m.Method {
-	case "command/exec/outputDelta", "process/outputDelta":
+	case "command/exec/outputDelta":
 		c.delta(m)
-	case "process/exited":
-		var p struct{ ProcessHandle string }
-		_ = json.Unmarshal(m.Params, &p)
-		if waiting := c.exited[p.ProcessHandle]; waiting != nil {
-			waiting <- m
-			delete(c.exited, p.ProcessHandle)
-			return
-		}
-		c.stray = append(c.stray, string(m.raw))
 	default:
 		if waiting := c.pending[string(m.ID)]; waiting != nil && m.Method == "" {
 			waiting <- m
@@ -121,33 +105,20 @@ func (c *execClient) take(m *execMessage) {
 	}
 }
 
-// maxKept bounds how much of a stream a client keeps, in bytes.
-const maxKept = 4 << 20
-
 // delta records output of a process. The caller holds mu.
 func (c *execClient) delta(m *execMessage) {
 	var p struct {
-		ProcessID, ProcessHandle string
-		Stream                   string
-		DeltaBase64              string
-		CapReached               bool
+		ProcessID, Stream string
+		DeltaBase64       []byte
 	}
 	err := json.Unmarshal(m.Params, &p)
-	data, bad := base64.StdEncoding.DecodeString(p.DeltaBase64)
 	n, known := map[string]int{"stdout": 0, "stderr": 1}[p.Stream]
-	if err != nil || bad != nil || !known {
+	if err != nil || !known {
 		c.t.Errorf("invalid delta: %.200q", m.raw)
 		return
 	}
-	d := c.stream(p.ProcessID + p.ProcessHandle)
-	if d.caps[n] {
-		d.after[n]++
-	}
-	d.caps[n] = d.caps[n] || p.CapReached
-	d.total[n] += len(data)
-	if len(d.data[n]) < maxKept {
-		d.data[n] = append(d.data[n], data...)
-	}
+	d := c.stream(p.ProcessID)
+	d.total[n] += len(p.DeltaBase64)
 	d.last = m.nth
 }
 
@@ -164,13 +135,6 @@ func (c *execClient) of(id string) deltas {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return *c.stream(id)
-}
-
-// forget removes the record of a process.
-func (c *execClient) forget(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.streams, id)
 }
 
 func (c *execClient) send(message object) {
@@ -226,10 +190,9 @@ func (c *execClient) must(method string, params any) {
 
 // An execResult is the result of command/exec.
 type execResult struct {
-	ExitCode                         *int
-	Stdout, Stderr                   *string
-	StdoutTruncated, StderrTruncated bool
-	nth                              int
+	ExitCode       *int
+	Stdout, Stderr *string
+	nth            int
 }
 
 // result waits for an answer of command/exec that must not be an error.
@@ -266,8 +229,6 @@ func (c *execClient) shell(script string) execResult {
 	c.t.Helper()
 	return c.exec(nil, "sh", "-c", script)
 }
-
-func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 // refused sends an invalid request and compares the error. message may end in …, which stands for any text.
 func (c *execClient) refused(method, params, message string) {

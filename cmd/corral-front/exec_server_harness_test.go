@@ -84,7 +84,6 @@ func (s *execSite) dial() *execClient {
 	s.t.Helper()
 	c := &execClient{
 		t: s.t, ended: make(chan struct{}), pending: map[string]chan<- *execMessage{}, streams: map[string]*deltas{},
-		exited: map[string]chan<- *execMessage{},
 	}
 	switch s.over {
 	case overStdio:

@@ -201,7 +201,7 @@ func TestExecEmbedded(t *testing.T) {
 	p.file(t, "sub/here", "x\n", 0o644)
 	for dir, want := range map[string]string{"/": p.repo, p.repo + "/sub": p.repo + "/sub"} {
 		s := &execSite{t: t, p: p, over: overStdio}
-		c := &execClient{t: t, ended: make(chan struct{}), pending: map[string]chan<- *execMessage{}, streams: map[string]*deltas{}, exited: map[string]chan<- *execMessage{}}
+		c := &execClient{t: t, ended: make(chan struct{}), pending: map[string]chan<- *execMessage{}, streams: map[string]*deltas{}}
 		cmd := p.front("exec-server", "--repo", p.repo)
 		cmd.Path, cmd.Dir = sandboxtest.Bin(t, "corral-front"), dir
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
