@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"fmt"
 	"os"
 	"regexp"
@@ -141,80 +140,6 @@ func TestAgentGo(t *testing.T) {
 	}
 }
 
-// TestAgentTimeout checks that a call that reaches its timeout goes on, and that what it writes is in the reply of a later call.
-func TestAgentTimeout(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	h := p.agentHost(t, "")
-	got := h.agentCall("run", object{"code": "echo before; until [ -e go ]; do sleep 0.1; done; echo after; exit 3", "timeoutMs": 1500})
-	m := regexp.MustCompile(`^before\n\[job (bg_[0-9a-f]{16}) runs, .*, timeout after 1.5 s\]$`).FindStringSubmatch(got)
-	if m == nil {
-		t.Fatalf("%q", got)
-	}
-	if got := h.agentCall("job", object{}); !strings.HasPrefix(got, m[1]+": runs, ") {
-		t.Errorf("list: %q", got)
-	}
-	h.run("touch go")
-	if got := h.agentCall("job", object{"action": "wait", "id": m[1]}); !strings.HasPrefix(got, "before\nafter\n[exit 3, ") {
-		t.Errorf("wait: %q", got)
-	}
-	if got := h.agentCall("output", object{"search": "before"}); !strings.Contains(got, "before\nafter\n") {
-		t.Errorf("search: %q", got)
-	}
-	h.agentCall("run", object{"code": "exec sleep 1000", "background": true})
-	if got := h.agentCall("job", object{"action": "signal", "signal": "SIGKILL"}); !strings.HasPrefix(got, "[SIGKILL sent to bg_") || !strings.HasSuffix(got, ": killed by SIGKILL]") {
-		t.Errorf("signal: %q", got)
-	}
-	if got := h.agentCall("job", object{"action": "wait"}); !strings.HasPrefix(got, "[killed by SIGKILL, ") {
-		t.Errorf("then: %q", got)
-	}
-}
-
-// TestAgentLongOutput checks that long output of a failing test is folded, names the test, and can be read in parts and searched.
-func TestAgentLongOutput(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	h := newPlace(t).agentHost(t, "")
-	got := h.agentCall("run", object{
-		"intent": "refused connections",
-		"code": "for i in $(seq 300); do echo waiting; done; seq 1 9000; echo '--- FAIL: TestOrders (0.10s)'; echo '    db.go:5: connection refused';" +
-			" seq 1 9000; printf 'FAIL\\tapp\\t0.2s\\n'; exit 1",
-	})
-	for _, want := range []string{
-		"waiting\n… same line 300 times\n1\n2\n", "… failed tests:\n9301: --- FAIL: TestOrders (0.10s)\n",
-		"… lines that match \"refused connections\":\n9301: --- FAIL: TestOrders (0.10s)\n9302:     db.go:5: connection refused\n", "\n9000\nFAIL\tapp\t0.2s\n[exit 1, ",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in %q", want, got)
-		}
-	}
-	m := regexp.MustCompile(`output handle (\S+)\]$`).FindStringSubmatch(got)
-	if m == nil || len(got) > 16<<10 {
-		t.Fatalf("%d bytes, handle %q", len(got), m)
-	}
-	if got := h.agentCall("output", object{"handle": m[1], "lines": "9301-9302"}); got != "--- FAIL: TestOrders (0.10s)\n    db.go:5: connection refused\n[lines 9301-9302 of 18303]" {
-		t.Errorf("lines: %q", got)
-	}
-	if got := h.agentCall("output", object{"search": "connection refused"}); !regexp.MustCompile("^" + m[1] + `, \d+ ms ago, lines `).MatchString(got) {
-		t.Errorf("search: %q", got)
-	}
-}
-
-// TestAgentMany checks that twelve calls at once are all served, although eight may run at a time.
-func TestAgentMany(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	h := newPlace(t).agentHost(t, "")
-	var answers []<-chan *response
-	for n := range 12 {
-		_, answer := h.ask("tools/call", object{"name": "run", "arguments": object{"code": fmt.Sprintf("sleep 0.3; echo %d", n), "timeout": 50}})
-		answers = append(answers, answer)
-	}
-	for n, answer := range answers {
-		if a := <-answer; a == nil || a.Result.IsError || len(a.Result.Content) != 1 || a.Result.Content[0].Text != fmt.Sprintf("%d\n", n) {
-			t.Errorf("%d: %+v", n, a)
-		}
-	}
-}
-
 // TestAgentInput checks that a job in the background reads what is sent to it, answers in the reply, and sees the end of its input; a
 // job without input sees that at once, and one that does not read says so.
 func TestAgentInput(t *testing.T) {
@@ -244,57 +169,6 @@ func TestAgentInput(t *testing.T) {
 	h.agentCall("run", object{"code": "exec sleep 1000", "background": true})
 	if got := h.agentCall("job", object{"input": "x"}); !strings.HasPrefix(got, "error: id: job bg_") || !strings.Contains(got, "has no input: run it with input: true") {
 		t.Errorf("a job without input: %q", got)
-	}
-}
-
-// TestAgentImage checks that a client gets an image that a command writes.
-func TestAgentImage(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-	data, err := base64.StdEncoding.DecodeString(dot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.file(t, "dot.png", string(data), 0o644)
-	a := p.agentHost(t, "").mustWithin(0, "tools/call", object{"name": "run", "arguments": object{"code": "cat dot.png"}})
-	if c := a.Result.Content; len(c) != 2 || !strings.Contains(c[0].Text, "image/png, 1 × 1 pixels") || c[1].Type != "image" || c[1].Data != dot {
-		t.Errorf("%+v", c)
-	}
-}
-
-// TestAgentListed checks which tools are listed, in how many bytes, and that others can be called.
-func TestAgentListed(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	h := p.agentHost(t, "")
-	list := h.must("tools/list", object{})
-	if list.size > 5000 {
-		t.Errorf("tools/list has %d bytes", list.size)
-	}
-	for _, tool := range list.Result.Tools {
-		if tool.OutputSchema != nil {
-			t.Errorf("%s has an output schema", tool.Name)
-		}
-	}
-	if len(list.Result.Tools) < 3 {
-		t.Errorf("%d tools", len(list.Result.Tools))
-	}
-	usual := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", daemon(t).Socket))
-	for _, tool := range usual.must("tools/list", object{}).Result.Tools {
-		if tool.Name == "run" {
-			t.Error("run is listed by default")
-		}
-	}
-	if got := usual.run("echo unlisted"); got != "unlisted\n" {
-		t.Errorf("%q", got)
-	}
-	if o := h.shell("echo unlisted"); o.Status != "success" {
-		t.Errorf("a tool that --tools does not list: %+v", o)
-	}
-	_, answer := h.ask("tools/call", object{"name": "nope", "arguments": object{}})
-	if a := <-answer; a == nil || a.Error == nil {
-		t.Errorf("an unknown tool: %+v", a)
 	}
 }
 

@@ -188,32 +188,18 @@ func (h *host) started(arguments object) (id int, answer <-chan *response) {
 
 // An outcome is the reply of runtime_execute.
 type outcome struct {
-	Status        string
-	ExitCode      *int
-	Signal        *string
-	DurationMs    int64
-	Message       string
-	OutputLines   *int64
-	OutputBytes   *int64
-	StdoutSummary *string
-	StderrSummary *string
-	Excerpts      []struct {
-		LineStart, LineEnd int
-		Content, Source    string
-		Fallback           bool
-	}
+	Status         string
+	ExitCode       *int
+	DurationMs     int64
+	Message        string
+	StdoutSummary  *string
+	StderrSummary  *string
 	ArtifactHandle *string
-	ArtifactReason string
-	Truncation     struct {
-		StdoutTruncated, StderrTruncated   bool
-		TotalStdoutBytes, TotalStderrBytes int64
-	}
+	Truncation     struct{ TotalStdoutBytes, TotalStderrBytes int64 }
 	PolicyDecision struct {
 		AuditHash     string
 		DeniedReasons []string
 	}
-	Usage            map[string]*float64
-	Limit            string
 	SensitiveChanges []string
 	Code             string // of an error
 
@@ -245,14 +231,9 @@ func (h *host) execute(arguments object) *outcome {
 
 // A finding is the reply of runtime_query_output.
 type finding struct {
-	ArtifactHandle, MatchStatus string
-	Excerpts                    []struct {
-		LineStart, LineEnd int
-		Content, Source    string
-	}
-	TotalLines, TotalBytes int64
-	SearchedStreams        []string
-	Code, Message          string // of an error
+	MatchStatus string
+	Excerpts    []struct{ Content string }
+	Code        string // of an error
 }
 
 // query calls runtime_query_output.

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,34 +84,6 @@ func audited(t *testing.T, d *sandboxtest.Supervisor) string {
 	return stdout
 }
 
-// TestConcurrency checks that a call that finds no free slot is denied at once where the queue has no time.
-func TestConcurrency(t *testing.T) {
-	p, _, h := served(t, "runtime: {max_concurrent_jobs: 2, queue_wait: 0}\n")
-	hold := object{"runtime": "shell", "code": `touch "started-$1"; while ! [ -e go ]; do sleep 0.02; done`}
-	var answers []<-chan *response
-	for n := range 2 {
-		_, answer := h.started(object{"runtime": hold["runtime"], "code": hold["code"], "args": []string{strconv.Itoa(n)}})
-		answers = append(answers, answer)
-		sandboxtest.Eventually(t, 20*time.Second, "it runs", func() bool {
-			_, err := os.Stat(filepath.Join(p.repo, fmt.Sprintf("started-%d", n)))
-			return err == nil
-		})
-	}
-	o := h.shell("true")
-	if o.Status != "denied" || !slices.Equal(o.PolicyDecision.DeniedReasons, []string{"Concurrency limit reached (2/2 active jobs)"}) {
-		t.Errorf("%+v", o)
-	}
-	p.file(t, "go", "", 0o644)
-	for _, answer := range answers {
-		if o := h.outcome(<-answer); o.Status != "success" {
-			t.Errorf("%+v", o)
-		}
-	}
-	if o := h.shell("true"); o.Status != "success" {
-		t.Errorf("%+v", o)
-	}
-}
-
 // peak returns the peak memory of a process in kB, from /proc/PID/status.
 func peak(t *testing.T, pid int) int {
 	t.Helper()
@@ -149,29 +120,6 @@ func TestMemory(t *testing.T) {
 		if after-before > 16<<10 {
 			t.Errorf("%s: the server's memory grew by %d kB", name, after-before)
 		}
-	}
-}
-
-// TestFlood checks that a job that writes without end does not delay other clients.
-func TestFlood(t *testing.T) {
-	_, _, h := served(t, "")
-	h.shell("true")
-	_, answer := h.started(object{"runtime": "shell", "code": "head -c 150000000 /dev/zero | tr '\\0' x", "timeoutMs": 60_000})
-	var all []time.Duration
-	for done := false; !done; {
-		begun := time.Now()
-		a := h.must("ping", object{})
-		all = append(all, a.at.Sub(begun))
-		select {
-		case <-answer:
-			done = true
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	slices.Sort(all)
-	t.Logf("%d pings: half in %v, the worst %v", len(all), all[len(all)/2], all[len(all)-1])
-	if len(all) < 10 {
-		t.Errorf("%d pings were answered while the job wrote", len(all))
 	}
 }
 

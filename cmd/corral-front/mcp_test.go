@@ -34,13 +34,6 @@ func servedWith(t *testing.T, sections string, toolchains ...string) (*place, *s
 	return p, d, connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.Socket))
 }
 
-func orNil(s *string) string {
-	if s == nil {
-		return "<nil>"
-	}
-	return *s
-}
-
 // TestTimeout checks that output is kept, and that the reply comes at the deadline although another process holds the
 // pipes.
 func TestTimeout(t *testing.T) {
@@ -165,15 +158,6 @@ func TestFakeInterpreter(t *testing.T) {
 	}
 }
 
-// TestMissing checks that the reply names an interpreter that is not installed, and where it was searched.
-func TestMissing(t *testing.T) {
-	_, _, h := served(t, "")
-	o := h.execute(object{"runtime": "python", "executable": "python3.99", "code": "1"})
-	if o.Status != "failure" || o.isError || !strings.Contains(o.Message, "python3.99") || !strings.Contains(o.Message, "/usr/bin") {
-		t.Errorf("%+v", o)
-	}
-}
-
 // TestSensitive checks that the reply names changed sensitive paths.
 func TestSensitive(t *testing.T) {
 	p, _, h := served(t, "")
@@ -181,25 +165,6 @@ func TestSensitive(t *testing.T) {
 	h.shell("true")
 	o := h.shell("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit")
 	if o.Status != "success" || len(o.SensitiveChanges) == 0 || !strings.Contains(strings.Join(o.SensitiveChanges, " "), ".git/hooks/pre-commit") {
-		t.Errorf("%+v", o)
-	}
-}
-
-// TestUsage checks that every reply has the job's usage and the limit that it reached.
-func TestUsage(t *testing.T) {
-	_, _, h := served(t, "")
-	o := h.shell("true")
-	for _, name := range []string{"wallMs", "cpuMs", "peakMemoryBytes", "peakPids"} {
-		if v, ok := o.Usage[name]; !ok || v != nil && *v < 0 {
-			t.Errorf("%s: %v", name, v)
-		}
-	}
-	o = h.execute(object{"runtime": "python", "code": "b = []\nwhile True: b.append(b'x' * (64 << 20))", "timeoutMs": 60_000})
-	if o.Status != "failure" || o.Limit != "memory" || o.ExitCode != nil || orNil(o.Signal) != "SIGKILL" {
-		t.Errorf("%+v", o)
-	}
-	o = h.shell("kill -TERM $$")
-	if o.Status != "failure" || orNil(o.Signal) != "SIGTERM" || o.ExitCode != nil {
 		t.Errorf("%+v", o)
 	}
 }

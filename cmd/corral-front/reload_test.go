@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,53 +96,4 @@ func TestServeReload(t *testing.T) {
 	if o := h.outcome(w.call(token, session, "runtime_execute", `{"repoId":"lib","runtime":"shell","code":"true"}`)); o.Status != "denied" {
 		t.Errorf("rules: %+v", o)
 	}
-}
-
-// TestServeReloadStorm: no call is lost while the configuration is read again many times with other rules.
-func TestServeReloadStorm(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	token, hash := config.NewToken()
-	file := p.config(t, fmt.Sprintf("principals: [{name: a, token_sha256: \"%x\"}]\n", hash))
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := p.webAt(t, d, file)
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	for range 2 {
-		_, session, _ := w.post(token, "", hello)
-		clients.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					t.Logf("%d calls", n)
-					return
-				default:
-				}
-				_, _, a := w.post(token, session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"runtime_execute","arguments":`+
-					`{"repoId":"app","runtime":"shell","code":"echo ran","outputMode":"summary"}}}`)
-				if a.Error != nil || !strings.Contains(string(a.Result.Structured), `"stdoutSummary":"ran\n"`) {
-					t.Errorf("%+v %s", a.Error, a.Result.Structured)
-					return
-				}
-			}
-		})
-	}
-	applied := func() int { return strings.Count(w.Err.String(), "configuration reloaded") }
-	for n := range sandboxtest.Scale(100) {
-		more := fmt.Sprintf("ceilings: {pids: %d}\n", 1000+n)
-		if err := errors.Join(os.WriteFile(file+".new", append(text, more...), 0o644), os.Rename(file+".new", file)); err != nil {
-			t.Fatal(err)
-		}
-		before := applied()
-		if err := syscall.Kill(w.Process.Pid, syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-		sandboxtest.Eventually(t, 20*time.Second, "a reload", func() bool { return applied() > before })
-	}
-	close(stop)
-	clients.Wait()
 }

@@ -271,32 +271,6 @@ func TestSandboxContained(t *testing.T) {
 	other.sh("cat /home/x; echo new > /home/y; cat /home/y").want(t, 0, "mine\nnew\n")
 }
 
-// TestSandboxApart checks that two sessions that write the same paths at the same time see only their own files.
-func TestSandboxApart(t *testing.T) {
-	p, d, first := served(t, "runtime: {max_concurrent_jobs: 16}\n")
-	second := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {max_concurrent_jobs: 16}\n"), "--supervisor", d.Socket))
-	var work sync.WaitGroup
-	for who, h := range []*host{first, second} {
-		for n := range 4 {
-			work.Go(func() {
-				for i := range sandboxtest.Scale(1000) / 8 {
-					path := fmt.Sprintf("/home/f%d", n)
-					r := h.sh(fmt.Sprintf("[ ! -e %s ] || read last < %s; echo %d %d > %s; echo ${last:-none}", path, path, who, i, path))
-					want := fmt.Sprintf("%d %d\n", who, i-1)
-					if i == 0 {
-						want = "none\n"
-					}
-					if r.Stdout != want || r.error != "" {
-						t.Errorf("session %d, %s, %d: %+v", who, path, i, *r)
-						return
-					}
-				}
-			})
-		}
-	}
-	work.Wait()
-}
-
 // TestSandboxLazy checks that listing the tools opens no session, and that nothing is left when the server ends.
 func TestSandboxLazy(t *testing.T) {
 	p, d, h := served(t, "")
