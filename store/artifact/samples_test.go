@@ -51,9 +51,6 @@ func TestRun(t *testing.T) {
 	if len(run.Samples) != 2 || run.Samples[0] != (Sample{AtMs: 1000, CPUMs: 20, Memory: 4096}) || run.Samples[1].CPUMs != -1 {
 		t.Errorf("%+v", run.Samples)
 	}
-	if job.MaxSamples != job.MaxSamples {
-		t.Errorf("a job has %d samples, a manifest %d", job.MaxSamples, job.MaxSamples)
-	}
 	gone := s.Begin(mine())
 	openOutput(t, gone)
 	gone.Discard()

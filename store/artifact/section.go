@@ -8,9 +8,9 @@ func (v *lineReader) Count() int64 { return v.n }
 // Incomplete reports whether Part or Excerpts has less than was selected, because that exceeds maxText or 20,000 lines.
 func (v *lineReader) Incomplete() bool { return v.cut }
 
-// Excerpts returns at most limit excerpts, without their source, around lines that contain a term, or that selection.At lists. A match within an
-// excerpt does not begin another one. Lines before a match may be repeated from the previous excerpt, so that each can be
-// read alone.
+// Excerpts returns at most limit excerpts, without their source, around lines that contain a term, or that selection.At lists. A
+// match within an excerpt does not begin another one. Lines before a match may be repeated from the previous excerpt, so that
+// each can be read alone.
 func (v *lineReader) Excerpts(limit int) []Excerpt {
 	var out []Excerpt
 	for i := range min(len(v.texts.list), limit) {

@@ -1,7 +1,5 @@
 package artifact
 
-import ()
-
 // Defaults of the excerpts in a reply; a Query may request others.
 const (
 	DefaultExcerpts = 10

@@ -124,7 +124,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// lineReader returns the lines of the audit log in order, starting with the file that contains the record with seq from.
+// Lines returns the lines of the audit log in order, starting with the file that contains the record with seq from.
 // After an error, iteration stops.
 func (r *Reader) Lines(from uint64) iter.Seq2[*Line, error] {
 	begin, found := slices.BinarySearch(r.firsts, from)
