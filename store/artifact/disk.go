@@ -60,18 +60,12 @@ func openDir(state *os.File, o Options) (*diskDir, error) {
 	return d, nil
 }
 
-func (d *diskDir) open(state *os.File, readOnly bool) error {
-	c, err := state.SyscallConn()
+func (d *diskDir) open(dir *os.File, readOnly bool) error {
+	state, err := at.Reopen(dir)
 	if err != nil {
 		return err
 	}
-	if cerr := c.Control(func(fd uintptr) { err = d.openAt(int(fd), readOnly) }); cerr != nil {
-		return cerr
-	}
-	return err
-}
-
-func (d *diskDir) openAt(state int, readOnly bool) (err error) {
+	defer unix.Close(state)
 	if !readOnly {
 		if err := unix.Mkdirat(state, dirName, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
 			return at.Err("mkdir", dirName, err)

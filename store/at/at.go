@@ -39,6 +39,19 @@ func Open(dir int, name string, flags int) (int, error) {
 	}
 }
 
+// Reopen returns a descriptor of a directory that stays open when the caller closes dir. The caller must close it.
+func Reopen(dir *os.File) (int, error) {
+	c, err := dir.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	if cerr := c.Control(func(d uintptr) { fd, err = Open(int(d), ".", Dir) }); cerr != nil {
+		return -1, cerr
+	}
+	return fd, err
+}
+
 // Regular opens a regular file in a directory for reading, and returns its status. It waits for no writer of a pipe, and reads from no
 // device. The error for a link is unix.ELOOP.
 func Regular(dir *os.File, name string) (*os.File, unix.Stat_t, error) {

@@ -27,19 +27,6 @@ const (
 // errNone reports that a base has no file.
 var errNone = errors.New("no such knowledge base")
 
-// reopen returns a descriptor of a directory that stays open when the caller closes dir.
-func reopen(dir *os.File) (int, error) {
-	c, err := dir.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	fd := -1
-	if cerr := c.Control(func(d uintptr) { fd, err = at.Open(int(d), ".", at.Dir) }); cerr != nil {
-		return -1, cerr
-	}
-	return fd, err
-}
-
 // openDir opens the directory of bases. If it does not exist, openDir creates it if create is set, and otherwise returns
 // errNone.
 func openDir(state int, create bool) (int, error) {

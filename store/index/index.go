@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"corral/store/at"
 )
 
 // Options configure an Index. Zero values stand for the defaults.
@@ -77,7 +79,7 @@ func Open(state *os.File, o Options) (*Index, error) {
 		return nil, fmt.Errorf("index: ttl %v must not be negative, and max_bytes %d must be at least %d", x.ttl, x.maxBytes, minMaxBytes)
 	}
 	var err error
-	if x.state, err = reopen(state); err != nil {
+	if x.state, err = at.Reopen(state); err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	x.ctx, x.stop = context.WithCancel(context.Background())
