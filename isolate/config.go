@@ -59,8 +59,8 @@ type Config struct {
 	switches switches
 }
 
-// switches replace what is constant, for the tests of this package alone: no other package can set them. A supervisor that is not tested has
-// the zero value.
+// switches replace what is constant, for the tests of this package alone: no other package can set them. A supervisor that is not
+// tested has the zero value.
 type switches struct {
 	cell.Switches
 	patience time.Duration // replaces sendPatience
