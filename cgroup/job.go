@@ -28,7 +28,6 @@ type Job struct {
 	removed bool
 	event   int            // the eventfd of WatchOOM, guarded by the watcher's mu; -1 without a watch
 	watch   sync.WaitGroup // the running callback of WatchOOM
-	oom     atomic.Bool    // WatchOOM received an event
 }
 
 // Job creates the groups of a job and sets its limits. The error wraps [ErrUnsupported] if this host cannot enforce

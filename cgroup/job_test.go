@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,8 +33,7 @@ func TestOutOfMemory(t *testing.T) {
 		r.killed()
 		empty(t, g) // the idle children are killed, too
 		u, e, err := g.Account()
-		// On v1 the notification comes before the kill, and the callback may leave no process to kill.
-		if err != nil || !e.OOM || s.tree.layout == "v2" && e.OOMKills < 1 {
+		if err != nil || !e.OOM || e.OOMKills < 1 {
 			t.Errorf("events %+v, %v, want OOM", e, err)
 		}
 		if err != nil || u.PeakMemory != -1 && (u.PeakMemory < 64<<20 || u.PeakMemory > 129<<20) {
@@ -44,6 +44,43 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		if want := s.tree.layout != "v2"; (calls.Load() > 0) != want {
 			t.Errorf("%d calls of the OOM callback, want any: %v", calls.Load(), want)
+		}
+	})
+}
+
+// TestOutOfMemoryAbove: when memory runs out above the jobs, on v1 all of them are notified, and the one that the kernel has killed a process
+// of is ended. The result of the other does not say that it ran out of memory.
+func TestOutOfMemoryAbove(t *testing.T) {
+	everywhere(t, func(t *testing.T, s setting) {
+		if s.tree.layout == "v2" {
+			t.Skip("the kernel kills the group, and nothing is watched")
+		}
+		j := newJail(t, newInstance(t, s))
+		if err := j.memory().Write("memory.limit_in_bytes", strconv.Itoa(128<<20)); err != nil {
+			t.Fatal(err)
+		}
+		victim, other := newJob(t, j, "victim", Limits{MemoryBytes: 1 << 30}), newJob(t, j, "other", Limits{MemoryBytes: 1 << 30})
+		if err := victim.WatchOOM(func() {
+			if err := victim.Kill(); err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.WatchOOM(func() { t.Error("a job is ended that the kernel has killed nothing of") }); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, victim, "eat")
+		r.line()
+		r.killed()
+		empty(t, victim)
+		for g, want := range map[*Job]bool{victim: true, other: false} {
+			if _, e, err := g.Account(); err != nil || e.OOM != want {
+				t.Errorf("%s: events %+v, %v, want OOM %v", g.name, e, err, want)
+			}
+		}
+		if err := errors.Join(victim.Remove(), other.Remove()); err != nil { // Remove waits for callbacks
+			t.Error(err)
 		}
 	})
 }

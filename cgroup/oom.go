@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,15 +13,16 @@ import (
 	"corral/internal/fault"
 )
 
-// WatchOOM calls f each time the job runs out of memory, on hosts where the kernel then kills one process and not the
-// group: v1 and hybrid. f should kill the rest of the job. It runs on its own goroutine, one call at a time, and must
+// WatchOOM calls f each time the kernel has killed a process of the job because memory ran out, on hosts where it kills one
+// process and not the group: v1 and hybrid. f should kill the rest of the job. It runs on its own goroutine, one call at a time, and must
 // not call [Job.Remove], which waits for it. Remove ends the watch without calling f. WatchOOM may be called once per
 // job, best right after its creation: earlier events are not reported. A watch costs a descriptor and no goroutine.
 //
 // On v2 the kernel kills the group (memory.oom.group): nothing is watched and f is never called.
 //
-// The kernel sends the notification before it kills a process (cgroup-v1/memory, section 10). An OOM event of an
-// ancestor, where this package sets no limit, counts too: f may be called while nothing runs in the job.
+// The kernel notifies before it kills (cgroup-v1/memory, section 10), and all groups below the one that ran out of memory:
+// when it is an ancestor's limit, such as that of the container that the supervisor runs in, all jobs are told of it. The
+// count of processes killed is each group's own, and tells which job it was.
 func (g *Job) WatchOOM(f func()) error {
 	if g.instance.tree.layout == "v2" {
 		return nil
@@ -48,8 +50,10 @@ type poll struct {
 }
 
 type watched struct {
-	job *Job
-	f   func()
+	job   *Job
+	f     func()
+	kills int64       // processes that the kernel has killed; used by one callback at a time
+	ended atomic.Bool // the watch has ended
 	// guarded by the watcher's mu
 	calling bool
 	again   bool // another event arrived during the call
@@ -157,7 +161,6 @@ func (w *watcher) handleEvent(p *poll, fd int) {
 	if _, err := unix.Read(fd, count[:]); err != nil {
 		return // the event is still pending and is reported again
 	}
-	g.job.oom.Store(true)
 	if g.calling {
 		g.again = true
 		return
@@ -165,7 +168,9 @@ func (w *watcher) handleEvent(p *poll, fd int) {
 	g.calling = true
 	g.job.watch.Go(func() {
 		for again := true; again; {
-			g.f()
+			if g.killed() {
+				g.f()
+			}
 			fault.With(&w.mu, func() {
 				again, g.again = g.again, false
 				g.calling = again
@@ -174,9 +179,37 @@ func (w *watcher) handleEvent(p *poll, fd int) {
 	})
 }
 
+// killed reports whether the kernel has killed a process of the job since it last returned true. It waits for that, because
+// the notification comes first, but not past the end of the watch.
+func (g *watched) killed() bool {
+	var room [256]byte
+	for wait := range group.Backoff(killPatience) {
+		b, err := g.job.meter.read(memoryEvents, room[:])
+		if err != nil {
+			return false // Account fails, too
+		}
+		if n := group.ValueOf(b, "oom_kill"); n > g.kills {
+			g.kills = n
+			return true
+		}
+		if g.ended.Load() {
+			return false
+		}
+		time.Sleep(wait)
+	}
+	return false
+}
+
+// killPatience is how long the kernel may take from a notification to the kill: the task that is to make it may have used up
+// its share of the processors. The result of a job counts its kills whenever they come.
+const killPatience = 2 * time.Second
+
 // forget removes an eventfd from the epoll set. close(2) alone removes it only if no child between fork and exec has
 // a copy. The caller holds the watcher's mu.
 func (p *poll) forget(event int) {
+	if g := p.jobs[event]; g != nil {
+		g.ended.Store(true)
+	}
 	delete(p.jobs, event)
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, event, nil)
 }

@@ -241,7 +241,7 @@ func (g *Job) readOOM(e *Events, buf []byte) error {
 		err = errors.New("no oom_kill count")
 	}
 	e.OOMKills = max(0, kills)
-	e.OOM = kills > 0 || g.oom.Load() || group.ValueOf(b, "oom") > 0
+	e.OOM = kills > 0 || group.ValueOf(b, "oom") > 0
 	if err != nil {
 		return fmt.Errorf("read memory events of %s: %w", g.in("memory").Path, err)
 	}
