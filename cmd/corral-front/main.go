@@ -19,7 +19,6 @@ import (
 	"corral/front/commands"
 	"corral/front/server"
 	"corral/internal/nearest"
-	"corral/internal/text"
 	"corral/internal/usage"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
@@ -50,10 +49,7 @@ func main() {
 	if err == nil {
 		code, err = dispatch(os.Args[1:])
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
-	}
-	os.Exit(code)
+	os.Exit(cli.End(code, err))
 }
 
 func dispatch(args []string) (int, error) {

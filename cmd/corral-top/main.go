@@ -3,12 +3,10 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"corral/front/cli"
 	"corral/front/top"
-	"corral/internal/text"
 	"corral/isolate/client/embed"
 )
 
@@ -17,8 +15,5 @@ func main() {
 	if err == nil {
 		code, err = top.Command(os.Args[1:])
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
-	}
-	os.Exit(code)
+	os.Exit(cli.End(code, err))
 }

@@ -11,7 +11,6 @@ import (
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/internal/usage"
-	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/policy/ask"
 )
@@ -87,12 +86,12 @@ var verbs = map[string]struct {
 func Command(args []string) (int, error) {
 	o := options{cache: defaultCache, layer: defaultLayer}
 	o.network.other = job.NoNetwork
-	words, ended, _, err := cli.ParseMixed(o.flags(), args, Help)
-	if ended {
-		return exitCode(err), err
+	words, err := cli.ParseMixed(o.flags(), args, Help)
+	if err == nil {
+		err = o.check(words)
 	}
-	if err = o.check(words); err != nil {
-		return exitCode(err), errors.Join(err, embed.Drop())
+	if err != nil {
+		return exitCode(err), err
 	}
 	g, err := enter(&o, words)
 	if err == nil {

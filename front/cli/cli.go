@@ -3,6 +3,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,13 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/text"
+	"corral/isolate/client/embed"
 )
 
 // Failure is the exit code for errors of corral itself, as opposed to a job's.
 const Failure = 125
 
-// A Command runs a command line, without the command's own name, and returns the program's exit code. It drops root.
+// A Command runs a command line, without the command's own name, and returns the program's exit code. It drops root before it parses
+// what others could have written or prints anything, or returns an error.
 type Command func(args []string) (int, error)
+
+// End drops root, prints the error of a command or the help text that it was asked for, and returns the exit code of the program.
+func End(code int, err error) int {
+	if err == nil {
+		return code
+	}
+	var help helpText
+	switch dropped := embed.Drop(); {
+	case dropped != nil:
+		code, err = Failure, errors.Join(err, dropped)
+	case errors.As(err, &help):
+		code, err = Print(string(help))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
+	}
+	return code
+}
 
 // Print writes s to standard output. It returns the exit code 0, or Failure with the error.
 func Print(s string) (int, error) {

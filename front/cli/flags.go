@@ -12,38 +12,38 @@ import (
 
 	"corral/internal/nearest"
 	"corral/internal/text"
-	"corral/isolate/client/embed"
 )
 
-// ParseFlags parses the options of a command into f, whose name is the command's. A request for help, which it answers,
-// and an error end the command (ended): root is dropped, and the command returns code and err.
-func ParseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code int, err error) {
-	f.SetOutput(io.Discard)
-	return parsed(nearest.ParseFlags(f, args, "corral "+f.Name()), help)
-}
-
-// parsed returns whether the result of parsing ends a command, and how.
-func parsed(err error, help string) (ended bool, code int, _ error) {
-	if err == nil {
-		return false, 0, nil
-	}
-	if dropped := embed.Drop(); dropped != nil {
-		return true, Failure, dropped
-	}
-	if errors.Is(err, flag.ErrHelp) {
-		code, err = Print(help)
-		return true, code, err
-	}
-	return true, Failure, err
+// ParseFlags parses the options of a command into f, whose name is the command's. If the help text is requested, it returns that as an
+// error, which End prints.
+func ParseFlags(f *flag.FlagSet, args []string, help string) error {
+	_, err := parseFlags(f, args, help, func(f *flag.FlagSet, args []string, name string) ([]string, error) {
+		return nil, nearest.ParseFlags(f, args, name)
+	})
+	return err
 }
 
 // ParseMixed is ParseFlags for commands whose options may stand before and after their arguments, which it returns.
-func ParseMixed(f *flag.FlagSet, args []string, help string) (rest []string, ended bool, code int, err error) {
-	f.SetOutput(io.Discard)
-	rest, err = nearest.ParseMixed(f, args, "corral "+f.Name())
-	ended, code, err = parsed(err, help)
-	return rest, ended, code, err
+func ParseMixed(f *flag.FlagSet, args []string, help string) (rest []string, err error) {
+	return parseFlags(f, args, help, nearest.ParseMixed)
 }
+
+func parseFlags(
+	f *flag.FlagSet, args []string, help string, parse func(*flag.FlagSet, []string, string) ([]string, error),
+) (rest []string, err error) {
+	f.SetOutput(io.Discard)
+	rest, err = parse(f, args, "corral "+f.Name())
+	if errors.Is(err, flag.ErrHelp) {
+		err = helpText(help)
+	}
+	return rest, err
+}
+
+// A helpText is what a command prints in place of doing anything. It is not a failure.
+type helpText string
+
+// Error returns the text.
+func (h helpText) Error() string { return string(h) }
 
 // ParseAge parses a time such as 30d, 12h or 90m: a number of days up to 65535, or what time.ParseDuration accepts.
 func ParseAge(s string) (time.Duration, error) {

@@ -19,19 +19,19 @@ import (
 var ErrHelper = errors.New("the unprivileged helper process failed")
 
 // ReadQuestion is the start of a command that runs as a helper process: it drops root and decodes its question from
-// standard input, at most maxBytes of JSON, into to. If ended, the command returns code and err.
-func ReadQuestion(command string, args []string, maxBytes int64, to any) (ended bool, code int, err error) {
+// standard input, at most maxBytes of JSON, into to.
+func ReadQuestion(command string, args []string, maxBytes int64, to any) error {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
-	if ended, code, err := ParseFlags(f, args, "corral "+command+" is run by corral itself.\n"); ended {
-		return true, code, err
+	if err := ParseFlags(f, args, "corral "+command+" is run by corral itself.\n"); err != nil {
+		return err
 	}
 	if err := embed.Drop(); err != nil {
-		return true, Failure, err
+		return err
 	}
 	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxBytes)).Decode(to); err != nil {
-		return true, Failure, fmt.Errorf("%s: %w", command, err)
+		return fmt.Errorf("%s: %w", command, err)
 	}
-	return false, 0, nil
+	return nil
 }
 
 // RunHelper runs a command of this program in a helper process that drops root first, because it parses for root what

@@ -62,9 +62,9 @@ func auditCommand(args []string) (int, error) {
 		verb, args = args[0], args[1:]
 	}
 	f := o.flags(verb)
-	words, ended, code, err := cli.ParseMixed(f, args, auditHelp)
-	if ended {
-		return code, err
+	words, err := cli.ParseMixed(f, args, auditHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	do := map[string]func(*audit.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
@@ -78,7 +78,7 @@ func auditCommand(args []string) (int, error) {
 		if verb != "" {
 			given = append([]string{verb}, words...)
 		}
-		return cli.Failure, errors.Join(embed.Drop(), cli.Misused("audit", auditHelp, given))
+		return cli.Failure, cli.Misused("audit", auditHelp, given)
 	}
 	r, err := openAudit(o.state)
 	if err != nil {

@@ -43,8 +43,8 @@ const maxKeeperReply = 1 << 20
 func BackgroundCommand(args []string) (int, error) {
 	f := flag.NewFlagSet("session exec", flag.ContinueOnError)
 	socket := f.String("supervisor", "", "")
-	if ended, code, err := cli.ParseFlags(f, args, usage.Session); ended {
-		return code, err
+	if err := cli.ParseFlags(f, args, usage.Session); err != nil {
+		return cli.Failure, err
 	}
 	keeper := exec.Command("/proc/self/exe", KeeperName, "--supervisor", *socket)
 	keeper.Args[0], keeper.Dir, keeper.Stdin = "corral-front", "/", os.Stdin

@@ -55,8 +55,8 @@ func KeeperCommand(args []string) (int, error) {
 	defer stop()
 	f := flag.NewFlagSet(KeeperName, flag.ContinueOnError)
 	socket := f.String("supervisor", "", "")
-	if ended, code, err := cli.ParseFlags(f, args, "corral "+KeeperName+" is run by corral itself.\n"); ended {
-		return code, err
+	if err := cli.ParseFlags(f, args, "corral "+KeeperName+" is run by corral itself.\n"); err != nil {
+		return cli.Failure, err
 	}
 	k, err := openKeeper(*socket)
 	if err == nil {

@@ -55,8 +55,8 @@ type cacheOptions struct {
 // root opens the files, looks at their names and sizes, and removes them. The entries are read after root was dropped.
 func cacheCommand(args []string) (int, error) {
 	o := &cacheOptions{to: -1}
-	if ended, code, err := o.parse(args); ended {
-		return code, err
+	if err := o.parse(args); err != nil {
+		return cli.Failure, err
 	}
 	var stores, removed []packageStore
 	err := supervisor.AsOperator(o.state, func() (err error) {
@@ -84,7 +84,7 @@ func cacheCommand(args []string) (int, error) {
 }
 
 // parse parses the command line; options stand after the command.
-func (o *cacheOptions) parse(args []string) (ended bool, code int, err error) {
+func (o *cacheOptions) parse(args []string) error {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		o.verb, args = args[0], args[1:]
 	}
@@ -104,19 +104,16 @@ func (o *cacheOptions) parse(args []string) (ended bool, code int, err error) {
 			return err
 		})
 	}
-	if ended, code, err := cli.ParseFlags(f, args, cacheHelp); ended {
-		return true, code, err
+	if err := cli.ParseFlags(f, args, cacheHelp); err != nil {
+		return err
 	}
 	switch {
 	case o.verb != "list" && o.verb != "prune":
-		err = cli.Misused("cache", cacheHelp, strings.Fields(o.verb))
+		return cli.Misused("cache", cacheHelp, strings.Fields(o.verb))
 	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q\nhint: corral cache --help", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q\nhint: corral cache --help", f.Arg(0))
 	}
-	if err != nil {
-		return true, cli.Failure, errors.Join(err, embed.Drop())
-	}
-	return false, 0, nil
+	return nil
 }
 
 // parseAge parses the value of --older-than.

@@ -256,16 +256,13 @@ func TestParseCache(t *testing.T) {
 		"prune --to many":                   {},
 		"prune --older-than yesterday --to": {},
 	} {
-		if os.Geteuid() == 0 && want.verb == "" {
-			continue // a mistake drops root, which the other tests need
-		}
 		o := &cacheOptions{to: want.to}
 		if want.verb == "prune" && want.to == -1 {
 			o.to = -1
 		}
-		ended, _, err := o.parse(strings.Fields(line))
-		if ended != (want.verb == "") {
-			t.Errorf("%q: %v, %v", line, ended, err)
+		err := o.parse(strings.Fields(line))
+		if (err != nil) != (want.verb == "") {
+			t.Errorf("%q: %v", line, err)
 		}
 		if want.state == "" {
 			o.state = ""

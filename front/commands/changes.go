@@ -15,7 +15,6 @@ import (
 	"corral/front/store"
 	"corral/internal/text"
 	"corral/isolate/client"
-	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/workspace/changes"
 	"corral/workspace/changes/stream"
@@ -71,8 +70,8 @@ type changesOptions struct {
 // overlay.
 func changesCommand(args []string) (int, error) {
 	var o changesOptions
-	if ended, code, err := o.parse(args); ended {
-		return code, err
+	if err := o.parse(args); err != nil {
+		return cli.Failure, err
 	}
 	ctx, stop := cli.UntilStopped()
 	defer stop()
@@ -102,7 +101,7 @@ func claimOf(verb string) job.Claim {
 }
 
 // parse parses the command line. Everything after a double dash is a path.
-func (o *changesOptions) parse(args []string) (ended bool, code int, err error) {
+func (o *changesOptions) parse(args []string) error {
 	var paths []string
 	if i := slices.Index(args, "--"); i >= 0 {
 		args, paths = args[:i], args[i+1:]
@@ -115,9 +114,9 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		return err
 	})
 	f.StringVar(&o.supervisor, "supervisor", "", "")
-	words, ended, code, err := cli.ParseMixed(f, args, changesHelp)
-	if ended {
-		return true, code, err
+	words, err := cli.ParseMixed(f, args, changesHelp)
+	if err != nil {
+		return err
 	}
 	words = append(words, paths...)
 	if len(words) > 0 {
@@ -145,9 +144,9 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		err = errors.New("discard removes all changes: it takes no paths")
 	}
 	if err != nil {
-		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), embed.Drop())
+		return fmt.Errorf("%w\nhint: corral changes --help", err)
 	}
-	return false, 0, nil
+	return nil
 }
 
 // pathsBelow returns paths relative to the repository. Relative paths are relative to it already.

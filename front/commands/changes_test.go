@@ -22,8 +22,8 @@ func TestChangesOptions(t *testing.T) {
 		{"discard h", changesOptions{verb: "discard", handle: "h"}},
 	} {
 		var o changesOptions
-		ended, _, err := o.parse(strings.Fields(tt.args))
-		if ended || fmt.Sprintf("%+v", o) != fmt.Sprintf("%+v", tt.want) {
+		err := o.parse(strings.Fields(tt.args))
+		if err != nil || fmt.Sprintf("%+v", o) != fmt.Sprintf("%+v", tt.want) {
 			t.Errorf("%q: %+v, %v", tt.args, o, err)
 		}
 	}

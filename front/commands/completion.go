@@ -27,8 +27,8 @@ Examples:
 // completion is the cli.Command of corral completion.
 func completion(args []string) (int, error) {
 	f := flag.NewFlagSet("completion", flag.ContinueOnError)
-	if ended, code, err := cli.ParseFlags(f, args, completionHelp); ended {
-		return code, err
+	if err := cli.ParseFlags(f, args, completionHelp); err != nil {
+		return cli.Failure, err
 	}
 	if err := embed.Drop(); err != nil {
 		return cli.Failure, err

@@ -36,8 +36,8 @@ func configCommand(args []string) (int, error) {
 		return configToken(args[1:])
 	}
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
-	if ended, code, err := cli.ParseFlags(f, args, configHelp); ended {
-		return code, err
+	if err := cli.ParseFlags(f, args, configHelp); err != nil {
+		return cli.Failure, err
 	}
 	path := f.Arg(1)
 	switch verb := f.Arg(0); {

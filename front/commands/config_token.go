@@ -14,14 +14,11 @@ import (
 func configToken(args []string) (int, error) {
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
 	repos, tools, file := f.String("repos", "", ""), f.String("tools", "", ""), f.String("write", "", "")
-	names, ended, code, err := cli.ParseMixed(f, args, configHelp)
-	if ended {
-		return code, err
+	names, err := cli.ParseMixed(f, args, configHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	if len(names) != 1 {
-		if err := embed.Drop(); err != nil {
-			return cli.Failure, err
-		}
 		return cli.Failure, errors.New("a token has one name: corral config token NAME\nhint: corral config --help")
 	}
 	token, hash := config.NewToken()

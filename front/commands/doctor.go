@@ -43,8 +43,8 @@ func doctorCommand(args []string) (int, error) {
 	socket := f.String("supervisor", "", "")
 	runtimes := f.Bool("runtimes", false, "")
 	state := f.String("state", "", "")
-	if ended, code, err := cli.ParseFlags(f, args, doctorHelp); ended {
-		return code, err
+	if err := cli.ParseFlags(f, args, doctorHelp); err != nil {
+		return cli.Failure, err
 	}
 	if f.NArg() > 0 {
 		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))

@@ -98,8 +98,8 @@ const maxEditQuestion = 2*config.MaxFiles + 1<<20
 // EditorCommand is the cli.Command of Editor, which runs as a helper process.
 func EditorCommand(args []string) (int, error) {
 	var e fileEdit
-	if ended, code, err := cli.ReadQuestion(Editor, args, maxEditQuestion, &e); ended {
-		return code, err
+	if err := cli.ReadQuestion(Editor, args, maxEditQuestion, &e); err != nil {
+		return cli.Failure, err
 	}
 	change, err := e.apply()
 	if err != nil {

@@ -30,13 +30,13 @@ const ForwardName = "session-forward"
 func ForwardCommand(args []string) (int, error) {
 	f := flag.NewFlagSet("session forward", flag.ContinueOnError)
 	socket := f.String("supervisor", "", "")
-	rest, ended, code, err := cli.ParseMixed(f, args, usage.Session)
-	if ended {
-		return code, err
+	rest, err := cli.ParseMixed(f, args, usage.Session)
+	if err != nil {
+		return cli.Failure, err
 	}
 	list, err := parseMappings(rest)
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	c, err := supervisor.Dial(*socket)
 	if err := errors.Join(err, embed.Drop()); err != nil {

@@ -22,7 +22,6 @@ import (
 	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/text"
-	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -60,13 +59,13 @@ type indexCall struct {
 // indexCommand is `corral index`, which manages the full-text index of stored output.
 func indexCommand(args []string) (int, error) {
 	o := &indexCall{}
-	if ended, code, err := o.parse(args); ended {
-		return code, err
+	if err := o.parse(args); err != nil {
+		return cli.Failure, err
 	}
 	// Files are opened before root is dropped, and parsed after.
 	files, err := config.OpenFront(settings.Sources(o.config)...)
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	states, err := supervisor.OpenExistingState(o.state, filepath.Join(supervisor.StateDir, "users"), "")
 	var c config.Config
@@ -92,7 +91,7 @@ func indexCommand(args []string) (int, error) {
 }
 
 // parse parses the command line; options stand after the command.
-func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
+func (o *indexCall) parse(args []string) error {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		o.verb, args = args[0], args[1:]
 	}
@@ -103,21 +102,18 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 	f.StringVar(&o.state, "state", "", "")
 	f.BoolVar(&o.yes, "yes", false, "")
 	f.BoolVar(&o.json, "json", false, "")
-	if ended, code, err := cli.ParseFlags(f, args, indexHelp); ended {
-		return true, code, err
+	if err := cli.ParseFlags(f, args, indexHelp); err != nil {
+		return err
 	}
 	switch {
 	case !slices.Contains([]string{"stats", "purge", "rebuild"}, o.verb):
-		err = cli.Misused("index", indexHelp, strings.Fields(o.verb))
+		return cli.Misused("index", indexHelp, strings.Fields(o.verb))
 	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q\nhint: corral index --help", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q\nhint: corral index --help", f.Arg(0))
 	case o.verb != "stats" && !o.yes:
-		err = fmt.Errorf("%s removes the index\nhint: to confirm: corral index %[1]s --yes", o.verb)
+		return fmt.Errorf("%s removes the index\nhint: to confirm: corral index %[1]s --yes", o.verb)
 	}
-	if err != nil {
-		return true, cli.Failure, errors.Join(err, embed.Drop())
-	}
-	return false, 0, nil
+	return nil
 }
 
 // A baseEntry describes a base as it is, or as it was before it was removed.

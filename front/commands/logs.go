@@ -42,16 +42,16 @@ func logsCommand(args []string) (int, error) {
 	follow := f.Bool("follow", false, "")
 	f.BoolVar(follow, "f", false, "")
 	socket := f.String("supervisor", "", "")
-	rest, ended, code, err := cli.ParseMixed(f, args, logsHelp)
-	if ended {
-		return code, err
+	rest, err := cli.ParseMixed(f, args, logsHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	if len(rest) != 1 {
-		return cli.Failure, errors.Join(errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them"), embed.Drop())
+		return cli.Failure, errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them")
 	}
 	entry, err := findRunning(*socket, rest[0])
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	owner, err := becomeOwner(entry.UID)
 	if err != nil {

@@ -81,9 +81,9 @@ func networkCommand(args []string) (int, error) {
 	f.StringVar(&o.state, "state", "", "")
 	f.StringVar(&o.method, "method", "", "")
 	f.BoolVar(&o.all, "all", false, "")
-	words, ended, code, err := cli.ParseMixed(f, args, networkHelp)
-	if ended {
-		return code, err
+	words, err := cli.ParseMixed(f, args, networkHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	reads := !o.all && o.protocol+o.socket+o.state == ""
@@ -98,7 +98,7 @@ func networkCommand(args []string) (int, error) {
 	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
 		return o.change(verb, words[1:])
 	}
-	return cli.Failure, errors.Join(embed.Drop(), cli.Misused("network", networkHelp, words))
+	return cli.Failure, cli.Misused("network", networkHelp, words)
 }
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
@@ -120,11 +120,11 @@ func (o *networkOptions) load() (config.Config, error) {
 func (o *networkOptions) change(verb string, names []string) (int, error) {
 	e, err := o.edit(verb, names)
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	path, err := editConfig(o.path(), config.Edit{AddNetwork: &e})
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	return o.apply(path+" was changed", "")
 }

@@ -27,7 +27,7 @@ func (o *networkOptions) authority(words []string) (int, error) {
 	case "rotate":
 		return o.rotate(dir)
 	}
-	return cli.Failure, errors.Join(embed.Drop(), errors.New("must be authority show or authority rotate\nhint: corral network --help"))
+	return cli.Failure, errors.New("must be authority show or authority rotate\nhint: corral network --help")
 }
 
 // showNetwork prints the certificates, each after a line that says whose jobs trust it: programs that read PEM pass over it.
@@ -66,7 +66,7 @@ func (o *networkOptions) rotate(dir string) (int, error) {
 		err = errNoAuthority
 	}
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	return o.apply(replacedCAs(replaced), ": sessions that are open keep the former one")
 }

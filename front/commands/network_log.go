@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"corral/front/cli"
 	"corral/front/supervisor"
 	"corral/internal/text"
-	"corral/isolate/client/embed"
 	"corral/store/audit"
 )
 
@@ -29,12 +27,12 @@ func networkLog(args []string) (int, error) {
 		o.Since, err = audit.ParseTime(s, time.Now())
 		return err
 	})
-	rest, ended, code, err := cli.ParseMixed(f, args, networkHelp)
+	rest, err := cli.ParseMixed(f, args, networkHelp)
 	switch {
-	case ended:
-		return code, err
+	case err != nil:
+		return cli.Failure, err
 	case len(rest) > 0:
-		return cli.Failure, errors.Join(fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0])), embed.Drop())
+		return cli.Failure, fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0]))
 	}
 	return o.Run()
 }

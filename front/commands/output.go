@@ -18,7 +18,6 @@ import (
 	"corral/front/cli"
 	"corral/front/supervisor"
 	"corral/internal/text"
-	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/store/artifact"
 )
@@ -59,8 +58,8 @@ type outputOptions struct {
 // outputCommand is `corral output`, which shows the stored output of earlier jobs.
 func outputCommand(args []string) (int, error) {
 	o := outputOptions{}
-	if ended, code, err := o.parse(args); ended {
-		return code, err
+	if err := o.parse(args); err != nil {
+		return cli.Failure, err
 	}
 	states, err := supervisor.OpenExistingState(o.state, filepath.Join(supervisor.StateDir, "users"), o.handle)
 	if err != nil {
@@ -115,7 +114,7 @@ func (o *outputOptions) find(stores []*artifact.Store) error {
 }
 
 // parse parses the command line; options may stand before and after the handle.
-func (o *outputOptions) parse(args []string) (ended bool, code int, err error) {
+func (o *outputOptions) parse(args []string) error {
 	f := flag.NewFlagSet("output", flag.ContinueOnError)
 	f.Func("grep", "", func(s string) error {
 		if s == "" {
@@ -134,21 +133,21 @@ func (o *outputOptions) parse(args []string) (ended bool, code int, err error) {
 	f.BoolVar(&o.json, "json", false, "")
 	f.StringVar(&o.state, "state", "", "")
 	for n := 0; ; n++ {
-		if ended, code, err := cli.ParseFlags(f, args, outputHelp); ended {
-			return true, code, err
+		if err := cli.ParseFlags(f, args, outputHelp); err != nil {
+			return err
 		}
 		if f.NArg() == 0 {
 			break
 		}
 		if n > 0 {
-			return true, cli.Failure, errors.Join(fmt.Errorf("unexpected argument %q\nhint: corral output --help", f.Arg(0)), embed.Drop())
+			return fmt.Errorf("unexpected argument %q\nhint: corral output --help", f.Arg(0))
 		}
 		o.handle, args = f.Arg(0), f.Args()[1:]
 	}
 	if err := o.check(); err != nil {
-		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral output --help", err), embed.Drop())
+		return fmt.Errorf("%w\nhint: corral output --help", err)
 	}
-	return false, 0, nil
+	return nil
 }
 
 func (o *outputOptions) check() error {

@@ -63,9 +63,9 @@ func policyCommand(args []string) (int, error) {
 	f.StringVar(&o.repo, "repo", "", "")
 	f.StringVar(&o.connect, "connect", "", "")
 	f.BoolVar(&o.json, "json", false, "")
-	words, ended, code, err := cli.ParseMixed(f, args, policyHelp)
-	if ended {
-		return code, err
+	words, err := cli.ParseMixed(f, args, policyHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	switch {
 	case len(words) == 1 && words[0] == "test" && o.connect != "" && !o.json:
@@ -74,13 +74,13 @@ func policyCommand(args []string) (int, error) {
 		o.request = words[1]
 		return o.run()
 	}
-	return cli.Failure, errors.Join(embed.Drop(), cli.Misused("policy", policyHelp, words))
+	return cli.Failure, cli.Misused("policy", policyHelp, words)
 }
 
 func (o *policyTest) run() (int, error) {
 	input, err := openRequest(o.request)
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	defer func() { _ = input.Close() }()
 	c, _, err := settings.Load(settings.Sources(o.file)) // drops root

@@ -47,9 +47,9 @@ func repoCommand(args []string) (int, error) {
 	f.StringVar(&o.profile, "profile", "", "")
 	f.StringVar(&o.users, "users", "", "")
 	f.StringVar(&o.file, "config", "", "")
-	words, ended, code, err := cli.ParseMixed(f, args, repoHelp)
-	if ended {
-		return code, err
+	words, err := cli.ParseMixed(f, args, repoHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	adds := o.id + o.workspace + o.profile + o.users
@@ -60,9 +60,6 @@ func repoCommand(args []string) (int, error) {
 		return o.add(words[1])
 	case verb == "remove" && len(words) == 2 && adds == "":
 		return o.remove(words[1])
-	}
-	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
 	}
 	return cli.Failure, cli.Misused("repo", repoHelp, words)
 }
@@ -91,7 +88,7 @@ func (o *repoOptions) list() (int, error) {
 func (o *repoOptions) add(dir string) (int, error) {
 	r, err := o.repository(dir)
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	before := o.served()
 	path, err := editConfig(o.file, config.Edit{AddRepo: &r})

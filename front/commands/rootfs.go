@@ -52,9 +52,9 @@ func rootfsCommand(args []string) (int, error) {
 	f.StringVar(&o.supervisor, "supervisor", "", "")
 	f.Func("disk", "", func(s string) (err error) { o.disk, err = job.ParseSize(s); return err })
 	f.Func("inodes", "", func(s string) (err error) { o.inodes, err = job.ParseCount(s); return err })
-	words, ended, code, err := cli.ParseMixed(f, args, rootfsHelp)
-	if ended {
-		return code, err
+	words, err := cli.ParseMixed(f, args, rootfsHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	imports := o.ref != "" || o.disk+o.inodes > 0
@@ -73,9 +73,6 @@ func rootfsCommand(args []string) (int, error) {
 			return err
 		})
 	}
-	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
-	}
 	return cli.Failure, cli.Misused("rootfs", rootfsHelp, words)
 }
 
@@ -86,7 +83,7 @@ func (o *rootfsOptions) with(name string, prepare func() error, f func(context.C
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if err := o.check(name); err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	s, err := o.connect(name != "")
 	if err == nil && prepare != nil {

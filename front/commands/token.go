@@ -59,13 +59,13 @@ func tokenCommand(args []string) (int, error) {
 	f.StringVar(&o.grace, "grace", "24h", "")
 	f.StringVar(&o.file, "config", "", "")
 	f.BoolVar(&o.json, "json", false, "")
-	words, ended, code, err := cli.ParseMixed(f, args, tokenHelp)
-	if ended {
-		return code, err
+	words, err := cli.ParseMixed(f, args, tokenHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	f.Visit(func(one *flag.Flag) { o.set[one.Name] = true })
 	if err := o.check(words); err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	if words[0] == "list" {
 		return o.list()

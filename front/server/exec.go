@@ -62,9 +62,9 @@ func Exec(args []string) (int, error) {
 		return err
 	})
 	started, _ := unix.Getwd() // without links; "" if it was removed
-	s, ended, code, err := parseServing(f, false, args, ExecHelp)
-	if ended {
-		return code, err
+	s, err := parseServing(f, false, args, ExecHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	s.tokens = slices.ContainsFunc(asked, func(l config.Listen) bool { return l.Kind == config.ListenWeb })
 	cli.IgnorePipes()

@@ -18,7 +18,6 @@ import (
 	"corral/front/login"
 	"corral/front/supervisor"
 	"corral/internal/config"
-	"corral/isolate/client/embed"
 )
 
 // HTTPHelp is the help text of corral serve.
@@ -57,12 +56,12 @@ func HTTP(args []string) (int, error) {
 	f.StringVar(&at.previews, "preview", "", "")
 	f.StringVar(&at.page, "page", "", "")
 	f.StringVar(&at.state, "state", supervisor.StateDir, "")
-	s, ended, code, err := parseServing(f, true, args, HTTPHelp)
-	if ended {
-		return code, err
+	s, err := parseServing(f, true, args, HTTPHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	if _, _, err := net.SplitHostPort(*listen); *listen != "" && err != nil {
-		return cli.Failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), embed.Drop())
+		return cli.Failure, fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err)
 	}
 	s.tokens = true
 	cli.IgnorePipes()

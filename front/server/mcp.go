@@ -48,9 +48,9 @@ Examples:
 
 // MCP is the cli.Command of corral mcp.
 func MCP(args []string) (int, error) {
-	s, ended, code, err := parseServing(flag.NewFlagSet("mcp", flag.ContinueOnError), true, args, MCPHelp)
-	if ended {
-		return code, err
+	s, err := parseServing(flag.NewFlagSet("mcp", flag.ContinueOnError), true, args, MCPHelp)
+	if err != nil {
+		return cli.Failure, err
 	}
 	s.alone = true
 	cli.IgnorePipes()

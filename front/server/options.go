@@ -53,7 +53,7 @@ func (s *serving) sources() []config.Source {
 
 // parseServing parses the options that all servers have, and those that the caller has added to f.
 // tools says that the server has tools, which can be selected.
-func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *serving, ended bool, code int, err error) {
+func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *serving, err error) {
 	s = &serving{level: slog.LevelInfo}
 	var dirs []string
 	f.Func("repo", "", func(dir string) error {
@@ -78,16 +78,13 @@ func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *s
 		}
 		return s.level.UnmarshalText([]byte(level))
 	})
-	if ended, code, err = cli.ParseFlags(f, args, help); ended {
-		return nil, true, code, err
+	if err = cli.ParseFlags(f, args, help); err == nil {
+		err = s.check(f)
 	}
-	if err = s.check(f); err == nil {
+	if err == nil {
 		err = s.open(dirs)
 	}
-	if err != nil {
-		return nil, true, cli.Failure, errors.Join(err, embed.Drop())
-	}
-	return s, false, 0, nil
+	return s, err
 }
 
 // open resolves the directories that the command line names. Root opens them with the rights of the account.

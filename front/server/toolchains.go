@@ -177,8 +177,8 @@ func statOf(fd int) (st unix.Stat_t, err error) {
 // ToolchainCommand is the cli.Command of ToolchainFinder, which runs as a helper process.
 func ToolchainCommand(args []string) (int, error) {
 	var dir string
-	if ended, code, err := cli.ReadQuestion(ToolchainFinder, args, maxFound, &dir); ended {
-		return code, err
+	if err := cli.ReadQuestion(ToolchainFinder, args, maxFound, &dir); err != nil {
+		return cli.Failure, err
 	}
 	answer, err := json.Marshal(searchHome(dir))
 	if err != nil {

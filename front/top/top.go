@@ -49,9 +49,9 @@ func Command(args []string) (int, error) {
 	f := flag.NewFlagSet("top", flag.ContinueOnError)
 	interval := f.Duration("interval", defaultInterval, "")
 	socket := f.String("supervisor", "", "")
-	rest, ended, code, err := cli.ParseMixed(f, args, usage.Top)
-	if ended {
-		return code, err
+	rest, err := cli.ParseMixed(f, args, usage.Top)
+	if err != nil {
+		return cli.Failure, err
 	}
 	switch {
 	case len(rest) > 0:
@@ -62,7 +62,7 @@ func Command(args []string) (int, error) {
 		err = errors.New("corral top needs a terminal\nhint: corral ps --json prints the same for programs")
 	}
 	if err != nil {
-		return cli.Failure, errors.Join(err, embed.Drop())
+		return cli.Failure, err
 	}
 	c, err := supervisor.Dial(*socket)
 	if dropped := embed.Drop(); dropped != nil { // the connection keeps the rights with which it was made
