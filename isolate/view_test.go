@@ -55,8 +55,10 @@ func TestJobView(t *testing.T) {
 		{"16 terminals", `perl -MFcntl -e 'my @f; for (1..16) { sysopen(my $f, "/dev/ptmx", O_RDWR) and push @f, $f } print scalar @f'`, "16"},
 		{"names of the resolver", "grep ^hosts /etc/nsswitch.conf", "hosts: files [NOTFOUND=return] dns"},
 		{"own account", `cut -d: -f3,4,6 /etc/passwd | grep -c "^$(id -u):$(id -g):/home/job$"; grep -c ":$(id -g):" /etc/group; echo x 2>/dev/null >>/etc/passwd || echo kept`, "1\n1\nkept"},
-		{"account files have names", `for f in /etc/passwd /etc/group; do readlink /proc/self/fd/3 3<$f; echo 2>/dev/null >/home/.${f#/etc/} || stat -c %h $f; done`,
-			"/etc/passwd\n1\n/etc/group\n1"},
+		{
+			"account files have names", `for f in /etc/passwd /etc/group; do readlink /proc/self/fd/3 3<$f; echo 2>/dev/null >/home/.${f#/etc/} || stat -c %h $f; done`,
+			"/etc/passwd\n1\n/etc/group\n1",
+		},
 		{"host name", "uname -n; cat /etc/hostname /proc/sys/kernel/hostname /proc/sys/kernel/domainname", "jail\njail\njail\n"},
 		{"resolver", "wc -c </etc/resolv.conf", "0"},
 		{"names that do not exist for good", `perl -MSocket=:all -e 'my ($e) = getaddrinfo("a.example", 80); print $e == EAI_NONAME ? "none" : $e'`, "none"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -242,4 +243,19 @@ func TestCtxBackgroundEnds(t *testing.T) {
 	if r := h.ctx("ctx_execute", object{"language": "shell", "code": "true", "background": true}); r.Code != "DENIED" {
 		t.Errorf("a third job: %q", r.text)
 	}
+}
+
+// TestCtxCancel checks that a cancelled call leaves no background job.
+func TestCtxCancel(t *testing.T) {
+	p, _, h := served(t, "")
+	beat := filepath.Join(p.repo, "beat")
+	id, _ := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{
+		"language": "shell", "code": "while :; do date +%N > beat; done", "background": true, "timeout": 600_000,
+	}})
+	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "the job runs", func() bool { _, err := os.Stat(beat); return err == nil })
+	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "there is no job", func() bool {
+		return h.ctx("ctx_jobs", object{}).text == "No jobs in the background."
+	})
+	still(t, beat)
 }

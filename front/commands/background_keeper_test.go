@@ -11,9 +11,9 @@ import (
 func TestRepoID(t *testing.T) {
 	c := config.Config{Repos: []config.Repo{{Path: "/srv/app", ID: "the-app"}}}
 	for path, want := range map[string]string{
-		"/srv/app":                                "the-app",
-		"/srv/other":                              "other",
-		"/srv/" + strings.Repeat("x", maxRepo+1):  strings.Repeat("x", maxRepo),
+		"/srv/app":                               "the-app",
+		"/srv/other":                             "other",
+		"/srv/" + strings.Repeat("x", maxRepo+1): strings.Repeat("x", maxRepo),
 		"/srv/x" + strings.Repeat("ä", maxRepo/2): "x" + strings.Repeat("ä", maxRepo/2-1),
 	} {
 		if got := repoID(c, path); got != want {
