@@ -300,7 +300,9 @@ type keptJob struct {
 func (k *keeper) start(ctx context.Context, out *artifact.Output) *keptJob {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &keptJob{cancel: cancel, ended: make(chan struct{})}
-	r.record = job.Record{Created: time.Now(), Request: &job.Request{Tool: backgroundTool, Dir: k.spec.Dir}, Decision: job.Decision{Spec: k.spec}}
+	r.record = job.Record{
+		Created: time.Now(), Request: &job.Request{Tool: backgroundTool, Dir: k.spec.Dir}, Decision: job.Decision{Spec: k.spec},
+	}
 	go func() {
 		defer close(r.ended)
 		defer cancel()

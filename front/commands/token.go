@@ -47,7 +47,9 @@ type tokenOptions struct {
 }
 
 // tokenAccepts are the options of each command, besides --config.
-var tokenAccepts = map[string][]string{"create": {"repos", "tools", "expires"}, "rotate": {"grace", "expires"}, "revoke": {}, "list": {"json"}}
+var tokenAccepts = map[string][]string{
+	"create": {"repos", "tools", "expires"}, "rotate": {"grace", "expires"}, "revoke": {}, "list": {"json"},
+}
 
 // tokenCommand is `corral token`, which makes, replaces, revokes and lists the tokens of clients.
 func tokenCommand(args []string) (int, error) {

@@ -14,7 +14,8 @@ const SampleInterval = time.Second
 // maxSampled is the maximum number of jobs with samples: more than the supervisor lists.
 const maxSampled = 4096
 
-// A Sampler samples what the running jobs of a front-end use: CPU time and memory. Its methods may be called by several goroutines at once. A nil *Sampler takes none.
+// A Sampler samples what the running jobs of a front-end use: CPU time and memory. Its methods may be called by several goroutines
+// at once. A nil *Sampler takes none.
 //
 // The supervisor is asked for its list of running jobs, as corral ps asks: it tells a front-end of its own user's jobs alone. It is
 // asked once per interval while a job of this process has run for an interval, or while somebody watches, and not otherwise; a job
