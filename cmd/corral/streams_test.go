@@ -175,6 +175,26 @@ func TestEndlessOutput(t *testing.T) {
 	sandboxtest.Eventually(t, time.Second, "the job is gone", func() bool { return len(marked(mark)) == 0 })
 }
 
+// TestFullDisk: a command that cannot write all of what it prints fails.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, []byte("version: 1\nrepos: [{path: /srv/app, id: app}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"version"}, {"help"}, {"repo", "list", "--config", config}} {
+		cmd := command(t, args...)
+		cmd.Stdout = full
+		if got := start(t, cmd).ends(t); got.code != 125 || !strings.Contains(got.stderr, "no space left on device") {
+			t.Errorf("corral %s: %+v", strings.Join(args, " "), got)
+		}
+	}
+}
+
 // decode reads the object that --json prints.
 func decode(t *testing.T, got outcome) object {
 	t.Helper()

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,11 @@ func End(code int, err error) int {
 	case errors.As(err, &help):
 		code, err = Print(string(help))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
+	if err == nil {
+		return code
 	}
-	return code
+	fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
+	return cmp.Or(code, Failure)
 }
 
 // Print writes s to standard output. It returns the exit code 0, or Failure with the error.
