@@ -14,7 +14,7 @@ func TestRepoID(t *testing.T) {
 		"/srv/app":                               "the-app",
 		"/srv/other":                             "other",
 		"/srv/" + strings.Repeat("x", maxRepo+1): strings.Repeat("x", maxRepo),
-		"/srv/x" + strings.Repeat("ä", maxRepo/2): "x" + strings.Repeat("ä", maxRepo/2-1),
+		"/srv/x" + strings.Repeat("\u00e4", maxRepo/2): "x" + strings.Repeat("\u00e4", maxRepo/2-1),
 	} {
 		if got := repoID(c, path); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
