@@ -259,3 +259,12 @@ func TestCtxCancel(t *testing.T) {
 	})
 	still(t, beat)
 }
+
+// TestCtxMemory checks that the reply of a job that reached a limit names the limit.
+func TestCtxMemory(t *testing.T) {
+	_, _, h := served(t, "defaults: {memory: 64MiB}\n")
+	r := h.ctx("ctx_execute", object{"language": "python", "code": "print('out', flush=True)\nx = bytearray(1 << 30)\nx[::4096] = b'x' * (1 << 18)"})
+	if want := "Killed by SIGKILL (memory limit 64 MiB reached)\n\nstdout:\nout\n\n\nstderr:\n"; r.text != want || !r.isError {
+		t.Errorf("got %q", r.text)
+	}
+}
