@@ -95,11 +95,11 @@ func (s *State) Stream(name string) *artifact.StreamCapture {
 	return &s.Output.Stdout
 }
 
-// Written returns the names of the streams that are not empty.
+// Written returns the names of the streams that the job wrote to, also if nothing of it is in memory.
 func (s *State) Written() []string {
 	var streams []string
 	for _, name := range []string{artifact.Stdout, artifact.Stderr} {
-		if s.Stream(name).Size() > 0 {
+		if s.Stream(name).Bytes > 0 {
 			streams = append(streams, name)
 		}
 	}
