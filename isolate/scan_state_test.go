@@ -198,38 +198,38 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds
 	f.calm()
 }
 
-// TestMappedStoresDetected: a store through mmap to flags in git's index is reported, whichever job opened the
+// TestMappedStoresDetected: a store through mmap to a sensitive file is reported, whichever job opened the
 // descriptor, and also if the descriptor is left in a socket that no process can reach.
 func TestMappedStoresDetected(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3"), sandboxtest.Program("git")) // of a complete Python installation
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
-	shell(t, f.Repo, "git add plain; cp .git/index index")
+	shell(t, f.Repo, "cp .git/config config")
 	f.Settle()
 	f.Run(f.Spec("true"))
 	f.calm()
 	const (
-		flag = "m = mmap.mmap(fd, 0); m[72] |= 0x80\n" // of the first entry
-		gone = "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [fd, a.fileno(), b.fileno()])\n"
-		give = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('s'); s.listen()\nprint('ready', flush=True); c, _ = s.accept(); socket.send_fds(c, [b'x'], [fd]); sys.stdin.read()\n"
-		take = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
-		open = "fd = os.open('.git/index', os.O_RDWR)\n"
+		store = "m = mmap.mmap(fd, 0); m[0] = ord('#')\n"
+		gone  = "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [fd, a.fileno(), b.fileno()])\n"
+		give  = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('s'); s.listen()\nprint('ready', flush=True); c, _ = s.accept(); socket.send_fds(c, [b'x'], [fd]); sys.stdin.read()\n"
+		take  = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
+		open  = "fd = os.open('.git/config', os.O_RDWR)\n"
 	)
-	index := []string{".git/index"}
-	if d := f.Run(f.Spec("python3", "-c", python+open+gone+flag+"os.kill(os.getpid(), 9)")); !slices.Equal(d.Sensitive, index) {
+	config := []string{".git/config"}
+	if d := f.Run(f.Spec("python3", "-c", python+open+gone+store+"os.kill(os.getpid(), 9)")); !slices.Equal(d.Sensitive, config) {
 		t.Errorf("left in a socket: %+v, %s", d.Result, d.Err)
 	}
-	shell(t, f.Repo, "cp index .git/index")
+	shell(t, f.Repo, "cp config .git/config")
 	f.Settle()
 	f.Run(f.Spec("true"))
 	f.calm()
 
 	holder := f.Launch(f.Spec("python3", "-c", python+open+give))
 	f.Run(f.Spec("true")) // its scan empties the queue of the open event
-	if d := f.Run(f.Spec("python3", "-c", python+take+gone+flag)); !slices.Equal(d.Sensitive, index) {
+	if d := f.Run(f.Spec("python3", "-c", python+take+gone+store)); !slices.Equal(d.Sensitive, config) {
 		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.Err)
 	}
-	if d, err := holder.End(); err != nil || !slices.Equal(d.Sensitive, index) { // it lived at the time of the change
+	if d, err := holder.End(); err != nil || !slices.Equal(d.Sensitive, config) { // it lived at the time of the change
 		t.Errorf("%+v, %v, %s", d.Result, err, d.Err)
 	}
 	f.calm()
