@@ -17,7 +17,7 @@ import (
 	"corral/job"
 )
 
-// TestParseMappings: ports of the command line, and what is none.
+// TestParseMappings checks which arguments are ports, and which are refused.
 func TestParseMappings(t *testing.T) {
 	for arg, want := range map[string]mapping{
 		"8000": {8000, 8000, false}, "8000:8080": {8000, 8080, true}, "8000:0": {8000, 0, false}, "65535:1": {65535, 1, true},

@@ -94,13 +94,7 @@ func ruleLines(r *network.Rules) []string {
 	return all
 }
 
-// testHost is corral network test: it says whether jobs may reach a host, in the repository with an id or in all of them if repo is
-// "". file is that of --config, "" for the operator's. It drops root.
-func testHost(target, repo, file string) (int, error) {
-	o := networkOptions{repo: repo, file: file}
-	return o.test(target)
-}
-
+// test says whether jobs may reach a host, in the repository of the options or in all of them if they name none. It drops root.
 func (o *networkOptions) test(target string) (int, error) {
 	c, err := o.load()
 	if err != nil {
@@ -134,7 +128,7 @@ func (o *networkOptions) test(target string) (int, error) {
 	return code, err
 }
 
-// A hostQuery is what is to be decided: a host, a port of it if port is not 0, or a request if path is not "".
+// A hostQuery asks whether jobs may reach a host, at a port if port is not 0, and by a request if path is not "".
 type hostQuery struct {
 	name         string
 	port         uint16

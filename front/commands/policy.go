@@ -69,7 +69,7 @@ func policyCommand(args []string) (int, error) {
 	}
 	switch {
 	case len(words) == 1 && words[0] == "test" && o.connect != "" && !o.json:
-		return testHost(o.connect, o.repo, o.file)
+		return (&networkOptions{repo: o.repo, file: o.file}).test(o.connect)
 	case len(words) == 2 && words[0] == "test" && o.connect == "":
 		o.request = words[1]
 		return o.run()
