@@ -38,18 +38,19 @@ func (v *newerWalk) dir(upper, lower *dir, path string, depth int) (found bool, 
 		if v.walk.over() {
 			return found, nil
 		}
-		within := v.walk.reach(filepath.Join(path, name))
+		at := filepath.Join(path, name)
+		within := v.walk.reach(at)
 		if within == nowhere {
 			continue
 		}
 		st, err := lower.lstat(name)
 		if err != nil {
-			v.walk.miss(filepath.Join(path, name), false)
+			v.walk.miss(at, false)
 		}
 		if st == nil || isTemp(name) || within == partly && !isDir(st) {
 			continue
 		}
-		newer, err := v.entry(upper, lower, name, filepath.Join(path, name), depth, st)
+		newer, err := v.entry(upper, lower, name, at, depth, st)
 		if err != nil {
 			return found, err
 		}
