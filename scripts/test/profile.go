@@ -26,15 +26,23 @@ func writeProfile(ctx context.Context, dir, file string, out io.Writer) error {
 	if err := removeCut(dir); err != nil {
 		return err
 	}
-	if text, err := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+file).CombinedOutput(); err != nil {
-		return fmt.Errorf("go tool covdata textfmt: %w\n%s", err, text)
+	if _, err := covdata(ctx, "textfmt", "-i="+dir, "-o="+file); err != nil {
+		return err
 	}
-	share, err := exec.CommandContext(ctx, "go", "tool", "covdata", "percent", "-i="+dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go tool covdata percent: %w\n%s", err, share)
+	share, err := covdata(ctx, "percent", "-i="+dir)
+	if err == nil {
+		_, err = fmt.Fprintf(out, "\ncoverage:\n%s", share)
 	}
-	_, err = fmt.Fprintf(out, "\ncoverage:\n%s", share)
 	return err
+}
+
+// covdata runs a command of `go tool covdata` and returns what it prints.
+func covdata(ctx context.Context, args ...string) ([]byte, error) {
+	text, err := exec.CommandContext(ctx, "go", append([]string{"tool", "covdata"}, args...)...).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("go tool covdata %s: %w\n%s", args[0], err, text)
+	}
+	return text, nil
 }
 
 // removeCut removes files of processes that were killed while they wrote them, which covdata does not pass over. A complete one has a
