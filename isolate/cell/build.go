@@ -186,7 +186,11 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 		Stderr:     os.Stderr,
 		Init:       true,
 	}
-	if err := j.container.Run(process); err != nil {
+	run := func() error {
+		defer host.Forking()()
+		return j.container.Run(process)
+	}
+	if err := run(); err != nil {
 		return fmt.Errorf("libcontainer: %w", err)
 	}
 	pid, err := process.Pid()

@@ -84,6 +84,7 @@ func Fork(program *os.File, name string, attr *syscall.ProcAttr) (pid int, err e
 		return 0, os.NewSyscallError("fcntl", err)
 	}
 	defer unix.Close(fd)
+	defer Forking()()
 	return syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", fd), []string{name}, attr)
 }
 

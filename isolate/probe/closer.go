@@ -230,6 +230,7 @@ func (c *fileCloser) closeAll(by payer, q *closeQueue, batch []closable) {
 			batch[0].close()
 			batch = batch[1:]
 		}
+		host.AwaitForks(c.probes.ctx) // they have copies of what was closed here
 		c.release(by, q, h)
 	}
 }

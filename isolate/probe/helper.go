@@ -124,6 +124,7 @@ func (p *Prober) start() (*helper, error) {
 		return nil, err
 	}
 	defer theirs.Close()
+	defer host.Forking()() // until it has answered, which it does after execve
 	attr := &syscall.ProcAttr{
 		Dir: "/", Files: []uintptr{host.NoFile, host.NoFile, host.NoFile, theirs.Fd()}, Env: []string{},
 		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
