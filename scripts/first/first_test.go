@@ -35,17 +35,19 @@ func screen(t *testing.T, root string) []string {
 const (
 	host   = "host"   // the system of this machine
 	trixie = "trixie" // Debian 13
+
+	newcomer = "corral-newcomer" // an account that no machine has
 )
 
 // machines are the accounts and systems that a new user can have.
 var machines = []machine{
 	{host, "root", "022"},
 	{host, "root", "077"},
-	{host, "ada", "022"},
-	{host, "ada", "077"},
+	{host, newcomer, "022"},
+	{host, newcomer, "077"},
 	{trixie, "root", "022"},
-	{trixie, "ada", "022"},
-	{trixie, "ada", "077"},
+	{trixie, newcomer, "022"},
+	{trixie, newcomer, "077"},
 }
 
 // What a user runs before and after the first screen.
@@ -65,7 +67,7 @@ func (m machine) commands(screen []string) (list []string, builds bool) {
 	switch {
 	case sandboxtest.Soak() && m.system == host: // on another system, the tests install hundreds of packages
 		return slices.Concat(checks, screen, installs, later), true
-	case sandboxtest.Soak() && m.account == "ada":
+	case sandboxtest.Soak() && m.account == newcomer:
 		return slices.Concat(screen[:1], copied), true
 	}
 	return copied, false
