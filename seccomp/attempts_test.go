@@ -1,9 +1,13 @@
 package seccomp
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +39,7 @@ type attempt struct {
 
 const high = uint64(1) << 32
 
-var attempts = []attempt{
+var attempts = append([]attempt{
 	// Namespaces and mounts.
 	{call: "unshare", args: []any{unix.CLONE_NEWUSER}, want: unix.EPERM},
 	{call: "unshare", args: []any{unix.CLONE_FILES}, bare: true},
@@ -156,6 +160,17 @@ var attempts = []attempt{
 	{call: "memfd_create", args: []any{"m", 0}, strict: unix.EPERM, bare: true},
 	{call: "shmctl", args: []any{-1, 0, 0}, want: unix.EINVAL, strict: unix.EPERM},
 	{call: "personality", args: []any{0}, strict: unix.EPERM, bare: true},
+}, attemptsOfRefused()...)
+
+// attemptsOfRefused returns an attempt of each call that no profile allows, with arguments that the kernel refuses.
+func attemptsOfRefused() (list []attempt) {
+	for _, f := range refused {
+		want := map[Verdict]syscall.Errno{Refuse: unix.EPERM, Absent: unix.ENOSYS}[f.verdict]
+		for _, r := range f.rules(defaultProfile) {
+			list = append(list, attempt{call: r.Name, args: []any{-1, -1, -1, -1, -1, -1}, want: want})
+		}
+	}
+	return list
 }
 
 // try makes the call and returns its errno, or -1 if the architecture lacks it.
@@ -194,8 +209,14 @@ func (a attempt) try() int {
 func tryAll(t *testing.T, profile string) []int {
 	t.Helper()
 	cmd := child(t, "attempts", profile)
+	cmd.Env = append(cmd.Env, childUser+"=ordinary")
 	if err := os.WriteFile(cmd.Dir+"/file", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chown(cmd.Dir+"/file", nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
 	}
 	file, err := os.OpenFile(cmd.Dir+"/file", os.O_RDWR, 0)
 	if err != nil {
@@ -250,4 +271,70 @@ func TestAttemptsWithoutFilter(t *testing.T) {
 			t.Errorf("%s%v: %v without a filter, want success", a.call, a.args, syscall.Errno(results[i]))
 		}
 	}
+}
+
+// answersTable returns the attempts under the default profile that the kernel answers differently to an ordinary user without a filter: a
+// row for each family of refused calls, and for each call with refused arguments.
+func answersTable(t *testing.T) string {
+	inside, outside := tryAll(t, defaultProfile), tryAll(t, "")
+	var rows []string
+	answers := map[string][]string{} // outside, by row
+	tried, different := 0, 0
+	for i, a := range attempts {
+		if inside[i] < 0 {
+			continue // this architecture lacks it
+		}
+		tried++
+		if inside[i] == outside[i] {
+			continue
+		}
+		different++
+		row := fmt.Sprintf(" | %s | %s |\n", errnoName(inside[i]), a.reason())
+		if answers[row] == nil {
+			rows = append(rows, row)
+		}
+		answer := fmt.Sprintf("`%s` %s", cmp.Or(a.call, strconv.Itoa(a.nr)), errnoName(outside[i]))
+		if !slices.Contains(answers[row], answer) {
+			answers[row] = append(answers[row], answer)
+		}
+	}
+	table := fmt.Sprintf("%d of %d attempts get another answer.\n\n", different, tried) +
+		"| call, and its answer outside | inside | reason |\n|---|---|---|\n"
+	for _, row := range rows {
+		table += "| " + strings.Join(answers[row], ", ") + row
+	}
+	return table
+}
+
+// reason says why the call is refused: the name of its family, or why some of its arguments are.
+func (a attempt) reason() string {
+	for _, f := range refused {
+		if slices.Contains(strings.Fields(f.calls), a.call) {
+			return f.name
+		}
+	}
+	return cmp.Or(argumentReasons[a.call], "newer than the table")
+}
+
+// argumentReasons says why arguments of these calls are refused.
+var argumentReasons = map[string]string{
+	"clone": "namespaces", "unshare": "namespaces",
+	"socket":     "families and protocols: kernel code that programs in a network of their own do not need",
+	"socketpair": "families and protocols: kernel code that programs in a network of their own do not need",
+	"setsockopt": "options: protocols in the kernel, and memory of the kernel that is charged to nobody",
+	"seccomp":    "a listener decides about calls of programs with other rights",
+	"fcntl":      "open file description locks: nobody can be charged for those that are queued in a socket",
+	"ioctl":      "input for terminals that others read, line disciplines, drivers",
+	"chmod":      "set-id bits", "fchmod": "set-id bits", "fchmodat": "set-id bits",
+	"open": "set-id bits", "openat": "set-id bits", "creat": "set-id bits",
+	"renameat2":    "whiteouts: overlayfs takes one for a deleted file",
+	"memfd_create": "the host's pool of huge pages",
+	"personality":  "addresses below 64 KiB and an executable stack, which help exploits",
+}
+
+func errnoName(errno int) string {
+	if errno == 0 {
+		return "succeeds"
+	}
+	return unix.ErrnoName(syscall.Errno(errno))
 }

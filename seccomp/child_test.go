@@ -53,10 +53,11 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+const nobody = 65534 // the ordinary user of a test that runs as root
+
 // leaveRoot switches to an unprivileged user, as jobs have, since some programs behave differently as root. It does
 // nothing if the test does not run as root.
 func leaveRoot(ask string) error {
-	const nobody = 65534
 	if ask == "" || os.Getuid() != 0 {
 		return nil
 	}
