@@ -3,6 +3,7 @@ package isolate
 /*
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,12 @@ package isolate
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+// The path of this program. When the process was the only one of the mount namespace that it leaves, its file is on a mount
+// that is nowhere any more, and /proc/self/exe has the path from there.
+static char program[PATH_MAX];
+static const char *own_path(void) { return program; }
 
 // A mount namespace belongs to a thread until it is inherited. For the whole of a Go program it can only be made
 // before the runtime has started its threads.
@@ -18,6 +25,8 @@ __attribute__((constructor)) static void own_mount_namespace(void)
 	char *ask = getenv("CORRAL_MOUNT_NAMESPACE");
 	if (!ask || strcmp(ask, "make"))
 		return;
+	if (readlink("/proc/self/exe", program, sizeof program - 1) < 0)
+		program[0] = 0;
 	if (unshare(CLONE_NEWNS) || mount("", "/", "", MS_REC | MS_SLAVE, 0)) {
 		fprintf(stderr, "corrald: create a mount namespace: %s\n", strerror(errno));
 		exit(125);
@@ -65,4 +74,12 @@ func OwnMountNamespace() error {
 	}
 	environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, mountNamespaceVar+"=") })
 	return syscall.Exec("/proc/self/exe", os.Args, append(environment, MountNamespaceMake))
+}
+
+// Program returns the path of the running program, as it was before OwnMountNamespace.
+func Program() (string, error) {
+	if path := C.GoString(C.own_path()); path != "" {
+		return path, nil
+	}
+	return os.Executable()
 }

@@ -142,3 +142,12 @@ func TestTimerSlack(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyProcess: a supervisor that is alone in a mount namespace, as a service can be, finds its programs on a file system other than the
+// root's.
+func TestOnlyProcess(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
+		Wrapper: []string{"unshare", "--mount", "sh", "-c", `mount --bind "${1%/*}" "${1%/*}" && exec "$@"`, "-"},
+	})
+}

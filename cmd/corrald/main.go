@@ -132,7 +132,7 @@ func run(args []string, stdout io.Writer) error {
 		return fmt.Errorf("close_range: %w", err)
 	}
 	o.supervisor.Log = logger(o.embedded >= 0)
-	exe, err := os.Executable()
+	exe, err := isolate.Program()
 	if err != nil {
 		return err
 	}
