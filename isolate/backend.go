@@ -77,5 +77,6 @@ func (b backend) Facts() []wire.Fact {
 	list = append(list, wire.Fact{Name: "user ids", Present: true, Detail: fmt.Sprintf("%d+%d", b.s.config.UIDBase, b.s.config.UIDSize)})
 	list = append(list, wire.Fact{Name: "audit log", Present: true, Detail: b.s.audit.Expiring()})
 	list = append(list, wire.Fact{Name: "internal errors", Present: true, Detail: strconv.FormatInt(fault.Contained(), 10)})
+	list = append(list, wire.Fact{Name: "exposed", Present: true, Detail: strings.Join(b.s.reloads.now.Load().Exposed, "; ")})
 	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})
 }

@@ -38,6 +38,7 @@ type Config struct {
 	Own      bool            // also serve each client the directories it owns
 	Network  json.RawMessage // what jobs may reach, see admit.Config.Network; nil: nothing
 	Requests *admit.Requests // likewise
+	Exposed  []string        // what Network and Repos let jobs reach that an operator may not mean, a sentence each
 	// How many connections jobs may have to hosts; zero fields are the defaults.
 	Connections door.Connections
 	Defaults    job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults

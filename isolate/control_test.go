@@ -2,8 +2,14 @@ package isolate
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"log/slog"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
+	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -202,6 +209,64 @@ func TestFacts(t *testing.T) {
 	}
 	if w, err := f.C.Hello(); err != nil || w.Instance != f.s.InstanceName() || w.FrontUID != 0 {
 		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+// TestExposed: the supervisor reports what the configuration lets jobs reach, and sockets in toolchains, to which they can connect.
+func TestExposed(t *testing.T) {
+	tool := sandboxtest.OpenDir(t)
+	socket := filepath.Join(tool, "socket")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f := newFront(t, func(c *Config) { c.Toolchains, c.Exposed = []string{tool}, []string{"a rule"} })
+	facts, err := f.C.Facts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(facts, func(f wire.Fact) bool { return f.Name == "exposed" })
+	if at < 0 || !strings.HasPrefix(facts[at].Detail, "a rule; ") || !strings.Contains(facts[at].Detail, socket) {
+		t.Errorf("%+v", facts)
+	}
+}
+
+// TestJobNotServed: a job that sees the supervisor's socket is not served, which the log says.
+func TestJobNotServed(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	var log sandboxtest.Output
+	f := newFront(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	path := filepath.Join(f.Repo, "socket")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, owner, owner); err != nil { // nobody may write to a file of root's through the repository's mount
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- f.s.Serve(l) }()
+	const ask = `import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("socket")
+try: s.send(bytes.fromhex(sys.argv[1])); print(len(s.recv(65536)) > 0)
+except (ConnectionError, BrokenPipeError): print(False)
+`
+	hello := hex.EncodeToString(wire.Empty(wire.OpHello, 1))
+	if d := f.Run(f.Spec("python3", "-c", ask, hello)); d.Out != "False\n" {
+		t.Errorf("a job: %q, %q", d.Out, d.Err)
+	}
+	outside := exec.Command("python3", "-c", ask, hello)
+	outside.Dir = f.Repo
+	if out, err := outside.CombinedOutput(); err != nil || string(out) != "True\n" {
+		t.Errorf("outside: %v, %q", err, out)
+	}
+	if said := log.String(); !strings.Contains(said, "is in the range of jobs") {
+		t.Errorf("the log: %q", said)
+	}
+	l.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -94,8 +94,29 @@ func (r *reloader) apply() (Reloaded, error) {
 	s.cells.Adjust(c.MaxJails, c.JailIdle)
 	// A request that took the former decisions may build such a jail after this; it ends when it has been idle.
 	s.cells.Retire(served.Holds)
+	s.expose(&c)
 	r.now.Store(&c)
 	return Reloaded{Restart: c.needsRestart(&s.config), Rejected: reasons(served)}, nil
+}
+
+// maxExposed bounds what the supervisor lists of what jobs can reach.
+const maxExposed = 8
+
+// expose adds to c.Exposed the sockets in toolchains, and logs all: a job can connect to a socket that it sees.
+func (s *Supervisor) expose(c *Config) {
+	sockets, err := host.SocketsBelow(s.tools.Paths)
+	if err != nil {
+		s.config.Log.Warn("it is not known whether jobs can connect to sockets in toolchains", "error", err)
+	}
+	for _, path := range sockets {
+		c.Exposed = append(c.Exposed, text.Quote(path)+" is a socket in a toolchain: jobs can connect to it")
+	}
+	if n := len(c.Exposed) - maxExposed; n > 0 {
+		c.Exposed = append(c.Exposed[:maxExposed:maxExposed], fmt.Sprintf("and %d more", n))
+	}
+	for _, what := range c.Exposed {
+		s.config.Log.Warn("jobs can reach what an operator may not mean", "what", what)
+	}
 }
 
 // maxReasons bounds the repositories that an answer lists as not served, with the reason. The diagnostic log has all.

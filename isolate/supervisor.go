@@ -76,9 +76,11 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
+	s.expose(&s.config)
 	s.reloads = newReloader(s)
 	s.server = serve.New(serve.Config{
 		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
+		MayBeJob:   s.instance.MayBeJob,
 		MaxPerUser: c.MaxPerUser, Patience: c.switches.patience, Log: c.Log,
 	})
 	s.served.Now().LogRejected()

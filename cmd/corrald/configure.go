@@ -64,6 +64,7 @@ func (o *options) take(c config.Config) error {
 		Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, KeepFor: c.Audit.KeepFor, UserDaily: c.Audit.UserDaily,
 		Record: c.Audit.Record,
 	}
+	s.Exposed = c.Exposed()
 	l := c.Layers
 	s.Layers = sessions.Layers{
 		Disk: l.Disk, Inodes: l.Inodes, Reserve: l.Reserve, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes,

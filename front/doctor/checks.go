@@ -207,6 +207,10 @@ var checks = []check{
 		"use the corrald of the same version as this program", simple, judgeAudit,
 	},
 	{
+		"exposed", "jobs reach no program of the host but by rules that name it",
+		"remove the entry of network.private, or keep the socket elsewhere: sudo corral reload; if you mean it, nothing is wrong", simple, judgeExposed,
+	},
+	{
 		"internal errors", "no mistake of the supervisor has ended a job",
 		"report them with the stacks in the supervisor's log: journalctl -u corrald -g 'internal error'", simple, judgeErrors,
 	},

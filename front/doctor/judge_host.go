@@ -22,6 +22,7 @@ const (
 	factFiles  = "open files"
 	factAudit  = "audit log"
 	factErrors = "internal errors"
+	factExpose = "exposed"
 	factUsers  = "user ids"
 )
 
@@ -99,6 +100,18 @@ func judgeErrors(e *evidence) (Status, string) {
 		return Degraded, f.detail + " since the supervisor started: each ended a job, a session or a connection"
 	}
 	return OK, "none since the supervisor started"
+}
+
+// judgeExposed reports what the supervisor has found in the configuration that it read last.
+func judgeExposed(e *evidence) (Status, string) {
+	f, known := e.facts[factExpose]
+	switch {
+	case !known:
+		return Degraded, "the supervisor does not report it"
+	case f.detail != "":
+		return Degraded, f.detail
+	}
+	return OK, "no socket in a toolchain, no service of this host by the network's rules"
 }
 
 // judgeKernel judges the kernel by its series. 5.15 is the first long-term series with id-mapped mounts and cgroup.kill.

@@ -354,6 +354,15 @@ func TestFacts(t *testing.T) {
 	})
 }
 
+func TestExposed(t *testing.T) {
+	with := func(facts map[string]fact) evidence { return evidence{facts: facts} }
+	try(t, judgeExposed, []judged{
+		{"nothing", with(map[string]fact{factExpose: {true, ""}}), OK, "no socket"},
+		{"a socket", with(map[string]fact{factExpose: {true, "/opt/x is a socket"}}), Degraded, "/opt/x"},
+		{"silent", with(nil), Degraded, "does not report"},
+	})
+}
+
 func TestOpenFiles(t *testing.T) {
 	with := func(most, need string) evidence {
 		return evidence{host: &host{fileMax: most}, facts: map[string]fact{factFiles: {true, need}}}

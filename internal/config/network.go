@@ -2,12 +2,14 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	"corral/internal/config/strict"
+	"corral/internal/text"
 	"corral/policy/ask"
 	"corral/policy/network"
 )
@@ -23,6 +25,23 @@ func (c Config) Rules(r Repo) *network.Rules {
 		return nil
 	}
 	return rules
+}
+
+// Exposed returns, a sentence each, which services of this host or its cloud the rules of the configuration let jobs reach. An operator
+// may mean it, so it is no mistake.
+func (c Config) Exposed() (list []string) {
+	add := func(where string, rules *network.Rules) {
+		for _, p := range rules.Exposed() {
+			list = append(list, fmt.Sprintf("network.private%s has %s: jobs reach services of this host, or of its cloud, by names that lead there", where, p))
+		}
+	}
+	add("", &c.Network)
+	for _, r := range c.Repos {
+		if r.Network != nil {
+			add(" of "+text.Quote(r.Path), r.Network)
+		}
+	}
+	return list
 }
 
 func presets() []string {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,28 @@ repos:
 	}
 	if got := Default().Rules(Repo{}); got != nil {
 		t.Errorf("by default: %+v", got)
+	}
+}
+
+// TestExposed: the networks of the host itself and of clouds' metadata are named, with the repository; others are not.
+func TestExposed(t *testing.T) {
+	const file = `version: 1
+network: {private: [10.0.0.0/8, 127.0.0.0/8]}
+repos:
+  - {path: /own, network: {private: [192.168.0.0/16, 169.254.169.254/32, "fd00::/8"]}}
+`
+	c, err := parseOne("f", []byte(file), lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, line := range c.Exposed() {
+		what, _, _ := strings.Cut(line, ":")
+		got = append(got, what)
+	}
+	want := []string{"network.private has 127.0.0.0/8", "network.private of /own has 169.254.169.254/32", "network.private of /own has fd00"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

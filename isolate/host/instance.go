@@ -46,6 +46,11 @@ func (i *Instance) Unique(prefix string) string {
 // NobodyID returns a host user and group id that no job of this machine ever has. The next one has none either.
 func (i *Instance) NobodyID() uint32 { return i.uids.base }
 
+// MayBeJob reports whether a host user id is one that jobs can have.
+func (i *Instance) MayBeJob(uid uint32) bool {
+	return uid-i.uids.base >= uidBlock && uid-i.uids.base < i.uids.size
+}
+
 // TakeUIDs allocates a block of host user ids to the instance and returns its first id: that of the root of a jail,
 // which the JobUIDs ids of the jail's jobs follow.
 func (i *Instance) TakeUIDs() (uint32, error) { return i.uids.take(i.Name) }

@@ -31,8 +31,9 @@ type Config struct {
 	Probes     *probe.Prober
 	Subuids    *host.Subordinates
 	State      *host.State
-	MaxPerUser int           // maximum of connections per user other than root, until Adjust is called
-	Patience   time.Duration // how long a client may leave a message unread; 0 is sendPatience
+	MayBeJob   func(uid uint32) bool // reports whether a user id is one of jobs
+	MaxPerUser int                   // maximum of connections per user other than root, until Adjust is called
+	Patience   time.Duration         // how long a client may leave a message unread; 0 is sendPatience
 	Log        *slog.Logger
 }
 
@@ -165,6 +166,10 @@ func (s *Server) accept(u *net.UnixConn) error {
 	if err != nil {
 		conn.Close()
 		return err
+	}
+	if s.MayBeJob(cred.Uid) {
+		conn.Close()
+		return fmt.Errorf("user %d is in the range of jobs (uids): the socket is in a directory that jobs see, or the host gives its users such ids", cred.Uid)
 	}
 	groups, err := conn.PeerGroups()
 	if err != nil {

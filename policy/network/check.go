@@ -156,6 +156,22 @@ const (
 	minBits6 = 7 // fc00::/7
 )
 
+// hostNetworks are networks without public addresses that are inside this host, or at which clouds tell a machine its secrets.
+var hostNetworks = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("fd00:ec2::254/128"), netip.MustParsePrefix("fd20:ce::254/128"),
+}
+
+// Exposed returns the entries of Private with addresses of the host itself (loopback, link-local) or of a cloud's metadata service.
+func (r *Rules) Exposed() (list []netip.Prefix) {
+	for _, p := range r.Private {
+		if slices.ContainsFunc(hostNetworks, p.Overlaps) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // CheckPrivate returns why p cannot be an entry of Rules.Private.
 func CheckPrivate(p netip.Prefix) error {
 	switch {
