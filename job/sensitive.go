@@ -9,7 +9,7 @@ import (
 // group of packages. Their files run when the packages are used, whatever tools read beside them, and an installation brings many.
 var packageDirs = [][]string{
 	{"node_modules"}, {"bower_components"}, {".pnpm-store"}, // JavaScript
-	{"site-packages"}, {"dist-packages"}, {".venv", "lib"}, {".tox"}, {".nox"}, // Python
+	{"site-packages"}, {"dist-packages"}, {".venv"}, {"venv"}, {".tox"}, {".nox"}, // Python
 	{"vendor"}, {"pkg", "mod"}, // Go, PHP, Ruby, and others that copy packages to vendor
 	{"target"}, {".cargo", "registry"}, {".cargo", "git"}, // Rust, Java
 	{".m2", "repository"}, {"Pods"}, // Java, Swift

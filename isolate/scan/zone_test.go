@@ -68,6 +68,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestAlternatives: a word with braces stands for each alternative, in all of its braces.
+func TestAlternatives(t *testing.T) {
+	for word, want := range map[string]string{
+		"a": "a", "a{,.b}": "a a.b", "{x,y}/{1,2}z": "x/1z y/1z x/2z y/2z",
+	} {
+		if got := strings.Join(alternatives(word), " "); got != want {
+			t.Errorf("%s: %s, want %s", word, got, want)
+		}
+	}
+}
+
 // TestOrdinary: paths of ordinary work are not sensitive.
 func TestOrdinary(t *testing.T) {
 	for _, p := range []string{
