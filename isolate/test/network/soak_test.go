@@ -60,8 +60,11 @@ func newSoak(t *testing.T) *soak {
 	); err != nil {
 		t.Fatal(err)
 	}
-	s.d = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true, Args: []string{"--repo", s.repo}, Config: "network:\n" +
-		"  allow: [{host: db.example.org, ports: [5432], protocol: tcp}]\n  private: [192.0.2.2/32]\n"})
+	s.d = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
+		Everyone: true, Args: []string{"--repo", s.repo},
+		Config: fmt.Sprintf("warm_slots: %d\nnetwork:\n", waiting) +
+			"  allow: [{host: db.example.org, ports: [5432], protocol: tcp}]\n  private: [192.0.2.2/32]\n",
+	})
 	return s
 }
 
@@ -340,9 +343,10 @@ func TestSoakFlat(t *testing.T) {
 // killPause is the maximum time between two kills.
 const killPause = 150 * time.Millisecond
 
-// waiting is as many slots as a jail has waiting. Of each, a process can have been killed that nothing needs before a job comes, and that job
-// fails: so many that succeed in a row have found none.
-const waiting = 16
+// waiting is as many slots as a jail has waiting. How many a jail makes depends on how busy the machine is, and each has ten descriptors.
+// Of each, a process can have been killed that nothing needs before a job comes, and that job fails: so many that succeed in a row have
+// found none.
+const waiting = 4
 
 // TestSoakKilled: whichever process below the supervisor is killed, at any moment, what needs none of it goes on, and nothing is left.
 // Then the supervisor is killed, with everything below it, and its successor serves.
