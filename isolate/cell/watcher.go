@@ -137,6 +137,9 @@ func (j *Jail) Sensitive(since *Window, r *wire.Result) {
 	if err != nil {
 		j.dropScanner()
 	}
+	if a.Lost {
+		j.s.Log.Info("more files came and went than are followed: a sensitive path that was changed and put back may not be named", "jail", j.name)
+	}
 	if others := since.otherAnswers(); others != (scan.Answer{}) {
 		a = mergeAnswers(&a, &others)
 	}

@@ -27,7 +27,7 @@ func (w *walk) watchDir(n *node, fd int) {
 	if !w.s.events.on() {
 		return
 	}
-	if n.wd = w.s.events.dir(fd); n.wd == 0 {
+	if n.wd = w.s.events.dir(fd, n.zone); n.wd == 0 {
 		w.gaps = true
 	}
 }

@@ -176,6 +176,72 @@ func TestArmedCalls(t *testing.T) {
 	}
 }
 
+// TestUndone: what was changed and put back is reported, though the tree is as before, and by no more than one name.
+func TestUndone(t *testing.T) {
+	const exchange = "renameat2, twice"
+	for _, tc := range []struct{ name, script, want string }{
+		{"a hook", "echo >.git/hooks/pre-commit; rm .git/hooks/pre-commit", ".git/hooks/pre-commit"},
+		{"a hook under another name", "echo >x; mv x .git/hooks/pre-commit; mv .git/hooks/pre-commit x; rm x", ".git/hooks/pre-commit"},
+		{"the hooks", "mv .git/hooks h; mkdir .git/hooks; rmdir .git/hooks; mv h .git/hooks", ".git/hooks"},
+		{"the git directory", "mv .git g; cp -r g .git; rm -r .git; mv g .git", ".git"},
+		{"a file in its place", "mv .git g; echo gitdir: g >.git; rm .git; mv g .git", ".git"},
+		{"exchanged", exchange, ".git"},
+		{"an editor's settings", "mkdir .vscode; echo >.vscode/settings.json; rm -r .vscode", ".vscode"},
+		{"an agent's settings, below", "mkdir a/.claude; echo >a/.claude/settings.json; rm -r a/.claude", "a/.claude"},
+		{"a directory above one", "mv .github g; mkdir -p .github/workflows; echo >.github/workflows/x.yml; rm -r .github; mv g .github", ".github"},
+		{"a file", "mv .envrc e; echo evil >.envrc; mv e .envrc", ".envrc"},
+		{"made again", "rm .envrc; echo a >.envrc", ".envrc"},
+		{"removed at the end", "mv .envrc e; mv e .envrc; rm .envrc", ".envrc"},
+		{"new, with content", "mkdir .idea; rmdir .idea; mkdir .idea; echo >.idea/x", ".idea/x"},
+		{"git's own work", "mkdir .git/rebase-merge; echo >.git/rebase-merge/git-rebase-todo; rm -r .git/rebase-merge; echo >.git/config.lock; rm .git/config.lock", ""},
+		{"ordinary files", "echo >x; rm x; mkdir d; rmdir d; mv a b; mv b a", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			shell(t, dir, "mkdir -p .git/hooks .git/objects .git/refs a .github/workflows; echo x >.git/HEAD; echo >.git/config; echo a >.envrc; echo >.github/workflows/w.yml")
+			t.Chdir(dir)
+			s := serving(t, dir)
+			armed(t, s)
+			since := settle()
+			if tc.script == exchange {
+				for range 2 {
+					must(t, unix.Renameat2(unix.AT_FDCWD, ".git", unix.AT_FDCWD, "a", unix.RENAME_EXCHANGE))
+				}
+			} else {
+				shell(t, dir, tc.script)
+			}
+			a, got := ask(t, s, OpChanged, since)
+			if strings.Join(got, " ") != tc.want || a.Incomplete || a.Lost {
+				t.Errorf("%q, %+v, want %q", got, a, tc.want)
+			}
+			if a, got := ask(t, s, OpChanged, settle()); len(got) > 0 {
+				t.Errorf("again: %q, %+v", got, a)
+			}
+		})
+	}
+}
+
+// TestUndoneTooMany: more names than are kept are said to be lost.
+func TestUndoneTooMany(t *testing.T) {
+	dir := t.TempDir()
+	shell(t, dir, "mkdir -p .git/hooks .git/objects .git/refs; echo x >.git/HEAD")
+	t.Chdir(dir)
+	s := serving(t, dir)
+	armed(t, s)
+	since := settle()
+	for i := range maxSeen + 1 {
+		name := fmt.Sprintf(".git/hooks/h%d", i)
+		must(t, os.WriteFile(name, nil, 0o600))
+		must(t, os.Remove(name))
+	}
+	if a, got := ask(t, s, OpChanged, since); !a.Lost || len(got)+int(a.More) != maxSeen {
+		t.Errorf("%d paths, %+v", len(got), a)
+	}
+	if a, _ := ask(t, s, OpChanged, settle()); a.Lost {
+		t.Error("again")
+	}
+}
+
 // TestArmedWithoutEvents: scans themselves, reads and changes of ordinary files cause no events.
 func TestArmedWithoutEvents(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))

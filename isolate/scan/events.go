@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -33,12 +34,25 @@ const (
 // events is an inotify instance. While it has nothing to read, none of the watched files has changed. After an error, and
 // if nil, it watches nothing.
 type events struct {
-	fd    int // -1 after stop
-	limit int // maximum number of watches
-	alive map[int32]struct{}
-	heard bool // the last drain found something
+	fd    int             // -1 after stop
+	limit int             // maximum number of watches
+	alive map[int32]*zone // the watches; of a directory, its rules
+	heard bool            // the last drain found something
 	buf   []byte
+
+	seen  map[int32]map[string]seen // what the drains since the last reset found of sensitive names, by watch
+	names int                       // in seen
+	lost  bool                      // some were not kept, or overflowed the kernel's queue
 }
+
+// seen is what events say of a name in a directory.
+type seen struct {
+	came, left bool
+	row        int16
+}
+
+// maxSeen bounds the names that are kept of events. A job that changes more has changed sensitive paths enough to be noticed.
+const maxSeen = 1 << 10
 
 // newEvents returns nil if there is no inotify instance or its limit is unknown; then each pass looks at everything.
 func newEvents() *events {
@@ -56,7 +70,7 @@ func newEvents() *events {
 	if err != nil {
 		return nil
 	}
-	return &events{fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]struct{}{}, buf: make([]byte, 64<<10)}
+	return &events{fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]*zone{}, buf: make([]byte, 64<<10)}
 }
 
 func (e *events) on() bool { return e != nil && e.fd >= 0 }
@@ -113,15 +127,58 @@ func (e *events) take(b []byte) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		wd, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
 		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+		name := bytes.TrimRight(b[unix.SizeofInotifyEvent:min(size, len(b))], "\x00")
 		b = b[min(size, len(b)):]
 		if mask&unix.IN_Q_OVERFLOW != 0 { // some watches may have ended without an event
 			clear(e.alive)
+			e.lost = true
 			continue
 		}
+		e.note(wd, mask, name)
 		if mask&unix.IN_IGNORED != 0 {
 			delete(e.alive, wd)
 		}
 	}
+}
+
+// note keeps the name of an event if it is sensitive, or that of a directory above something sensitive.
+func (e *events) note(wd int32, mask uint32, name []byte) {
+	now := seen{came: mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0, left: mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0}
+	z := e.alive[wd]
+	if !now.came && !now.left || z == nil {
+		return
+	}
+	if now.row = z.rowOf(name, mask&unix.IN_ISDIR != 0); now.row == noRow {
+		return
+	}
+	before, known := e.seen[wd][string(name)]
+	switch {
+	case known:
+		now.came, now.left = now.came || before.came, now.left || before.left
+	case e.names >= maxSeen:
+		e.lost = true
+		return
+	case e.seen[wd] == nil:
+		if e.seen == nil {
+			e.seen = map[int32]map[string]seen{}
+		}
+		e.seen[wd] = map[string]seen{}
+		e.names++
+	default:
+		e.names++
+	}
+	e.seen[wd][string(name)] = now
+}
+
+// reset forgets what the drains found.
+func (e *events) reset() { e.seen, e.names, e.lost = nil, 0, false }
+
+// in returns what was found in the directory with watch wd.
+func (e *events) in(wd int32) map[string]seen {
+	if !e.on() {
+		return nil
+	}
+	return e.seen[wd]
 }
 
 // has reports whether watch wd still exists. The kernel does not reuse numbers.
@@ -130,13 +187,16 @@ func (e *events) has(wd int32) bool {
 	return ok
 }
 
-// dir watches an open directory, which may be open with O_PATH. It returns the watch, or 0 on failure.
-func (e *events) dir(fd int) int32 { return e.add(fd, dirEvents) }
+// dir watches an open directory with these rules, which may be open with O_PATH. It returns the watch, or 0 on failure.
+func (e *events) dir(fd int, rules *zone) int32 { return e.add(fd, dirEvents, rules) }
+
+// way watches a directory on the way of a link. It is like dir otherwise.
+func (e *events) way(fd int) int32 { return e.add(fd, dirEvents, nil) }
 
 // file watches any other file, open with O_PATH; it does not follow a symbolic link.
-func (e *events) file(fd int) int32 { return e.add(fd, fileEvents) }
+func (e *events) file(fd int) int32 { return e.add(fd, fileEvents, nil) }
 
-func (e *events) add(fd int, mask uint32) int32 {
+func (e *events) add(fd int, mask uint32, rules *zone) int32 {
 	if !e.on() {
 		return 0
 	}
@@ -149,7 +209,9 @@ func (e *events) add(fd int, mask uint32) int32 {
 		e.stop()
 		return 0
 	}
-	e.alive[wd] = struct{}{}
+	if rules != nil || !e.has(wd) { // the directory may be above what a link leads to, and be examined for itself too
+		e.alive[wd] = rules
+	}
 	return wd
 }
 

@@ -214,7 +214,7 @@ func (f *follower) lookUp(at spot) (int, error) {
 		return -1, f.denied(dir, err)
 	}
 	defer unix.Close(parent)
-	f.watch(parent, f.e.dir)
+	f.watch(parent, f.e.way)
 	fd, err := openFile(parent, name, unix.O_PATH)
 	return fd, f.denied(at, err)
 }
@@ -247,7 +247,7 @@ func (f *follower) arrive(at spot) error {
 		return err
 	}
 	defer unix.Close(fd)
-	f.watch(fd, f.e.dir)
+	f.watch(fd, f.e.way)
 	return f.end(at, fd)
 }
 

@@ -44,6 +44,7 @@ const (
 	flagHeard
 	flagUnfinished
 	flagMissed
+	flagLost
 )
 
 // An Answer is a scanner's reply. Paths are bytes chosen by a job.
@@ -59,6 +60,8 @@ type Answer struct {
 	Armed bool
 	// Heard, likewise: the inotify instance had events, which the scanner has read.
 	Heard bool
+	// Lost, likewise: so much happened that a path which was changed and put back may be left out.
+	Lost bool
 	// Unfinished, likewise: the tree is too large for one pass, and OpChanged would continue this one.
 	Unfinished bool
 }
@@ -97,6 +100,7 @@ func ReadAnswer(b []byte) (Answer, error) {
 		Incomplete: b[4]&flagIncomplete != 0,
 		Armed:      b[4]&flagArmed != 0,
 		Heard:      b[4]&flagHeard != 0,
+		Lost:       b[4]&flagLost != 0,
 		Unfinished: b[4]&flagUnfinished != 0,
 		Bytes:      int64(binary.LittleEndian.Uint64(b[8:])),
 		Inodes:     int64(binary.LittleEndian.Uint64(b[16:])),
@@ -110,7 +114,7 @@ func (a *Answer) append() []byte {
 	flags := uint32(0)
 	for flag, set := range map[uint32]bool{
 		flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagUnfinished: a.Unfinished,
-		flagMissed: a.Missed != "",
+		flagMissed: a.Missed != "", flagLost: a.Lost,
 	} {
 		if set {
 			flags |= flag
@@ -216,7 +220,10 @@ func (s *server) answer(op Op, since time.Time) []byte {
 	}
 	a.Armed = a.Armed && op != OpUsage && !a.Incomplete
 	if e := s.events; e.on() {
-		a.Heard = e.heard
+		a.Heard, a.Lost = e.heard, e.lost && op != OpUsage
+		if op != OpUsage {
+			e.reset()
+		}
 	}
 	a.join()
 	return a.append()

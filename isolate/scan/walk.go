@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,6 +151,7 @@ func (w *walk) enterRoot() error {
 		if !w.fill {
 			w.files(n, w.s.fd)
 		}
+		w.undone(n)
 		w.visit(n, w.s.fd, 0)
 		return nil
 	}
@@ -159,6 +161,7 @@ func (w *walk) enterRoot() error {
 	}
 	defer unix.Close(fd)
 	w.read(n, fd)
+	w.undone(n)
 	w.visit(n, fd, 0)
 	return nil
 }
@@ -245,9 +248,20 @@ func (w *walk) inside(c *node, fd int, read bool, depth int) {
 	case !w.fill:
 		w.files(c, fd)
 	}
+	w.undone(c)
 	w.visit(c, fd, depth)
 	if fresh && c.track && !c.implied && w.count == before {
 		w.reportDir(c)
+	}
+}
+
+// undone reports the sensitive names in the directory n that came and left, in whatever order: a comparison shows nothing of them. What is
+// below a directory that is new is reported anyway.
+func (w *walk) undone(n *node) {
+	for name, e := range w.s.events.in(n.wd) {
+		if e.came && e.left && !slices.ContainsFunc(n.dirs, func(c *node) bool { return c.name == name && (c.unread || c.fresh) }) {
+			w.report(name, e.row)
+		}
 	}
 }
 

@@ -168,6 +168,18 @@ func (z *zone) lookup(name []byte) kid {
 	return z.other(name)
 }
 
+// rowOf returns the row by which a name is sensitive, or a directory of this name in the tree is above something sensitive; else noRow.
+func (z *zone) rowOf(name []byte, directory bool) int16 {
+	k := z.lookup(name)
+	if k.bareOnly {
+		k = z.other(name)
+	}
+	if directory && k.trackDir || k.track && (!directory || z.tree) {
+		return k.row
+	}
+	return noRow
+}
+
 // byEnd looks up the rule for the name's extension.
 func (z *zone) byEnd(name []byte) (kid, bool) {
 	for b := z; b != nil; b = b.base {
