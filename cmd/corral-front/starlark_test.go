@@ -49,7 +49,7 @@ func (h *host) starlark(arguments object) *scripted {
 // computes checks that the server still computes.
 func (h *host) computes() {
 	h.t.Helper()
-	if s := h.starlark(object{"source": "emit(str(6 * 7))"}); s.raw != `{"stdout":"42"}` || s.text != s.raw {
+	if s := h.starlark(object{"source": "emit(str(6 * 7))", "limits": within(2_000, 1)}); s.raw != `{"stdout":"42"}` || s.text != s.raw {
 		h.t.Errorf("the next call: %s", s.raw)
 	}
 }
@@ -59,10 +59,11 @@ func within(ms, kb int) object { return object{"wall_ms": ms, "output_kb": kb} }
 // TestStarlark checks that a program's result and failure come through the jail, and that it sees no repository.
 func TestStarlark(t *testing.T) {
 	p, d, h := served(t, "")
-	if s := h.starlark(object{"source": "print('printed-nowhere')\nemit(read_input())", "input": "a\u0000b\u2028\r\nü"}); s.Stdout == nil || *s.Stdout != "a\u0000b\u2028\r\nü" {
+	s := h.starlark(object{"source": "print('printed-nowhere')\nemit(read_input())", "input": "a\u0000b\u2028\r\nü", "limits": within(20_000, 1)})
+	if s.Stdout == nil || *s.Stdout != "a\u0000b\u2028\r\nü" {
 		t.Errorf("%s", s.raw)
 	}
-	s := h.starlark(object{"source": "def f(x):\n  return 1 // x\nemit('so far')\nf(0)", "limits": within(20_000, 1)})
+	s = h.starlark(object{"source": "def f(x):\n  return 1 // x\nemit('so far')\nf(0)", "limits": within(20_000, 1)})
 	if d := s.Details; s.Code != "EVAL_ERROR" || d.Position != "script.star:2:12" || d.Stdout != "so far" || !strings.Contains(d.Backtrace, "script.star:4:2: in <toplevel>\n  script.star:2:12: in f\n") {
 		t.Errorf("%s", s.raw)
 	}
