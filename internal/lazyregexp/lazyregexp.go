@@ -6,23 +6,36 @@
 package lazyregexp
 
 import (
+	"os"
 	"regexp"
+	"strings"
 	"sync"
 )
 
 // New returns a function that returns the compiled expression, and may be called concurrently. If the expression is malformed,
-// each call panics.
+// each call panics, and so does New in the binary of a test: the test of each package finds what its package declares.
 func New(expression string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+	compiled := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+	if tested {
+		compiled()
+	}
+	return compiled
 }
 
 // List is New for several expressions that are used together. The result must not be changed.
 func List(expressions ...string) func() []*regexp.Regexp {
+	var all []func() *regexp.Regexp
+	for _, expression := range expressions {
+		all = append(all, New(expression))
+	}
 	return sync.OnceValue(func() []*regexp.Regexp {
-		all := make([]*regexp.Regexp, len(expressions))
-		for n, expression := range expressions {
-			all[n] = regexp.MustCompile(expression)
+		var list []*regexp.Regexp
+		for _, compiled := range all {
+			list = append(list, compiled())
 		}
-		return all
+		return list
 	})
 }
+
+// tested is whether this process is a test.
+var tested = len(os.Args) > 0 && strings.HasSuffix(os.Args[0], ".test")

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"corral/internal/lazyregexp"
 )
 
 // An argument is one argument of a tool, as the tags of a struct field describe it.
@@ -92,7 +94,7 @@ func argumentOf(f reflect.StructField, tag string) argument {
 	}
 	a.named, _ = reflect.Zero(f.Type).Interface().(Named)
 	if expr := f.Tag.Get("pattern"); expr != "" {
-		a.pattern = regexp.MustCompile(expr)
+		a.pattern = lazyregexp.New(expr)()
 	}
 	t := f.Type
 	if t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {

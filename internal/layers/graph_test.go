@@ -31,20 +31,17 @@ const module = "corral"
 // A pkg is one package.
 type pkg struct {
 	imports map[string]string // import path → a file that imports it
-	inits   []string          // files with an init function
-	files   []*ast.File
 }
 
 // A graph holds the packages of the module by name, and the libraries that it requires.
 type graph struct {
-	fset      *token.FileSet
 	pkgs      map[string]*pkg
 	libraries []string
 }
 
 // newGraph returns a graph without packages; mod is the text of the go.mod.
 func newGraph(mod string) *graph {
-	return &graph{fset: token.NewFileSet(), pkgs: map[string]*pkg{}, libraries: required(mod)}
+	return &graph{pkgs: map[string]*pkg{}, libraries: required(mod)}
 }
 
 // load reads the module whose go.mod is in root.
@@ -104,7 +101,7 @@ func required(mod string) []string {
 
 // add adds a file to the graph; name is its path below the root of the module.
 func (g *graph) add(name string, src []byte) error {
-	file, err := parser.ParseFile(g.fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ParseComments|parser.ImportsOnly)
 	if err != nil {
 		return err
 	}
@@ -117,14 +114,8 @@ func (g *graph) add(name string, src []byte) error {
 		p = &pkg{imports: map[string]string{}}
 		g.pkgs[dir] = p
 	}
-	p.files = append(p.files, file)
 	for _, i := range file.Imports {
 		p.imports[strings.Trim(i.Path.Value, "\"`")] = name
-	}
-	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
-			p.inits = append(p.inits, name)
-		}
 	}
 	return nil
 }

@@ -296,13 +296,9 @@ var bounds = []bound{
 	},
 }
 
-// initFuncs are the files that may have an init function, with the reason. No other file has one: it has no caller, no
-// error and no visible order, and here it would run in each child that is forked.
-var initFuncs = map[string]string{}
-
 // check returns one line for each violation of a rule, in a stable order, with the chain of imports and the reason.
 func (g *graph) check() []string {
-	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkRooms(), g.checkBounds(), g.checkInits(), g.checkRegexps())
+	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkRooms(), g.checkBounds())
 }
 
 func (g *graph) checkOwners() []string {
@@ -430,17 +426,4 @@ func matches(name, pattern string) bool {
 	default:
 		return name == pattern
 	}
-}
-
-func (g *graph) checkInits() []string {
-	var broken []string
-	for _, name := range sorted(g.pkgs) {
-		for _, file := range g.pkgs[name].inits {
-			if initFuncs[file] == "" {
-				broken = append(broken, file+" has an init function: it has no caller, no error and no visible order: "+
-					"call a function from main")
-			}
-		}
-	}
-	return broken
 }
