@@ -61,11 +61,17 @@ func Elements(data []byte, limit int) []json.RawMessage {
 
 // Unquote returns the text of a JSON string, which must be valid. Half of a surrogate pair becomes U+FFFD.
 func Unquote(raw []byte) string {
+	s, _ := Text(raw)
+	return s
+}
+
+// Text is like Unquote. ok is false if the string has half of a surrogate pair.
+func Text(raw []byte) (s string, ok bool) {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
+		return string(raw[1 : len(raw)-1]), true
 	}
-	s, _ := jsontext.AppendUnquote(nil, raw) // an error reports half of a surrogate pair
-	return string(s)
+	text, err := jsontext.AppendUnquote(nil, raw)
+	return string(text), err == nil
 }
 
 // Marshal returns the JSON of v on one line, without escaping for HTML.

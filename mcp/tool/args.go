@@ -163,10 +163,10 @@ func (d decoder) string(a *argument, name string, raw json.RawMessage, into refl
 	if strictjson.Kind(raw) != "a string" {
 		return Invalid(name, "must be a string, got %s", strictjson.Kind(raw))
 	}
-	if loneSurrogate(raw) {
+	s, ok := strictjson.Text(raw)
+	if !ok { // with U+FFFD in its place, the program that runs would differ from the one that was sent
 		return Invalid(name, "contains an unpaired surrogate escape, which is not valid text")
 	}
-	s := strictjson.Unquote(raw)
 	if a.named != nil {
 		s = a.named.Named(s)
 	}
