@@ -49,7 +49,7 @@ $(GOALS): root-tree ;
 root-tree:
 	@scripts/root-tree --make '$(MAKE)' $(GOALS)
 else
-.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck newer bench bench-parts fuzz mutants \
+.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck newer bench fuzz mutants \
 	fmt install installable uninstall package release test-package clean help static setup-build setup-vm FORCE
 
 build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB) $(TEST_STUB)) manual ## the programs with their manual, into bin/
@@ -146,9 +146,6 @@ newer: ## says which package that isolates has a newer patch release
 bench: build ## corral beside bare processes and its peers, into docs/explanation/performance.md; as root
 	scripts/setup bench
 	bench/all --bin bin
-
-bench-parts: build ## the Go benchmarks, summed up by benchstat; as root (scripts/bench-parts has options)
-	scripts/bench-parts
 
 fuzz: setup-build ## each fuzz target for FUZZTIME (30s)
 	scripts/fuzz

@@ -365,20 +365,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func BenchmarkDecide(b *testing.B) {
-	_, installed := toolchain(b, "python3")
-	p, err := New(rules(), installed)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := request()
-	for b.Loop() {
-		if d, _ := p.Decide(b.Context(), &r); !d.Allowed() {
-			b.Fatalf("%+v", d)
-		}
-	}
-}
-
 // TestSecretsOfDenied checks that the decision about a denied request has the secrets, too: the audit log may have its program.
 func TestSecretsOfDenied(t *testing.T) {
 	_, installed := toolchain(t, "python3")

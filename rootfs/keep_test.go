@@ -164,13 +164,3 @@ func TestBeyond(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkHostKept(b *testing.B) {
-	o := realOptions()
-	o.Etc = new(Etc)
-	for b.Loop() {
-		if _, err := Host(o); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -111,31 +111,3 @@ func TestLinksResolve(t *testing.T) {
 	}
 	t.Logf("%d links", checked)
 }
-
-func BenchmarkHost(b *testing.B) {
-	for b.Loop() {
-		if _, err := Host(realOptions()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkWrite(b *testing.B) {
-	tree, err := Host(realOptions())
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		b.StopTimer()
-		p, fd := openTarget(b)
-		b.StartTimer()
-		if err := tree.Write(fd); err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		if err := os.RemoveAll(p); err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-	}
-}

@@ -164,17 +164,6 @@ func TestNilCall(t *testing.T) {
 	}
 }
 
-// BenchmarkOff measures the cost of a call without a log and a Tracer.
-func BenchmarkOff(b *testing.B) {
-	r := ran("app", "job-1")
-	for b.Loop() {
-		c := Begin(nil, Start{Tool: "runtime_execute", Trace: TraceOf("", ""), At: time.Now()})
-		ctx := With(b.Context(), c)
-		Of(ctx).Ran(r)
-		c.End(ctx, nil, 0, "")
-	}
-}
-
 // TestDocumented: the page about a call's line explains each of its keys and each part of a job.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/observe-calls.md")

@@ -108,10 +108,3 @@ func TestCommandStalled(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-func BenchmarkShownCommand(b *testing.B) {
-	worst := []byte(strings.Repeat("a\x00", maxCommand/2))
-	for b.Loop() {
-		shownCommand(worst)
-	}
-}

@@ -157,15 +157,3 @@ func TestUsernsMakerRecovers(t *testing.T) {
 		t.Error("the helper is left")
 	}
 }
-
-// BenchmarkUsernsMaker makes one user namespace at a time.
-func BenchmarkUsernsMaker(b *testing.B) {
-	m := maker(b)
-	for b.Loop() {
-		ns, err := m.IDMap(0, 0, 1<<20, 1)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ns.Close()
-	}
-}

@@ -173,17 +173,3 @@ func TestWalkTablesEnded(t *testing.T) {
 		t.Errorf("reaped: %q", tables)
 	}
 }
-
-// BenchmarkWalkTables measures a look for locks, beside one thread and beside 200 that share its descriptor table.
-func BenchmarkWalkTables(b *testing.B) {
-	look := func(b *testing.B) {
-		for b.Loop() {
-			if _, err := (&lockHolder{group: processes{os.Getpid()}}).count(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.Run("no more threads", look)
-	startThreads(b, 200)
-	b.Run("200 more threads", look)
-}

@@ -303,32 +303,6 @@ func TestJavaStore(t *testing.T) {
 	}
 }
 
-// BenchmarkHost measures what the files for an authority take with the host's /etc, with a store for Java if it has one.
-func BenchmarkHost(b *testing.B) {
-	tree, err := rootfs.Host(rootfs.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	text := newAuthority(b)
-	for name, m := range map[string]*Maker{"kept": {}, "first": nil} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				maker := m
-				if maker == nil {
-					maker = new(Maker)
-				}
-				f, err := maker.Files(tree, text)
-				if err == nil {
-					_, err = f.Host(tree)
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // TestDocumentedVariables: docs/explanation/isolation.md has the variables. On a failure, copy the rows that this test prints.
 func TestDocumentedVariables(t *testing.T) {
 	page, err := os.ReadFile("../../docs/explanation/isolation.md")

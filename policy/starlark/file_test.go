@@ -169,22 +169,3 @@ func TestFileInParallel(t *testing.T) {
 	all.Wait()
 	wants(t, f, "in the end", "x")
 }
-
-func BenchmarkFile(b *testing.B) {
-	dir := b.TempDir()
-	path := filepath.Join(dir, "rules.star")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(allowAll), 0o600)); err != nil {
-		b.Fatal(err)
-	}
-	f := Open(path)
-	if err := f.Check(); err != nil {
-		b.Fatal(err)
-	}
-	f.settled = true // as after settling
-	q := query()
-	for b.Loop() {
-		if v := f.Decide(b.Context(), q); v.Denied {
-			b.Fatalf("%+v", v)
-		}
-	}
-}

@@ -58,13 +58,3 @@ func FuzzExec(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkExec(b *testing.B) {
-	source := []byte("emit(read_input())")
-	for b.Loop() {
-		var out strings.Builder
-		if f := Exec(b.Context(), source, strings.NewReader("hello"), &out, usual()); f != nil || out.Len() != 5 {
-			b.Fatal(f)
-		}
-	}
-}

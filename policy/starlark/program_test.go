@@ -280,16 +280,3 @@ func TestReaderWhoDoesNotRead(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 }
-
-func BenchmarkProgram(b *testing.B) {
-	path := filepath.Join(b.TempDir(), "code.star")
-	if err := os.WriteFile(path, []byte("emit(read_input())"), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	args := Arguments(Bounds{Output: 64 << 10, Wall: time.Second, Memory: 256 << 20}, path)
-	for b.Loop() {
-		if got := launch(b, args, "hello"); got.stdout != "hello" {
-			b.Fatalf("%+v", got)
-		}
-	}
-}

@@ -312,22 +312,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkDecide(b *testing.B) {
-	r := parse(b, `
-ALLOWED = {"user:ada": ["app", "web"], "token:ci": ["app"]}
-def decide(request):
-    if request.repo not in ALLOWED.get(request.principal, []):
-        return deny("%s may not use %s" % (request.principal, request.repo))
-    for a in request.args:
-        if a.startswith("--unsafe"):
-            return deny("no " + a)
-    return limit(timeout_ms = min(request.timeout_ms, 5000), memory_mb = min(request.memory_mb, 256))
-`)
-	q := query()
-	for b.Loop() {
-		if v := r.Decide(b.Context(), q); v.Denied {
-			b.Fatalf("%+v", v)
-		}
-	}
-}
