@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +28,6 @@ var childModes = map[string]func(args []string) error{
 	"attempts": childAttempts, // make the calls of attempts, print their errnos
 	"egress":   childEgress,   // connect to itself, make the calls of egressAttempts, print their errnos
 	"exec":     childExec,     // become the program in args
-	"load":     childLoad,     // load the program on stdin, print how long that took
 	"network":  childNetwork,  // connect to itself over loopback
 }
 
@@ -73,7 +71,7 @@ func confine(profile string) error {
 	if isEgress(profile) {
 		program, err := Compile(profile, runtime.GOARCH)
 		if err == nil {
-			_, err = enter(program, unix.SECCOMP_FILTER_FLAG_TSYNC)
+			err = enter(program)
 		}
 		return err
 	}
@@ -81,35 +79,32 @@ func confine(profile string) error {
 	if err != nil {
 		return err
 	}
-	_, err = enter(ahead, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	err = enter(ahead)
 	if err == nil && len(last) > 0 {
-		_, err = enter(last, unix.SECCOMP_FILTER_FLAG_TSYNC)
+		err = enter(last)
 	}
 	return err
 }
 
-// enter loads a program into this thread, or with SECCOMP_FILTER_FLAG_TSYNC into all. It returns the duration of
-// seccomp(2).
-func enter(program []byte, flags uintptr) (time.Duration, error) {
+// enter loads a program into all threads.
+func enter(program []byte) error {
 	// no_new_privs is set for this thread only, until TSYNC sets it for the others.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("no_new_privs: %w", err)
+		return fmt.Errorf("no_new_privs: %w", err)
 	}
 	instructions := load(program).program
 	list := unix.SockFprog{Len: uint16(len(instructions)), Filter: &instructions[0]}
-	start := time.Now()
 	thread, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		flags, uintptr(unsafe.Pointer(&list)))
-	took := time.Since(start)
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&list)))
 	if errno != 0 {
-		return 0, errno
+		return errno
 	}
 	if thread != 0 {
-		return 0, fmt.Errorf("thread %d cannot synchronize its filter", thread)
+		return fmt.Errorf("thread %d cannot synchronize its filter", thread)
 	}
-	return took, nil
+	return nil
 }
 
 // child returns the command that runs this test binary in a mode.
@@ -150,20 +145,6 @@ func childAttempts([]string) error {
 		results[i] = a.try()
 	}
 	return json.NewEncoder(os.Stdout).Encode(results)
-}
-
-// childLoad prints the duration of seccomp(2) in nanoseconds.
-func childLoad([]string) error {
-	program, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		return err
-	}
-	took, err := enter(program, 0)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Println(took.Nanoseconds())
-	return err
 }
 
 func childExec(args []string) error {

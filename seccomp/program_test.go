@@ -177,18 +177,3 @@ func FuzzProgram(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkCompile(b *testing.B) {
-	for _, profile := range Profiles() {
-		for _, a := range arches {
-			b.Run(profile+"/"+a.name, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := Compile(profile, a.name); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
