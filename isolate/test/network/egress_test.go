@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,10 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/egress/control"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
-	"corral/isolate/host"
 )
 
 // egresses returns the processes of corral-egress that this test process has started.
@@ -30,33 +27,6 @@ func egresses(t *testing.T) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// TestEgressConfined: the process that connects jobs to hosts has no right that it does not need.
-func TestEgressConfined(t *testing.T) {
-	w := newWorld(t)
-	w.sh(fetch)
-	pids := egresses(t)
-	if len(pids) != 1 {
-		t.Fatalf("%d processes", len(pids))
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pids[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:", "NoNewPrivs:\t1", "Seccomp:\t2", "Groups:\t \n"} {
-		if !strings.Contains(string(status), line) {
-			t.Errorf("no %q in %s", line, status)
-		}
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/mem", pids[0]), &st); err != nil || st.Uid != 0 {
-		t.Errorf("its memory belongs to user %d: %v", st.Uid, err)
-	}
-	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pids[0]))
-	if err != nil || !strings.Contains(string(groups), "egress-") {
-		t.Errorf("it is in the cgroups %s, %v", groups, err)
-	}
 }
 
 // TestEgressKilled: when the process dies, its connections end, and the doors of jobs that run are open again soon. Nothing is open meanwhile.
@@ -126,49 +96,6 @@ func TestNothingLeft(t *testing.T) {
 	})
 }
 
-// TestUsersApart: jobs of two users are answered by two processes with different user ids, neither of which can look into the other.
-func TestUsersApart(t *testing.T) {
-	w := newWorld(t)
-	w.sh(fetch)
-	const other = isolatetest.Owner + 1
-	repo := filepath.Join(t.TempDir(), "repo")
-	isolatetest.Mkdir(t, repo, other)
-	f := w.With(t, w.Connect(host.Peer{UID: other}), repo)
-	spec := f.Spec("sh", "-c", "getent hosts web.example.org")
-	if d := f.Run(spec); !strings.HasPrefix(d.Out, "198.18.0.2 ") {
-		t.Errorf("%+v", d)
-	}
-	ids := map[string]bool{}
-	for _, pid := range egresses(t) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(b), "Uid:\t")
-		uid, _, _ := strings.Cut(rest, "\t")
-		ids[uid] = true
-	}
-	if len(ids) != 2 || ids["0"] || ids[strconv.Itoa(other)] || ids[strconv.Itoa(isolatetest.Owner)] {
-		t.Errorf("users %v", ids)
-	}
-}
-
-// TestOwnDoor: what one job looked up is not there for another, which runs at the same time.
-func TestOwnDoor(t *testing.T) {
-	w := newWorld(t)
-	l := w.Launch(w.Spec("perl", "-e", `use Socket; $| = 1; inet_aton("db.example.org"); print "ready\n"; sleep 100`))
-	got := w.sh(`perl -MSocket -e 'for (2..9) { socket S, PF_INET, SOCK_STREAM, 0; connect S, sockaddr_in(5432, inet_aton("198.18.0.$_")) and print "open\n" } print "done\n"'`)
-	if got != "done\n" {
-		t.Errorf("%q", got)
-	}
-	if err := l.Kill(); err != nil {
-		t.Error(err)
-	}
-	if _, err := l.End(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestLargePackets: the loopback interface of a job with a door carries large packets, where the kernel has them.
 func TestLargePackets(t *testing.T) {
 	w := newWorld(t)
@@ -218,34 +145,4 @@ func loopbackAttributes(namespace string) (list []syscall.NetlinkRouteAttr, err 
 		}
 	})
 	return list, err
-}
-
-// TestFlood: a job that looks up names, connects and writes log lines without end costs the process bounded memory and descriptors,
-// and other jobs of its user a part of their share at most.
-func TestFlood(t *testing.T) {
-	w := newWorld(t)
-	l := w.Launch(w.Spec("perl", "-e", `use Socket; use Fcntl; $| = 1; $at = inet_aton("db.example.org"); print "ready\n";
-		for (1..4) { fork or last }
-		for my $n (1..3000) { gethostbyname "n$$-$n.one.wild.example.org"; gethostbyname "n$n.evil.example.net";
-			socket my $s, PF_INET, SOCK_STREAM, 0; fcntl $s, F_SETFL, O_NONBLOCK; connect $s, sockaddr_in(5432, $at); push @s, $s if @s < 200 } sleep 100`))
-	for range 5 {
-		if got := w.sh(fetch); got != fetched {
-			t.Errorf("another job: %q", got)
-		}
-	}
-	for _, pid := range egresses(t) {
-		files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		_, rss, _ := strings.Cut(string(status), "VmRSS:")
-		kib, _ := strconv.Atoi(strings.Fields(rss)[0])
-		if len(files) > 4096 || kib > 512<<10 {
-			t.Errorf("%d descriptors, %d KiB", len(files), kib)
-		}
-	}
-	if err := l.Kill(); err != nil {
-		t.Error(err)
-	}
-	if _, err := l.End(); err != nil {
-		t.Error(err)
-	}
 }
