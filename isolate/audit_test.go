@@ -1,12 +1,10 @@
 package isolate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
-	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -180,47 +177,6 @@ func TestAuditRecording(t *testing.T) {
 	}
 }
 
-// TestDenialRateLimit: one user's denied requests beyond the limit are counted instead of recorded; another user's
-// are still recorded.
-func TestDenialRateLimit(t *testing.T) {
-	c := config(t)
-	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flood, other := connect(t, s, host.Peer{UID: owner}), connect(t, s, host.Peer{UID: owner + 1})
-	written, dropped := 0, 0
-	for range denialBurst + 500 {
-		switch err := flood.Denied(context.Background(), job.Claim{}, job.Spec{}); {
-		case err == nil:
-			written++
-		case strings.Contains(err.Error(), "audit: too many denied requests of user 1001") && strings.Contains(err.Error(), "\nhint: "):
-			dropped++
-		default:
-			t.Fatal(err)
-		}
-	}
-	if err := other.Denied(context.Background(), job.Claim{}, job.Spec{}); err != nil {
-		t.Error(err)
-	}
-	flood.Close()
-	other.Close()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	counted := uint64(0)
-	all := logged(t, c.StateDir)
-	for _, r := range of(all, audit.Dropped) {
-		counted += r.Count
-		if *r.Peer != owner || r.Since == nil {
-			t.Errorf("%+v", r)
-		}
-	}
-	if n := len(of(all, audit.Denied)); n != written+1 || dropped == 0 || counted != uint64(dropped) {
-		t.Errorf("%d written, %d records; %d dropped, %d counted", written, n, dropped, counted)
-	}
-}
-
 // TestDroppedAccount: the record of dropped requests names the account behind an embedded supervisor.
 func TestDroppedAccount(t *testing.T) {
 	c := config(t)
@@ -312,73 +268,6 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 	}
 }
 
-// TestAuditDiskFull: no job runs when the audit log has no space; the end of a running job is still recorded.
-func TestAuditDiskFull(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	state := filepath.Join(t.TempDir(), "state")
-	if err := os.Mkdir(state, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=1m,mode=0711"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(state, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	f := newFront(t, func(c *Config) { c.StateDir = state })
-	l := f.Waiting()
-	filler := filepath.Join(state, "filler")
-	full := os.WriteFile(filler, make([]byte, 2<<20), 0o600)
-	if !errors.Is(full, unix.ENOSPC) {
-		t.Fatal(full)
-	}
-	var refusal *job.Refusal
-	for range 2000 {
-		spec := f.Spec("sh", "-c", "touch ran")
-		spec.Claim.Reason = strings.Repeat("\x01", 1024)
-		_, err := f.Try(spec)
-		if errors.As(err, &refusal) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(filepath.Join(f.Repo, "ran")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if refusal == nil || refusal.Step != "audit" || refusal.Errno != int(unix.ENOSPC) || !strings.HasPrefix(refusal.Message, "audit: no space left") || refusal.Hint == "" {
-		t.Errorf("%+v", refusal)
-	}
-	if exists(filepath.Join(f.Repo, "ran")) {
-		t.Error("a job ran without a record")
-	}
-	var denied error
-	for range 8 { // its record is shorter than a decision's
-		if denied = f.C.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}, job.Spec{}); denied != nil {
-			break
-		}
-	}
-	if denied == nil || !strings.Contains(denied.Error(), "audit: no space left") {
-		t.Errorf("denied: %v", denied)
-	}
-	if err := l.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.End(); err != nil {
-		t.Fatal(err)
-	}
-	if last := of(logged(t, state), audit.Finished); last[len(last)-1].Status != "cancelled" {
-		t.Errorf("%+v", last[len(last)-1])
-	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	f.Sh("true")
-}
-
 // TestCloseWithClientNotReading: a client that sends requests and reads no answers does not keep the supervisor from
 // ending.
 func TestCloseWithClientNotReading(t *testing.T) {
@@ -450,70 +339,5 @@ func TestAuditLogLocked(t *testing.T) {
 	last := all[len(all)-3:]
 	if last[0].Event != audit.Finished || last[0].Status != "cancelled" || last[1].Event != audit.Decided || last[2].Event != audit.Finished {
 		t.Errorf("%+v", last)
-	}
-}
-
-// TestAuditNotSynced: a job whose record the disk did not accept is refused, and its record is closed.
-func TestAuditNotSynced(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		t.Skip("no loop devices: ", err)
-	}
-	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
-		t.Skip(err)
-	}
-	below := t.TempDir()
-	state := filepath.Join(below, "state")
-	// The loop driver reports success for a request of more than a page although only the first page fits.
-	script := `mount -t tmpfs -o size=8m tmpfs "$1"; mkdir "$1/state"; truncate -s 64M "$1/image"
-mkfs.ext4 -q -b 4096 -O ^has_journal "$1/image"; mount -o loop "$1/image" "$1/state"
-loop=$(findmnt -n -o SOURCE "$1/state"); echo 4 >"/sys/block/${loop#/dev/}/queue/max_sectors_kb"
-echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
-	t.Cleanup(func() {
-		_ = unix.Unmount(state, 0)
-		if err := unix.Unmount(below, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	if out, err := exec.Command("sh", "-ec", script, "sh", below).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	c := config(t)
-	c.StateDir, c.Audit.Each, c.Log = state, true, slog.New(slog.DiscardHandler)
-	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err == nil {
-			t.Error("the audit log was closed without an error although the disk did not accept it")
-		}
-	})
-	f := frontOf(t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t))
-	if err := os.WriteFile(filepath.Join(below, "filler"), make([]byte, 16<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	var refusal *job.Refusal
-	for range 500 {
-		spec := f.Spec("true")
-		for _, c := range spec.Claim.Fields() { // long enough that this record fails, and not an earlier job's end
-			*c.Value = strings.Repeat("\x01", c.Max)
-		}
-		if _, err := f.Try(spec); errors.As(err, &refusal) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if refusal == nil || refusal.Step != "audit" || !strings.Contains(refusal.Message, "could not be synced to disk") {
-		t.Fatalf("%+v", refusal)
-	}
-	if r, err := audit.OpenReader(filepath.Join(state, "audit")); err != nil {
-		t.Error(err)
-	} else {
-		defer r.Close()
-		if report, err := r.Verify(); err != nil || report.Open != 0 {
-			t.Errorf("%+v, %v", report, err)
-		}
 	}
 }

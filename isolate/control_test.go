@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -67,24 +66,6 @@ func TestKill(t *testing.T) {
 		if d, err := l.End(); err != nil || d.Status != job.Cancelled {
 			t.Errorf("at once: %+v, %v", d.Result, err)
 		}
-	}
-}
-
-func TestContext(t *testing.T) {
-	f := sharedFront(t)
-	r, w := f.Pipe()
-	null, stderr := f.Pipe()
-	defer null.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	var said fronttest.Output
-	said.Read(r)
-	go func() {
-		<-said.Seen
-		cancel()
-	}()
-	result, err := f.C.Run(ctx, f.Spec("sh", "-c", "echo up; sleep 1000"), job.Stdio{Stdout: w, Stderr: stderr})
-	if err != nil || result.Status != job.Cancelled {
-		t.Errorf("%+v, %v", result, err)
 	}
 }
 

@@ -119,28 +119,6 @@ func TestStubKilled(t *testing.T) {
 	}
 }
 
-// TestWaitingSlotKilled: when processes of waiting slots are killed, the next job gets another slot.
-func TestWaitingSlotKilled(t *testing.T) {
-	f := newFront(t)
-	f.Sh("true")
-	for name, process := range map[string]func(stub int) int{
-		"process 1": func(stub int) int { return stub },
-		"process 2": func(stub int) int { return child(t, stub) },
-	} {
-		f.full(1)
-		killed := f.jail().Waiting
-		for _, stub := range killed {
-			if err := unix.Kill(process(stub), unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.gone(killed)
-		if got := f.Sh("echo well"); got != "well" {
-			t.Errorf("%s killed: %q", name, got)
-		}
-	}
-}
-
 // child returns the child of a process that has one thread and one child.
 func child(t *testing.T, pid int) int {
 	t.Helper()

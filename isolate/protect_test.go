@@ -12,7 +12,6 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/admit"
-	"corral/isolate/scan"
 	"corral/job"
 )
 
@@ -220,24 +219,6 @@ func TestProtectFloor(t *testing.T) {
 			t.Errorf("operator %v, requested %v in workspace %v: %q, want %q", tt.operator, tt.asked, tt.workspace, d.Out, tt.want)
 		}
 	}
-}
-
-// TestProtectTooManyPaths: a job is refused if not all sensitive paths can be protected.
-func TestProtectTooManyPaths(t *testing.T) {
-	f := newFront(t).guard(t)
-	shell(t, f.Repo, fmt.Sprintf("seq -f many/%%.0f/.git/hooks %d | xargs mkdir -p", scan.MaxKept/3+1))
-	spec := f.Spec("true")
-	spec.Protect = job.ProtectHooks
-	_, err := f.Try(spec)
-	var refusal *job.Refusal
-	if !errors.As(err, &refusal) || refusal.Step != "protect" || refusal.Hint == "" {
-		t.Errorf("%v", err)
-	}
-	spec.Protect = job.ProtectNone
-	f.Run(spec)
-	shell(t, f.Repo, "rm -rf many")
-	spec.Protect = job.ProtectHooks
-	f.Run(spec)
 }
 
 // TestProtectSwapped: a process on the host repeatedly swaps a parent directory with a link. A job is refused, or all

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -145,7 +144,6 @@ func TestKilledSupervisor(t *testing.T) {
 	l := f.Waiting()
 	before := layers(t)
 	instance, pids := kill(t, victimWithRoot)
-	begin := time.Now()
 	if len(pids) < 6 {
 		t.Errorf("processes %v: too few", pids)
 	}
@@ -158,7 +156,6 @@ func TestKilledSupervisor(t *testing.T) {
 		}
 		return strings.Join(alive, ", ")
 	})
-	took := time.Since(begin)
 	eventually(t, func() string {
 		for _, l := range layers(t) {
 			if strings.Contains(l, "(deleted)") && !slices.Contains(before, l) {
@@ -167,10 +164,6 @@ func TestKilledSupervisor(t *testing.T) {
 		}
 		return ""
 	})
-	t.Logf("%d processes gone after %v", len(pids), took)
-	if took > sandboxtest.Slow(5*time.Second) {
-		t.Errorf("gone after %v", took)
-	}
 	if len(traces(instance)) == 0 {
 		t.Error("nothing is left to clear, so this test proves nothing")
 	}

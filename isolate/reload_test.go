@@ -210,7 +210,7 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	long.Until("up")
-	part := 5 // nearly each job is the first of its jail, which takes ten times as long as the next
+	part := 20 // nearly each job is the first of its jail, which takes ten times as long as the next
 	if sandboxtest.Soak() {
 		part = 1
 	}

@@ -1,11 +1,9 @@
 package sessions
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,36 +61,6 @@ func TestEditTool(t *testing.T) {
 		spec, input = f.editing(job.Session{}, job.Direct, replacing(other, "old", "x"))
 		if d := f.Feed(spec, input); d.ExitCode != 1 || !strings.Contains(d.Err, other+" cannot be written") {
 			t.Errorf("%s: %+v %q %q", other, d.Result, d.Out, d.Err)
-		}
-	}
-}
-
-// TestEditParallel checks that edits of one file by different jobs at the same time all take effect, with a program that
-// replaces the file meanwhile, behind an overlay and without.
-func TestEditParallel(t *testing.T) {
-	f := shared(t)
-	const n = 8
-	var lines strings.Builder
-	for i := range n {
-		fmt.Fprintf(&lines, "line %d is old\n", i)
-	}
-	put(t, filepath.Join(f.Repo, "file"), lines.String(), 0o644, owner)
-	for _, tt := range []struct {
-		in job.Session
-		ws job.Workspace
-	}{{f.Session(job.SessionSpec{Workspace: job.Overlay}), job.Overlay}, {f.Session(job.SessionSpec{Workspace: job.Direct}), job.Direct}} {
-		var all sync.WaitGroup
-		for i := range n {
-			spec, input := f.editing(tt.in, tt.ws, replacing("file", fmt.Sprintf("line %d is old", i), fmt.Sprintf("line %d is new", i)))
-			all.Go(func() {
-				if d := f.Feed(spec, input); d.ExitCode != 0 {
-					t.Errorf("%v, edit %d: %+v %q", tt.ws, i, d.Result, d.Err)
-				}
-			})
-		}
-		all.Wait()
-		if got, want := f.Must(tt.in, "cat file; ls -A"), strings.ReplaceAll(lines.String(), "old", "new")+"file\n"; got != want {
-			t.Errorf("%v: %q", tt.ws, got)
 		}
 	}
 }

@@ -2,13 +2,9 @@ package sessions
 
 import (
 	"context"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
 	"corral/isolate/host"
@@ -45,23 +41,6 @@ func TestChangesTool(t *testing.T) {
 		}
 		f.CloseSession(ss, false)
 	}
-}
-
-// TestApplyTool: applied changes are in the repository and belong to its owner.
-func TestApplyTool(t *testing.T) {
-	f := shared(t)
-	ss := f.Session(job.SessionSpec{Workspace: job.Overlay})
-	f.Must(ss, "mkdir d && echo new >d/file")
-	opened := ss.Opened.UnixNano()
-	d := f.tool(ss, job.ToolChanges, job.Direct, nil, "changes", "apply", "-opened", strconv.FormatInt(opened, 10), f.Repo)
-	if b, err := os.ReadFile(filepath.Join(f.Repo, "d", "file")); d.ExitCode != 0 || string(b) != "new\n" {
-		t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.Out, d.Err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(f.Repo, "d", "file"), &st); err != nil || st.Uid != owner {
-		t.Errorf("it belongs to %d, %v", st.Uid, err)
-	}
-	f.Must(ss, "cat d/file")
 }
 
 // TestImage: root imports a root file system, and sessions of every user can start with it.
