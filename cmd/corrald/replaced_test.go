@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"corral/internal/test/sandboxtest"
@@ -78,79 +77,5 @@ func TestReplacedByLink(t *testing.T) {
 	// A client that names the entry without passing a descriptor gets the same reason.
 	if out := d.byPath(t, hers); !strings.Contains(out, "is a symbolic link") {
 		t.Errorf("%q", out)
-	}
-}
-
-// TestReplacedAbove: the same with a link above the directory, where every entry of the configuration is wrong.
-func TestReplacedAbove(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	top := sandboxtest.OpenDir(t)
-	at := func(name string) string { return filepath.Join(top, name) }
-	closed := closedTo(t, at("closed"))
-	closedTo(t, at("closed/repo"))
-	makeDirectory(t, at("home"), alice, 0o755)
-	makeDirectory(t, at("home/dir"), alice, 0o755)
-	hers := makeDirectory(t, at("home/dir/repo"), alice, 0o755)
-	d := serve(t, "--repo", hers)
-	if err := errors.Join(os.Rename(at("home/dir"), at("home/away")), os.Symlink(closed, at("home/dir"))); err != nil {
-		t.Fatal(err)
-	}
-	d.Everyone = true
-	d.Stop(t)
-	d.Start(t)
-	d.refuses(t, hers, at("closed/repo"))
-	if out := d.byPath(t, hers); !strings.Contains(out, "leads through the symbolic link "+`"`+at("home/dir")+`"`) {
-		t.Errorf("%q", out)
-	}
-}
-
-// TestOverlap: if one served directory is inside another, a job in the outer one can replace the inner one. The next
-// supervisor, which opens it as root, must not follow the link.
-func TestOverlap(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	top := sandboxtest.OpenDir(t)
-	at := func(name string) string { return filepath.Join(top, name) }
-	closed := closedTo(t, at("closed"))
-	outer := makeDirectory(t, at("outer"), alice, 0o755)
-	inner := makeDirectory(t, at("outer/inner"), alice, 0o755)
-	beside := makeDirectory(t, at("outer-beside"), alice, 0o755)
-	d := serve(t, "--repo", outer, "--repo", inner, "--repo", beside)
-	d.runs(alice, "run", "--repo", outer, "--", "sh", "-c", "mv inner away && ln -s ../closed inner")
-	d.Everyone = true
-	d.Stop(t)
-	d.Start(t)
-	d.refuses(t, inner, closed)
-	d.works(t, alice, beside)
-}
-
-// TestGroupsOfClient: a job has the directory's group only if its client is a member according to the kernel, however many
-// groups the client has.
-func TestGroupsOfClient(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	const group = 1500
-	top := sandboxtest.OpenDir(t)
-	repo := makeDirectory(t, filepath.Join(top, "repo"), alice, 0o755)
-	d := serve(t)
-	many := []uint32{group}
-	for g := uint32(2000); len(many) < 300; g++ {
-		many = append(many, g)
-	}
-	for name, tt := range map[string]struct {
-		groups []uint32
-		want   uint32 // group of a file that the job creates
-	}{"none": {nil, alice}, "others": {[]uint32{4, 1501}, alice}, "that one": {[]uint32{4, group}, group}, "many": {many, group}} {
-		if err := os.Chown(repo, alice, group); err != nil {
-			t.Fatal(err)
-		}
-		cmd := d.as(alice, "run", "--repo", repo, "--", "touch", name)
-		cmd.SysProcAttr.Credential.Groups = tt.groups
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v, %s", name, err, out)
-			continue
-		}
-		info, err := os.Stat(filepath.Join(repo, name))
-		if err != nil || info.Sys().(*syscall.Stat_t).Gid != tt.want {
-			t.Errorf("%s: %v, %+v, want group %d", name, err, info.Sys(), tt.want)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
 )
@@ -81,41 +78,6 @@ func TestNotify(t *testing.T) {
 	}
 	if got := m.next(t, time.Millisecond); got != "" {
 		t.Errorf("%q after STOPPING=1", got)
-	}
-}
-
-// TestNotifyReload: a service manager is told when the configuration is read again and when that has ended, also if the
-// file is faulty.
-func TestNotifyReload(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	m := newManager(t)
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	wait := sandboxtest.Slow(time.Minute)
-	var s *sandboxtest.Supervisor
-	for _, text := range []string{"version: 1\n", "version: 1\nmax_jobs: many\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if s == nil {
-			s = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
-				Wrapper: []string{"/bin/sh", "-c", `NOTIFY_SOCKET=` + m.path + ` exec "$@"`, "sh"}, Args: []string{"--config", file},
-			})
-			if got := m.next(t, wait); got != "READY=1" {
-				t.Fatalf("the first state is %q, want READY=1", got)
-			}
-		}
-		if err := unix.Kill(s.PID(), unix.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-		var usec uint64
-		if got := m.next(t, wait); !strings.HasPrefix(got, "RELOADING=1\nMONOTONIC_USEC=") {
-			t.Fatalf("got %q, want RELOADING=1", got)
-		} else if _, err := fmt.Sscanf(got, "RELOADING=1\nMONOTONIC_USEC=%d", &usec); err != nil || usec == 0 {
-			t.Errorf("%q: %v", got, err)
-		}
-		if got := m.next(t, wait); got != "READY=1" {
-			t.Fatalf("got %q, want READY=1", got)
-		}
 	}
 }
 

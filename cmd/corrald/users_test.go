@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"corral/internal/test/sandboxtest"
@@ -82,57 +80,6 @@ func (d *server) byPath(t *testing.T, repo string) string {
 		t.Errorf("%q by its name is served", repo)
 	}
 	return string(out)
-}
-
-// TestConfigured: directories served with --repo are served to all users, and no others are, not even a user's own.
-func TestConfigured(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	top := sandboxtest.OpenDir(t)
-	served := makeDirectory(t, filepath.Join(top, "served"), bob, 0o700)
-	own := makeDirectory(t, filepath.Join(top, "own"), alice, 0o755)
-	d := serve(t, "--repo", served)
-	code, out, errs := d.runs(alice, "run", "--repo", served, "--", "sh", "-c", "echo x >made && pwd")
-	if code != 0 || out != served+"\n" || errs != "" {
-		t.Errorf("exit code %d, %q, %q", code, out, errs)
-	}
-	if info, err := os.Stat(filepath.Join(served, "made")); err != nil || info.Sys().(*syscall.Stat_t).Uid != bob {
-		t.Errorf("a file that alice's job created does not belong to the directory's owner: %v", err)
-	}
-	if code, out, errs := d.runs(alice, "run", "--repo", own, "--", "true"); code != 125 || !strings.Contains(errs, own) {
-		t.Errorf("her own: exit code %d, %q, %q", code, out, errs)
-	}
-	// Another directory with the same name is not the served one.
-	if err := errors.Join(os.Rename(served, served+"-away"), os.Rename(own, served)); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, errs := d.runs(alice, "run", "--repo", served, "--", "true"); code != 125 {
-		t.Errorf("another by that name: exit code %d, %q, %q", code, out, errs)
-	}
-}
-
-// TestPs: users see their own jobs, and root sees all.
-func TestPs(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	d := serve(t)
-	top := sandboxtest.OpenDir(t)
-	a, b := makeDirectory(t, filepath.Join(top, "a"), alice, 0o755), makeDirectory(t, filepath.Join(top, "b\nb"), bob, 0o755)
-	if _, out, _ := d.runs(alice, "ps"); out != "JOB  USER  FOR  CPU  MEMORY  WHAT  REPOSITORY  COMMAND\n" {
-		t.Errorf("nothing runs: %q", out)
-	}
-	d.hold(t, alice, a)
-	d.hold(t, bob, b)
-	for uid, want := range map[uint32][]string{alice: {"61234", a}, bob: {"61235", top + `/b\nb`}, 0: {"61234", a, "61235", `/b\nb`}, 61236: nil} {
-		code, out, errs := d.runs(uid, "ps")
-		rows := strings.Count(out, "\n") - 1
-		if code != 0 || errs != "" || rows != len(want)/2 {
-			t.Errorf("user %d: %q, %q", uid, out, errs)
-		}
-		for _, w := range want {
-			if !strings.Contains(out, w) {
-				t.Errorf("user %d: %q lacks %q", uid, out, w)
-			}
-		}
-	}
 }
 
 // TestClosedSocket: a user who may not connect gets a hint.
