@@ -148,30 +148,3 @@ func TestBackgroundMaximum(t *testing.T) {
 	d.session(t, "close", id).want(t, 0, "")
 	sandboxtest.Eventually(t, time.Minute, "the keepers end", func() bool { return len(d.keepers()) == 0 })
 }
-
-// TestBackgroundPostgres: PostgreSQL that one command of a session starts is used by the next ones, and ends with the session.
-func TestBackgroundPostgres(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.Postgres)
-	sandboxtest.Leaks(t)
-	repo, d := repository(t), serve(t)
-	id := d.open(t, "--repo", repo)
-	d.background(t, id, sandboxtest.PostgresServer)
-	sandboxtest.Eventually(t, 2*time.Minute, "the server listens", func() bool {
-		s := d.listed(t)[id]
-		if s.Jobs == 0 {
-			t.Fatal("the server has ended")
-		}
-		return len(s.Ports) == 1 && s.Ports[0] == 5432
-	})
-	psql := `psql -h 127.0.0.1 -U ada -d postgres -qtAc `
-	sandboxtest.Eventually(t, time.Minute, "it answers", func() bool { return d.exec(t, id, psql+"'select 1'").stdout == "1\n" })
-	d.exec(t, id, psql+"'create table notes (text text)'").want(t, 0, "")
-	d.exec(t, id, psql+`"insert into notes values ('kept')"`).want(t, 0, "")
-	d.exec(t, id, psql+"'select text from notes'").want(t, 0, "kept\n")
-	other := d.open(t, "--repo", repo)
-	if got := d.exec(t, other, psql+"'select 1'"); got.code == 0 || !strings.Contains(got.stderr, "refused") {
-		t.Errorf("another session reaches it: %+v", got)
-	}
-	d.session(t, "close", id, other).want(t, 0, "")
-	sandboxtest.Eventually(t, time.Minute, "its keeper ends", func() bool { return len(d.keepers()) == 0 })
-}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -94,31 +92,5 @@ func TestForward(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Error("somebody still listens")
-	}
-}
-
-// TestForwardStops: Ctrl-C ends it with its connections. Before a server listens, a connection is reset.
-func TestForwardStops(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	sandboxtest.Require(t, sandboxtest.Program("perl"))
-	repo, d := repository(t), serve(t)
-	id := d.open(t, "--repo", repo)
-	p, address := d.forwarding(t, id, "7007:0")
-	if got, err := say(address, "x"); err == nil || got != "" {
-		t.Errorf("without a server: %q, %v", got, err)
-	}
-	server := start(t, command(t, "session", "exec", id, "--supervisor", d.Socket, "--", "perl", "-e", echoServer))
-	server.ready(t)
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	p.signal(t, syscall.SIGINT)
-	if got := p.ends(t); got.code != 0 || !strings.Contains(got.stderr, "no process in the session listens at port 7007") {
-		t.Errorf("%+v", got)
-	}
-	if b, err := io.ReadAll(c); !bytes.Equal(b, nil) {
-		t.Errorf("%q, %v", b, err)
 	}
 }

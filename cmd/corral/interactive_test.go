@@ -59,7 +59,7 @@ func (s *seat) Wait() int {
 // TestInteractive plays real programs on a terminal of corral run.
 func TestInteractive(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	screentest.Test(t, repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
+	screentest.Test(t, screentest.Programs(), repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
 		line := []string{"run", "--tty", "--repo", repo}
 		for _, e := range env {
 			line = append(line, "--env", e)
@@ -68,11 +68,11 @@ func TestInteractive(t *testing.T) {
 	})
 }
 
-// TestInteractiveSession plays them in sessions, with a root file system of their own.
+// TestInteractiveSession plays one in a session, with a root file system of its own.
 func TestInteractiveSession(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
-	screentest.Test(t, repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
+	screentest.Test(t, screentest.Programs()[:1], repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
 		id := d.open(t, "--repo", repo, "--root")
 		t.Cleanup(func() { d.session(t, "close", id) })
 		line := []string{"session", "exec", id, "--supervisor", d.Socket, "--tty"}

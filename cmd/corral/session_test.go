@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -118,96 +116,6 @@ func TestSession(t *testing.T) {
 	if all := d.listed(t); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
-}
-
-// TestSessionRoot: a session with its own root file system can change it; the changes are gone with the session.
-func TestSessionRoot(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	repo, d := repository(t), serve(t)
-	id := d.open(t, "--repo", repo, "--root")
-	d.exec(t, id, "echo x > /etc/x; echo y > /usr/y; echo z > z").want(t, 0, "")
-	d.exec(t, id, "cat x /usr/y; pwd", "--cwd", "/etc").want(t, 0, "x\ny\n/etc\n")
-	if got := content(t, filepath.Join(repo, "z")); got != "z\n" {
-		t.Errorf("the repository, which is written through to, has %q", got)
-	}
-	if _, err := os.Stat("/etc/x"); err == nil {
-		t.Error("the host has /etc/x")
-	}
-	other := d.open(t, "--repo", repo, "--root", "--idle", "1s")
-	d.exec(t, other, "cat /etc/x").want(t, 1, "")
-	sandboxtest.Eventually(t, time.Minute, "the idle one ends", func() bool { return len(d.listed(t)) == 1 })
-	if got := d.exec(t, other, "true"); got.code != 125 || !strings.Contains(got.stderr, "there is no session") {
-		t.Errorf("%+v", got)
-	}
-	d.session(t, "close", id, other).want(t, 125, "")
-	if all := d.listed(t); len(all) != 0 {
-		t.Errorf("%+v", all)
-	}
-}
-
-// TestSessionsApart: two sessions write the same paths at once, many times; each sees only its own files.
-func TestSessionsApart(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	repo, d := repository(t), serve(t)
-	ids := []string{d.open(t, "--repo", repo, "--workspace", "overlay"), d.open(t, "--repo", repo, "--workspace", "overlay")}
-	var work sync.WaitGroup
-	for who, id := range ids {
-		for n := range 3 {
-			work.Go(func() {
-				for i := range sandboxtest.Scale(1000) / 20 {
-					want := fmt.Sprintf("%d %d\n", who, i-1)
-					if i == 0 {
-						want = "none\n"
-					}
-					got := d.exec(t, id, fmt.Sprintf("[ ! -e f%d ] || read last < f%d; echo %d %d > f%d; echo ${last:-none}", n, n, who, i, n))
-					if got.code != 0 || got.stdout != want {
-						t.Errorf("session %d, file %d, run %d: %+v", who, n, i, got)
-						return
-					}
-				}
-			})
-		}
-	}
-	work.Wait()
-	if list, err := filepath.Glob(filepath.Join(repo, "f*")); len(list) > 0 || err != nil {
-		t.Errorf("the repository has %q, %v", list, err)
-	}
-}
-
-// TestSessionOutlivesClient: a session outlives the command that opened it and its jobs, but not its supervisor.
-func TestSessionOutlivesClient(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	repo, d := repository(t), serve(t)
-	id := d.open(t, "--repo", repo, "--root")
-	p := start(t, command(t, "session", "exec", id, "--supervisor", d.Socket, "--", "sh", "-c", "echo x > /x; echo ready; sleep 1000"))
-	p.ready(t)
-	if s := d.listed(t)[id]; s.Jobs != 1 {
-		t.Errorf("%+v", s)
-	}
-	p.signal(t, syscall.SIGKILL)
-	sandboxtest.Eventually(t, time.Minute, "its job ends", func() bool { return d.listed(t)[id].Jobs == 0 })
-	d.exec(t, id, "cat /x; pgrep sleep").want(t, 1, "x\n")
-	if n := d.loops(t); n != 1 {
-		t.Errorf("%d layers in use", n)
-	}
-	d.Kill()
-	sandboxtest.Eventually(t, time.Minute, "its layer's device is gone", func() bool { return d.loops(t) == 0 })
-}
-
-// loops counts the loop devices that are in use for layers of the daemon.
-func (d *daemon) loops(t *testing.T) int {
-	t.Helper()
-	list, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, name := range list {
-		if strings.Contains(content(t, name), d.Dir) {
-			n++
-		}
-	}
-	return n
 }
 
 // TestSessionWorkingDirectory checks that a working directory in a session may be absolute, as without one.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math/rand"
@@ -20,28 +19,6 @@ func random(n int) []byte {
 	r := rand.New(rand.NewSource(1))
 	_, _ = r.Read(b)
 	return b
-}
-
-// TestBinary: a job's output arrives unchanged, whatever its bytes and length.
-func TestBinary(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	repo, content := repository(t), random(10<<20)
-	if err := os.WriteFile(filepath.Join(repo, "big"), content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, where := range []string{"", " >&2"} {
-		var out, errs bytes.Buffer
-		cmd := command(t, "run", "--repo", repo, "--", "sh", "-c", "cat big"+where)
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		start(t, cmd).ends(t)
-		got, other := &out, &errs
-		if where != "" {
-			got, other = &errs, &out
-		}
-		if sha256.Sum256(got.Bytes()) != sha256.Sum256(content) || other.Len() != 0 {
-			t.Errorf("cat%s: %d bytes of %d, changed or beside %.200q", where, got.Len(), len(content), other.String())
-		}
-	}
 }
 
 func TestStandardInput(t *testing.T) {

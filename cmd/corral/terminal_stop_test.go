@@ -37,22 +37,6 @@ func (term *console) becomes(t *testing.T, what string, p *process, ok func() bo
 	})
 }
 
-// TestTerminalKeys: keys that send signals on a terminal send them to the job, whose handlers run.
-func TestTerminalKeys(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.Timely)
-	term := newConsole(t, 24, 80)
-	p := term.run(t, `trap 'echo interrupted' INT; trap 'echo suspended' TSTP; trap 'echo quit; exit 6' QUIT
-echo ready; while :; do sleep 0.05; done`)
-	term.shows(t, "ready\r\n")
-	for _, k := range []struct{ key, said string }{
-		{"\x03", "interrupted\r\n"}, {"\x1a", "suspended\r\n"}, {"\x03", "interrupted\r\n^Zsuspended\r\n^Cinterrupted\r\n"}, {"\x1c", "quit\r\n"},
-	} {
-		term.types(t, k.key)
-		term.shows(t, k.said)
-	}
-	term.ended(t, p, 6)
-}
-
 // TestTerminalStopped: while corral is stopped, the terminal has its original settings; when corral continues, the job has
 // the terminal again and gets a SIGWINCH to redraw.
 func TestTerminalStopped(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,35 +35,24 @@ type Program struct {
 	Play func(s *Screen, repo string)
 }
 
-// Programs are tested with every front-end that offers terminals. Each is resized while it runs.
+// Programs are those that a terminal is tested with: lines, jobs, and a whole screen. Each is resized while it runs.
 func Programs() []Program {
 	shell := []string{"bash", "--norc", "--noprofile", "-i"}
 	prompt := []string{"PS1=> ", "HISTFILE="}
-	var numbers strings.Builder
-	for n := range 200 {
-		fmt.Fprintf(&numbers, "line %d\n", n+1)
-	}
-	// pydoc3 is part of a full installation of Python, like readline.
 	return []Program{
 		{Name: "bash, line editing", Args: shell, Env: prompt, Rows: 24, Cols: 60, Exit: 3, Play: bashEditing},
 		{
 			Name: "bash, job control", Args: shell, Env: prompt, Needs: []sandboxtest.Need{sandboxtest.Program("perl")},
 			Files: map[string]string{"ticker": ticker}, Rows: 24, Cols: 80, Play: bashJobs,
 		},
-		{
-			Name: "python3", Args: []string{"python3", "-q"}, Needs: []sandboxtest.Need{sandboxtest.Program("pydoc3")}, Rows: 24, Cols: 80,
-			Exit: 4, Play: python,
-		},
 		{Name: "vi", Args: []string{"vi", "poem"}, Rows: 12, Cols: 60, Play: vi},
-		{Name: "less", Args: []string{"less", "numbers"}, Files: map[string]string{"numbers": numbers.String()}, Rows: 10, Cols: 60, Play: less},
-		{Name: "top", Args: []string{"top", "-d", "0.5"}, Rows: 12, Cols: 48, Play: top},
 	}
 }
 
-// Test runs the dialogues of all programs, each in a directory that repo creates.
-func Test(t *testing.T, repo func(*testing.T) string, start Start) {
+// Test runs the dialogues of programs, each in a directory that repo creates.
+func Test(t *testing.T, programs []Program, repo func(*testing.T) string, start Start) {
 	t.Helper()
-	for _, p := range Programs() {
+	for _, p := range programs {
 		t.Run(p.Name, func(t *testing.T) {
 			sandboxtest.Require(t, append(p.Needs, sandboxtest.Program(p.Args[0]))...)
 			dir := repo(t)
@@ -192,28 +180,6 @@ func bashJobs(s *Screen, _ string) {
 	s.Type("\x04")
 }
 
-func python(s *Screen, _ string) {
-	const prompt = ">>> "
-	s.Prompts(prompt)
-	s.Type("6 * 7\r")
-	s.after("42", prompt)
-	s.Type(up + left + "1\r")
-	s.Shows(prompt + "6 * 17")
-	s.after("102", prompt)
-	s.Type("import os; tuple(os.get_terminal_size())\r")
-	s.after("(80, 24)", prompt)
-	s.Resize(30, 70)
-	s.Type("tuple(os.get_terminal_size())\r")
-	s.after("(70, 30)", prompt)
-	s.Type("for i in range(3):\r    print(i, 'x')\r\r")
-	s.after("2 x", prompt)
-	s.Type("while True: pass\r\r") // a sleep may begin just after the signal
-	s.after("...", "")
-	s.Type("\x03")
-	s.after("KeyboardInterrupt", prompt)
-	s.Type("exit(4)\r")
-}
-
 func vi(s *Screen, repo string) {
 	empty := func(v View, rows int) bool { // the tildes below the text's end
 		for row := 1; row < rows-1; row++ {
@@ -244,52 +210,4 @@ func vi(s *Screen, repo string) {
 	s.Type("h")
 	s.Await("the text on the smaller screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 8) })
 	s.Type(":q\r")
-}
-
-func less(s *Screen, _ string) {
-	// numbered reports whether all rows except the last show the lines of the file, starting with line first.
-	numbered := func(first, rows int) func(View) bool {
-		return func(v View) bool {
-			for row := range rows - 1 {
-				if v.Line(row) != fmt.Sprintf("line %d", first+row) {
-					return false
-				}
-			}
-			return len(v.Lines) == rows && v.Row == rows-1
-		}
-	}
-	s.Await("the beginning", numbered(1, 10))
-	s.Type(" ")
-	s.Await("the second page", numbered(10, 10))
-	s.Type("j")
-	s.Await("a line further", numbered(11, 10))
-	s.Type("k")
-	s.Await("a line back", numbered(10, 10))
-	s.Type("/line 42\r")
-	s.Await("what was searched for", numbered(42, 10))
-	s.Resize(16, 90)
-	s.Type("\x0c") // Ctrl-L: less handles a resize right before it waits for a key only after that key
-	s.Await("more lines on the larger screen", numbered(42, 16))
-	s.Type("G")
-	s.Await("the end", numbered(200-14, 16))
-	s.Type("q")
-}
-
-func top(s *Screen, _ string) {
-	titles := func(v View) (row int) {
-		for row, line := range v.Lines {
-			if strings.HasPrefix(strings.TrimSpace(line), "PID USER") {
-				return row
-			}
-		}
-		return -1
-	}
-	s.Await("processes, cut at the right", func(v View) bool {
-		return strings.HasPrefix(v.Line(0), "top - ") && titles(v) > 0 && !v.Holds("COMMAND")
-	})
-	s.Resize(20, 110)
-	s.Await("the names, for which there is room now", func(v View) bool {
-		return titles(v) > 0 && strings.HasSuffix(v.Line(titles(v)), "COMMAND") && slices.ContainsFunc(v.Lines, func(line string) bool { return strings.HasSuffix(line, " top") })
-	})
-	s.Type("q")
 }
