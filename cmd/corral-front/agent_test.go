@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,83 +59,6 @@ func TestAgentShares(t *testing.T) {
 	}
 	if got := h.agentCall("run", object{"code": "cat ~/.cache/f", "reset": true}); !strings.HasPrefix(got, "[stderr] cat: /home/job/.cache/f: No such file") {
 		t.Errorf("after a reset: %q", got)
-	}
-}
-
-// TestAgentNetwork checks that a server in the background answers later calls of its session, and nobody else.
-func TestAgentNetwork(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
-	p := newPlace(t)
-	p.file(t, "page", "served\n", 0o644)
-	h := p.agentHost(t, "")
-	if got := h.agentCall("run", object{"code": "exec python3 -m http.server --bind 127.0.0.1 8077", "background": true}); !strings.Contains(got, " runs, ") {
-		t.Fatalf("%q", got)
-	}
-	const ask = `import time, urllib.request
-for _ in range(100):
-    try:
-        print(urllib.request.urlopen("http://127.0.0.1:8077/page").read().decode(), end="")
-        break
-    except OSError as e:
-        if not WAIT: print(e); break
-        time.sleep(0.1)
-`
-	in := func(h *host, wait string) string {
-		return h.agentCall("run", object{"language": "python", "code": strings.Replace(ask, "WAIT", wait, 1)})
-	}
-	if got := in(h, "True"); got != "served\n" {
-		t.Errorf("%q", got)
-	}
-	if got := h.agentCall("job", object{}); !strings.HasSuffix(got, ": jobs listen at 127.0.0.1:8077\n") {
-		t.Errorf("the list of jobs: %q", got)
-	}
-	if got := in(p.agentHost(t, ""), "False"); !strings.Contains(got, "refused") {
-		t.Errorf("another session: %q", got)
-	}
-	h.agentCall("run", object{"code": "true", "reset": true})
-	if got := in(h, "False"); !strings.Contains(got, "refused") {
-		t.Errorf("after a reset: %q", got)
-	}
-}
-
-// TestAgentSharesWithOthers checks that the other tools of the session work in the same HOME, where they are listed as well.
-func TestAgentSharesWithOthers(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", daemon(t).Socket, "--tools", "agent,runtime_execute"))
-	if o := h.shell("echo kept >~/f; echo new >made"); o.Status != "success" {
-		t.Fatalf("%+v", o)
-	}
-	if got := h.run("cat ~/f made"); !regexp.MustCompile(`^kept\nnew\n\[exit 0, \d+ ms, 1 file changed, not applied\]$`).MatchString(got) {
-		t.Errorf("%q", got)
-	}
-	if got := h.run("cat made"); got != "new\n" {
-		t.Errorf("without news: %q", got)
-	}
-	if _, err := os.Stat(p.repo + "/made"); err == nil {
-		t.Error("the repository was changed")
-	}
-}
-
-// TestAgentGo checks that a second build of the session compiles nothing.
-func TestAgentGo(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.Program("go"))
-	p := newPlace(t)
-	p.file(t, "go.mod", "module example\n", 0o644)
-	p.file(t, "a.go", "package example\n\nimport \"math/bits\"\n\nvar Length = bits.Len(7)\n", 0o644)
-	h := p.agentHost(t, "runtime: {max_duration: 5m}\n")
-	build := "go vet -x . 2>&1 | grep -c /compile; go build . || exit 4"
-	if sandboxtest.Soak() { // compiling what package testing imports takes half a minute of CPU time
-		p.file(t, "a_test.go", "package example\n\nimport \"testing\"\n\nfunc TestOrders(t *testing.T) { t.Error(\"wrong\") }\n", 0o644)
-		build += "; go test . | grep -- '--- FAIL: TestOrders' || exit 5"
-	}
-	build += "; exit 3"
-	first := h.agentCall("run", object{"code": build, "timeout": 300})
-	if strings.HasPrefix(first, "0\n") || !strings.Contains(first, "[exit 3, ") {
-		t.Errorf("the first: %q", first)
-	}
-	if second := h.agentCall("run", object{"code": build, "timeout": 300}); !strings.HasPrefix(second, "0\n") || !strings.Contains(second, "[exit 3, ") {
-		t.Errorf("the second: %q", second)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,12 +40,6 @@ func (h *host) ctxReply(a *response) *ctxReply {
 		h.t.Errorf("the text is %q, but %q in structuredContent", r.text, r.Text)
 	}
 	return r
-}
-
-// ctxShell runs a shell script.
-func (h *host) ctxShell(code string) *ctxReply {
-	h.t.Helper()
-	return h.ctx("ctx_execute", object{"language": "shell", "code": code})
 }
 
 // languages are the twelve languages. Each has a program that prints hello, and one that prints the length of the file
@@ -112,22 +105,6 @@ func TestCtxLanguages(t *testing.T) {
 	}
 }
 
-// TestCtxModules checks that JavaScript has await and import, and the features of each kind of module.
-func TestCtxModules(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("node"))
-	_, _, h := served(t, "")
-	for _, code := range []string{
-		`import fs from "fs"; await null; console.log(typeof fs.readFileSync)`,
-		`const fs = require("fs"); await null; console.log(typeof fs.readFileSync)`,
-		`import { readFileSync } from "node:fs"; const fs = require("fs"); console.log(typeof (fs.readFileSync === readFileSync && readFileSync))`,
-		`const fs = await import("fs"); console.log(typeof fs.readFileSync)`,
-	} {
-		if r := h.ctx("ctx_execute", object{"language": "javascript", "code": code}); r.text != "function\n" || r.isError {
-			t.Errorf("%s: %q", code, r.text)
-		}
-	}
-}
-
 // TestCtxFileContained checks that files outside of the repository cannot be read.
 func TestCtxFileContained(t *testing.T) {
 	p, _, h := served(t, "")
@@ -167,97 +144,6 @@ func (h *host) says(id, want string) {
 	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), want, func() bool {
 		return strings.Contains(h.ctx("ctx_job", object{"id": id, "action": "output"}).text, want)
 	})
-}
-
-// ends waits for a background job to end, and returns the line about it.
-func (h *host) ends(id string) (line string) {
-	h.t.Helper()
-	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), "the job has ended", func() bool {
-		r := h.ctx("ctx_job", object{"id": id, "action": "status"})
-		line = r.text
-		return r.Status != "running"
-	})
-	return line
-}
-
-// TestCtxBackground checks that a background job outlives its reply, can be followed and signaled, and can be searched
-// when it has ended.
-func TestCtxBackground(t *testing.T) {
-	_, _, h := served(t, "runtime: {max_duration: 2s}\n")
-	h.ctxShell("true") // creates the jail
-	r := h.ctx("ctx_execute", object{"language": "shell", "code": "echo up; sleep 600", "background": "true", "timeout": 3000})
-	if !strings.HasPrefix(r.text, "up\n\n\n_(process backgrounded after 3000ms — still running)_\n\nJob: bg_") || r.isError {
-		t.Errorf("got %q", r.text)
-	}
-	first := r.JobID
-	id := h.background(`trap 'echo caught' USR1; trap 'echo over; exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
-	for _, tt := range []struct{ signal, says string }{{"USR1", "caught\n"}, {"TERM", "over\n"}} {
-		if r := h.ctx("ctx_job", object{"id": id, "action": "signal", "signal": tt.signal}); r.isError || r.text != "SIG"+tt.signal+" sent to "+id {
-			t.Errorf("got %q", r.text)
-		}
-		h.says(id, tt.says)
-	}
-	if line := h.ends(id); !strings.HasPrefix(line, id+": failure, exit code 7, ran for ") {
-		t.Errorf("got %q", line)
-	}
-	if r := h.ctx("ctx_job", object{"id": id, "action": "output"}); r.text != "ready\ncaught\nover\n" {
-		t.Errorf("got %q", r.text)
-	}
-	if r := h.ctx("ctx_search", object{"queries": "caught"}); r.isError || !strings.Contains(r.text, "caught") {
-		t.Errorf("got %q", r.text)
-	}
-	if r := h.ctx("ctx_jobs", object{}); strings.Count(r.text, "\n") != 1 || !strings.HasPrefix(r.text, first+": running for ") {
-		t.Errorf("got %q", r.text)
-	}
-	if r := h.ctx("ctx_job", object{"id": first, "action": "signal", "signal": "KILL"}); r.isError {
-		t.Errorf("got %q", r.text)
-	}
-	if line := h.ends(first); !strings.HasPrefix(line, first+": failure, SIGKILL, ran for ") {
-		t.Errorf("got %q", line)
-	}
-}
-
-// TestCtxBackgroundEnds checks that a background job ends at its deadline, with its client's session, and with the
-// server.
-func TestCtxBackgroundEnds(t *testing.T) {
-	p, d, h := served(t, "ctx: {background_life: 2s, max_background: 2}\n")
-	id := h.background("echo ready; sleep 600")
-	line := h.ends(id)
-	rest, ok := strings.CutPrefix(line, id+": timeout, ran for ")
-	after, _, _ := strings.Cut(rest, ";")
-	if took, err := time.ParseDuration(after); !ok || err != nil || took < 2*time.Second || took > sandboxtest.Slow(20*time.Second) {
-		t.Errorf("got %q", line)
-	}
-	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.Socket))
-	beat := filepath.Join(p.repo, "beat")
-	id = other.background("while :; do date +%N > beat; echo ready; sleep 0.01; done")
-	if r := h.ctx("ctx_job", object{"id": id, "action": "status"}); r.Code != "NOT_FOUND" {
-		t.Errorf("another session's job: %q", r.text)
-	}
-	other.to.Close()
-	<-other.ended
-	still(t, beat)
-	for range 2 {
-		h.background("echo ready; sleep 600")
-	}
-	if r := h.ctx("ctx_execute", object{"language": "shell", "code": "true", "background": true}); r.Code != "DENIED" {
-		t.Errorf("a third job: %q", r.text)
-	}
-}
-
-// TestCtxCancel checks that a cancelled call leaves no background job.
-func TestCtxCancel(t *testing.T) {
-	p, _, h := served(t, "")
-	beat := filepath.Join(p.repo, "beat")
-	id, _ := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{
-		"language": "shell", "code": "while :; do date +%N > beat; done", "background": true, "timeout": 600_000,
-	}})
-	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "the job runs", func() bool { _, err := os.Stat(beat); return err == nil })
-	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
-	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "there is no job", func() bool {
-		return h.ctx("ctx_jobs", object{}).text == "No jobs in the background."
-	})
-	still(t, beat)
 }
 
 // TestCtxMemory checks that the reply of a job that reached a limit names the limit.

@@ -15,12 +15,6 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// noise prints lines without information, with the planted one among them.
-func noise(lines int, planted string) string {
-	return fmt.Sprintf(`for i in $(seq 1 %d); do echo "INFO request $i served by worker_$((i %% 7))"; [ $i = %d ] && echo '%s'; done; true`,
-		lines, lines/2, planted)
-}
-
 // finds reports whether ctx_search finds want.
 func (h *host) finds(want string, arguments object) bool {
 	h.t.Helper()
@@ -116,56 +110,4 @@ func TestCtxPrincipals(t *testing.T) {
 	if r := call("ada", "ctx_search", `{"query":"zebra"}`); !strings.Contains(r.text, "a secret zebra") {
 		t.Errorf("ada: %s", r.raw)
 	}
-}
-
-// bulk prints more than 16 MB, with a unique line in the middle.
-const bulk = `seq 1 130000 | sed 's/.*/2026-11-21T10:00:00Z INFO request & served by worker_& in & ms, cache warm, upstream well, all as it should be here/'; echo the lone aardvark; ` +
-	`seq 1 1000 | sed 's/^/tail /'`
-
-// TestCtxKilled checks that a server that is killed while it indexes leaves an index that the next one can search.
-func TestCtxKilled(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	file := p.config(t, "runtime: {max_duration: 5m}\n")
-	start := func() *host { return connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket)) }
-	h := start()
-	h.ctx("ctx_index", object{"content": "a zebra that stays", "source": "notes"})
-	_, answer := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{"language": "shell", "code": bulk, "intent": "aardvark"}})
-	database := filepath.Join(p.dir, "state/corral/index")
-	before := sizeOf(t, database)
-	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "something is being indexed", func() bool { return sizeOf(t, database) > before+256<<10 })
-	if err := h.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if a := <-answer; a != nil {
-		t.Log("the call was answered before the server was killed")
-	}
-	<-h.ended
-	h = start()
-	if !h.finds("a zebra that stays", object{"query": "zebra"}) {
-		t.Error("a source from before is not found")
-	}
-	r := h.ctx("ctx_execute", object{"language": "shell", "code": noise(400, "an okapi"), "intent": "okapi"})
-	if r.isError || !strings.Contains(r.text, "an okapi") || !h.finds("an okapi", object{"query": "okapi"}) {
-		t.Errorf("%s", r.raw)
-	}
-	if r = h.ctx("ctx_stats", object{}); r.isError || !strings.Contains(r.text, "notes: 1 section") {
-		t.Errorf("%s", r.raw)
-	}
-}
-
-// sizeOf returns the total size of the files in a directory.
-func sizeOf(t *testing.T, dir string) (n int64) {
-	t.Helper()
-	list, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	for _, e := range list {
-		if info, err := e.Info(); err == nil {
-			n += info.Size()
-		}
-	}
-	return n
 }

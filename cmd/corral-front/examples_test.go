@@ -110,35 +110,6 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestToolsHavePages checks that every listed tool, and command/exec, has a page with its name.
-func TestToolsHavePages(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	for _, names := range []string{"plain", "dotted"} {
-		h := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", daemon(t).Socket, "--tool-names", names))
-		tools := h.must("tools/list", object{}).Result.Tools
-		if len(tools) == 0 {
-			t.Error("no tools")
-		}
-		for _, tool := range tools {
-			if !hasPage(t, tool.Name) {
-				t.Errorf("docs/interfaces has no page %s.md, and its README.md does not name another page", tool.Name)
-			}
-		}
-	}
-}
-
-// hasPage reports whether a tool has a page: a file with its name, or a link in the list of tools.
-func hasPage(t *testing.T, tool string) bool {
-	t.Helper()
-	list, err := os.ReadFile(filepath.Join(interfaces(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = os.Stat(filepath.Join(interfaces(t), tool+".md"))
-	return err == nil || strings.Contains(string(list), "`"+tool+"`")
-}
-
 // polled are the tools that report on jobs in progress. They are called until the reply is the one on the page.
 var polled = []string{"ctx_job", "ctx_jobs"}
 

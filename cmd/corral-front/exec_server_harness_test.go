@@ -31,9 +31,6 @@ const (
 	overWeb   = "ws"
 )
 
-// transports returns all transports.
-func transports() []string { return []string{overStdio, overUnix, overWeb} }
-
 // An execSite is a listening server, or, over stdio, starts one for each client.
 type execSite struct {
 	t       *testing.T

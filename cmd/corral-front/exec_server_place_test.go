@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/config"
+	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -104,42 +104,11 @@ func TestExecWeb(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	url := "http" + strings.TrimPrefix(s.address, "ws")
-	get := func(path string, headers ...string) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := 0; n < len(headers); n += 2 {
-			r.Header.Set(headers[n], headers[n+1])
-		}
-		if r.Header.Get("Host") != "" {
-			r.Host = r.Header.Get("Host")
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
-		return answer.StatusCode
-	}
-	for _, tt := range []struct {
-		path    string
-		headers []string
-		want    int
-	}{
-		{"/readyz", nil, 200},
-		{"/healthz", nil, 200},
-		{"/readyz", []string{"Origin", "http://localhost"}, 403},
-		{"/", []string{"Authorization", "Bearer " + tokens["all"], "Origin", "http://localhost"}, 403},
-		{"/", []string{"Authorization", "Bearer " + tokens["all"], "Host", "evil.example"}, 403},
-		{"/", []string{"Authorization", "Bearer " + tokens["all"]}, 426},
-		{"/", []string{"Authorization", "Bearer " + tokens["reader"]}, 401},
-		{"/", []string{"Authorization", "Bearer corral_wrong"}, 401},
-		{"/", nil, 401},
+	for token, want := range map[string]int{
+		tokens["all"]: http.StatusUpgradeRequired, tokens["reader"]: http.StatusUnauthorized, "": http.StatusUnauthorized,
 	} {
-		if got := get(tt.path, tt.headers...); got != tt.want {
-			t.Errorf("%s %q: %d, want %d", tt.path, tt.headers, got, tt.want)
+		if got, _ := mcptest.Fetch(t, http.MethodGet, "http"+strings.TrimPrefix(s.address, "ws")+"/", token); got != want {
+			t.Errorf("token %q: %d, want %d", token, got, want)
 		}
 	}
 	if log := audited(t, d); !strings.Contains(log, `"principal":"token:runner"`) {
@@ -149,48 +118,23 @@ func TestExecWeb(t *testing.T) {
 
 // TestExecSignal checks that a server that is told to end ends all its processes and removes its socket.
 func TestExecSignal(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
-		c := s.client()
-		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
-		c.start(object{"disableTimeout": true}, "bash", "-c", "trap '' TERM; exec -a "+mark+" sleep 600")
-		sandboxtest.Eventually(t, 20*time.Second, "it runs", func() bool { return marked(mark) > 0 })
-		begun := time.Now()
-		_ = s.server.Process.Signal(syscall.SIGTERM)
-		<-s.server.Ended
-		if took := time.Since(begun); took > sandboxtest.Slow(2*time.Second)+busy {
-			t.Errorf("ended after %v", took)
-		}
-		if code := s.server.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
-		if marked(mark) > 0 {
-			t.Error("its process still runs")
-		}
-		<-c.ended
-		if path, isUnix := strings.CutPrefix(s.address, "unix://"); isUnix {
-			if _, err := os.Stat(path); err == nil {
-				t.Error("the socket is left")
-			}
-		}
-	})
-}
-
-// TestExecEndOfInput checks that `printf … | corral exec-server` answers all messages, and ends.
-func TestExecEndOfInput(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	cmd := p.front("exec-server", "--repo", p.repo, "--supervisor", daemon(t).Socket)
-	cmd.Stdin = strings.NewReader(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
-		`{"id":2,"method":"command/exec","params":{"command":["sleep","600"],"disableTimeout":true}}` + "\n")
-	begun := time.Now()
-	out, err := cmd.Output()
-	if err != nil || !strings.HasPrefix(string(out), `{"id":1,"result":{`) || time.Since(begun) > sandboxtest.Slow(30*time.Second) {
-		t.Errorf("%v, %s", err, out)
+	s := newPlace(t).execSite(t, daemon(t), overUnix, "")
+	c := s.client()
+	mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
+	c.start(object{"disableTimeout": true}, "bash", "-c", "trap '' TERM; exec -a "+mark+" sleep 600")
+	sandboxtest.Eventually(t, 20*time.Second, "it runs", func() bool { return marked(mark) > 0 })
+	_ = s.server.Process.Signal(syscall.SIGTERM)
+	<-s.server.Ended
+	if code := s.server.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
-	for line := range strings.Lines(string(out)) {
-		if !strings.HasPrefix(line, `{"`) || !strings.HasSuffix(line, "}\n") {
-			t.Errorf("standard output has %q", line)
-		}
+	if marked(mark) > 0 {
+		t.Error("its process still runs")
+	}
+	<-c.ended
+	if _, err := os.Stat(strings.TrimPrefix(s.address, "unix://")); err == nil {
+		t.Error("the socket is left")
 	}
 }
 
@@ -215,43 +159,6 @@ func TestExecEmbedded(t *testing.T) {
 		b, err := os.ReadFile("/proc/" + itoa(s.pid()) + "/status")
 		if err != nil || !strings.Contains(string(b), "NoNewPrivs:\t1\n") || strings.Contains(string(b), "\nUid:\t0\t") {
 			t.Errorf("it is root: %v\n%s", err, b)
-		}
-	}
-}
-
-// TestExecServerCommandLine checks that errors in the command line end the server before it serves, and say what to do.
-func TestExecServerCommandLine(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	file := filepath.Join(p.dir, "state", "file")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, p.uid, p.uid)); err != nil {
-		t.Fatal(err)
-	}
-	named := p.config(t, "principals:\n  - {name: ci, token_sha256: \""+strings.Repeat("ab", 32)+"\"}\n")
-	for _, tt := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--help"}, "Usage: corral exec-server"},
-		{[]string{"--listen", "tcp://x:1"}, "must be stdio, unix:///PATH or ws://HOST:PORT"},
-		{[]string{"--listen", "unix://relative"}, "must be stdio, unix:///PATH or ws://HOST:PORT"},
-		{[]string{"--listen", "ws://localhost"}, "must be stdio, unix:///PATH or ws://HOST:PORT"},
-		{[]string{"--tool-names", "plain"}, "unknown option"},
-		{[]string{"extra"}, `unexpected argument "extra"`},
-		{[]string{"--listen", "ws://127.0.0.1:0"}, "corral config token"},
-		{[]string{"--config", named, "--listen", "ws://0.0.0.0:0"}, "exec_server.allowed_hosts"},
-		{[]string{"--config", named, "--listen", "ws://192.0.2.1:0"}, "exec_server.allowed_hosts"},
-		{[]string{"--listen", "unix://" + p.dir + "/none/socket"}, "no such file"},
-		{[]string{"--listen", "unix://" + p.dir + "/socket"}, "permission denied"},
-		{[]string{"--listen", "unix://" + file}, "is not a socket"},
-	} {
-		args := append([]string{"exec-server", "--supervisor", d.Socket, "--repo", p.repo}, tt.args...)
-		cmd := p.front(args...)
-		var exit *exec.ExitError
-		out, err := cmd.CombinedOutput()
-		if !strings.Contains(string(out), tt.want) || (tt.args[0] != "--help") != errors.As(err, &exit) {
-			t.Errorf("%q: %v, %s, want %q", tt.args, err, out, tt.want)
 		}
 	}
 }

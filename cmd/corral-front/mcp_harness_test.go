@@ -97,6 +97,18 @@ func connect(t *testing.T, cmd *exec.Cmd) *host {
 	return h
 }
 
+// end ends a server's input, and returns its diagnostic log.
+func (h *host) end() string {
+	h.t.Helper()
+	_ = h.to.Close()
+	select {
+	case <-h.ended:
+	case <-time.After(sandboxtest.Slow(20 * time.Second)):
+		h.t.Fatal("the server did not end with its input")
+	}
+	return h.log.String()
+}
+
 func (h *host) receive(out io.Reader) {
 	r := bufio.NewReaderSize(out, 1<<20)
 	for {

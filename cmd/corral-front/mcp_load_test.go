@@ -14,63 +14,6 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestLoad checks that each of many concurrent calls of several clients gets one answer, although the server runs only
-// a few at a time.
-func TestLoad(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	config := p.config(t, "runtime: {max_concurrent_jobs: 8, queue_wait: 60s, queue_length: 100}\n")
-	const clients = 4
-	each := sandboxtest.Scale(50)
-	hosts := make([]*host, clients)
-	for n := range hosts {
-		hosts[n] = connect(t, p.front("mcp", "--config", config, "--supervisor", d.Socket))
-	}
-	answers := make([][]<-chan *response, clients)
-	for call := range each {
-		for n, h := range hosts {
-			_, answer := h.started(object{
-				"runtime": "shell", "code": "echo \"$1\"", "args": []string{fmt.Sprintf("%d-%d", n, call)}, "outputMode": "summary",
-			})
-			answers[n] = append(answers[n], answer)
-		}
-	}
-	handles := map[string]bool{}
-	for n, h := range hosts {
-		for call, answer := range answers[n] {
-			select {
-			case a := <-answer:
-				if a == nil {
-					t.Fatalf("the server has ended: %s", h.log.String())
-				}
-				o := h.outcome(a)
-				if want := fmt.Sprintf("%d-%d\n", n, call); o.Status != "success" || o.out() != want || o.ArtifactHandle == nil {
-					t.Fatalf("want %q: %+v, %s", want, o, o.text)
-				}
-				handles[*o.ArtifactHandle] = true
-			case <-time.After(sandboxtest.Slow(2 * time.Minute)):
-				t.Fatalf("call %d of client %d has no answer", call, n)
-			}
-		}
-		h.must("ping", object{})
-		h.mu.Lock()
-		if len(h.stray) > 0 {
-			t.Errorf("unexpected answers: %q", h.stray)
-		}
-		h.mu.Unlock()
-	}
-	if len(handles) != clients*each {
-		t.Errorf("%d handles", len(handles))
-	}
-	log := audited(t, d)
-	for handle := range handles {
-		if n := strings.Count(log, `"artifact":"`+handle+`"`); n != 1 {
-			t.Errorf("the log has %s %d times", handle, n)
-		}
-	}
-}
-
 // audited returns the audit log, which must verify.
 func audited(t *testing.T, d *sandboxtest.Supervisor) string {
 	t.Helper()
@@ -205,17 +148,11 @@ func TestClientGone(t *testing.T) {
 		h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.Socket))
 		h.started(object{"runtime": "shell", "code": "exec -a \"$1\" sleep 600", "args": []string{mark}})
 		sandboxtest.Eventually(t, 20*time.Second, "the job runs", func() bool { return marked(mark) > 0 })
-		begun := time.Now()
 		end(h)
 		select {
 		case <-h.ended:
 		case <-time.After(sandboxtest.Slow(20 * time.Second)):
 			t.Fatalf("%s: the server still runs", name)
-		}
-		took := time.Since(begun)
-		t.Logf("%s: ended after %v", name, took)
-		if took > sandboxtest.Slow(time.Second)+busy {
-			t.Errorf("%s: ended after %v", name, took)
 		}
 		sandboxtest.Eventually(t, time.Second+busy, "its jobs are gone", func() bool { return marked(mark) == 0 })
 	}

@@ -8,11 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -105,93 +103,6 @@ func TestOverlay(t *testing.T) {
 	}
 	if got := p.kept(t, d); !slices.Equal(got, []string{handle}) {
 		t.Errorf("kept %q, want %q", got, handle)
-	}
-}
-
-// TestOverlayChanges checks that a reply lists all differences so far.
-func TestOverlayChanges(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	p.file(t, "a", "before\n", 0o644)
-	p.file(t, "gone", "x", 0o644)
-	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.Socket))
-	_, v := h.behind("echo after > a; rm gone; mkdir dir; echo new > dir/b")
-	got := map[string]string{}
-	for _, c := range v.Changes {
-		got[c.Path] = c.Kind + " " + c.Type
-	}
-	for path, want := range map[string]string{"a": "modified file", "gone": "deleted file", "dir/b": "added file"} {
-		if got[path] != want {
-			t.Errorf("%s: %q, want %q; %+v", path, got[path], want, v)
-		}
-	}
-	if _, v = h.behind("printf 'before\\n' > a; echo x > /tmp/y"); slices.ContainsFunc(v.Changes, func(c struct {
-		Path, Kind, Type string
-		Bytes            int64
-	},
-	) bool {
-		return c.Path == "a"
-	}) {
-		t.Errorf("what is as it was is listed: %+v", v)
-	}
-}
-
-// TestOverlayHTTP checks that DELETE ends a session and keeps its changes, and that the end of the server does.
-func TestOverlayHTTP(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	token, hash := config.NewToken()
-	section := fmt.Sprintf("principals:\n  - {name: all, token_sha256: \"%x\"}\n", hash)
-	w := p.webAt(t, d, p.overlaid(t, section))
-	call := func(session string) string {
-		a := w.call(token, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"echo x > y"}`)
-		v := overlayOf(t, a)
-		if v.ChangesHandle == "" {
-			t.Fatalf("%s", a.Result.Structured)
-		}
-		return v.ChangesHandle
-	}
-	_, one, _ := w.post(token, "", hello)
-	_, two, _ := w.post(token, "", hello)
-	first, second := call(one), call(two)
-	if again := call(one); again != first || first == second {
-		t.Errorf("%s, %s, %s", first, second, again)
-	}
-	w.end(token, one)
-	if got := p.kept(t, d); !slices.Equal(got, []string{first}) {
-		t.Errorf("after DELETE: kept %q, want %q", got, first)
-	}
-	_ = w.Process.Signal(syscall.SIGTERM)
-	<-w.Ended
-	sandboxtest.Eventually(t, 10*time.Second, "the other is not kept", func() bool {
-		return strings.Contains(strings.Join(p.kept(t, d), " "), second)
-	})
-}
-
-// TestOverlaySandbox checks that a session with its own root file system keeps its changes to the repository, and
-// nothing else.
-func TestOverlaySandbox(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := daemon(t)
-	p.file(t, "a", "before\n", 0o644)
-	file := p.overlaid(t, "")
-	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
-	h.sandbox(object{"command": "cat a; echo after > a; echo x > /etc/x; cat a /etc/x", "working_directory": p.repo}).want(t, 0, "before\nafter\nx\n")
-	h.sandbox(object{"command": "cat a", "working_directory": p.repo}).want(t, 0, "after\n")
-	h.to.Close()
-	<-h.ended
-	if got := p.kept(t, d); len(got) != 1 {
-		t.Errorf("kept %q", got)
-	}
-	h = connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
-	h.sh("echo x > /etc/x").want(t, 0, "")
-	h.to.Close()
-	<-h.ended
-	if got := p.sessions(t, d); len(got) != 1 {
-		t.Errorf("kept of a session without changes in the repository: %q", got)
 	}
 }
 

@@ -109,38 +109,3 @@ func TestPatchArtifact(t *testing.T) {
 	}
 	p.merges(t, d, patch, second.ChangesHandle)
 }
-
-// TestPatchPromised checks that the patch of many changes is made when its owner reads it, with all changes until then.
-func TestPatchPromised(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
-	p := newPlace(t)
-	d := daemon(t)
-	p.file(t, "dir/a", "one\n", 0o644)
-	file := p.overlaid(t, "")
-	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
-	first := h.patched("rm -r dir; for i in $(seq 30); do echo $i >$i; done", nil)
-	second := h.patched("echo last >last", nil)
-	if first.PatchArtifact == "" || second.PatchArtifact != first.PatchArtifact {
-		t.Fatalf("%+v, %+v", first, second)
-	}
-	read := object{"artifactHandle": first.PatchArtifact, "queryTerms": []string{"+last"}}
-	if f := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket)).query(read); f.Code != "NOT_FOUND" {
-		t.Errorf("another server: %+v", f)
-	}
-	for range 2 {
-		if f := h.query(read); f.MatchStatus != "matched" {
-			t.Errorf("%+v", f)
-		}
-	}
-	if third := h.patched("echo later >later", nil); third.PatchArtifact == "" || third.PatchArtifact == first.PatchArtifact {
-		t.Errorf("%+v, after %+v", third, first)
-	}
-	h.patched("rm later", nil)
-	h.to.Close()
-	<-h.ended
-	patch, without := p.output(t, first.PatchArtifact)
-	if without != "" {
-		t.Errorf("%q", without)
-	}
-	p.merges(t, d, patch, first.ChangesHandle)
-}

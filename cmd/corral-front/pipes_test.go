@@ -3,24 +3,12 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"syscall"
 	"testing"
 
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 )
-
-// TestUnreadInput checks that a job that does not read its input does not end the server.
-func TestUnreadInput(t *testing.T) {
-	_, _, h := served(t, "")
-	for range 3 {
-		if o := h.execute(object{"runtime": "shell", "code": "exec <&-; sleep 0.2", "stdin": strings.Repeat("x", 500_000)}); o.Status != "success" {
-			t.Errorf("%+v", o)
-		}
-	}
-	h.must("ping", object{})
-}
 
 // TestBrokenPipe checks that a client that does not read its answer does not end the server.
 func TestBrokenPipe(t *testing.T) {

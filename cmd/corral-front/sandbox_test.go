@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -87,13 +86,9 @@ func TestSandbox(t *testing.T) {
 			t.Errorf("%v: %+v", tt.arguments, *r)
 		}
 	}
-	begun := time.Now()
 	r := h.sandbox(object{"command": "echo lost; (trap '' TERM; sleep 1000) & sleep 1000", "timeout": 1})
 	if r.ExitCode != 124 || r.Stdout != "" || r.Stderr != "[command timed out after 1s]" {
 		t.Errorf("%+v", *r)
-	}
-	if took := time.Since(begun); took > sandboxtest.Slow(time.Second)+busy {
-		t.Errorf("it took %v", took)
 	}
 	h.sh("pgrep sleep").want(t, 1, "")
 }
@@ -155,30 +150,26 @@ func TestSandboxDeletes(t *testing.T) {
 // command has a new session on the new directory, and the reply says so. While there is no directory, the reply says
 // that, without an internal error.
 func TestSandboxRepositoryReplaced(t *testing.T) {
-	for _, workspace := range []string{"overlay", "direct", "readonly"} {
-		t.Run(workspace, func(t *testing.T) {
-			p, _, h := served(t, "sandbox: {workspace: "+workspace+"}\n")
-			p.file(t, "a", "old\n", 0o644)
-			h.sh("cat "+p.repo+"/a; echo x > /home/x").want(t, 0, "old\n")
-			if err := os.RemoveAll(p.repo); err != nil {
-				t.Fatal(err)
-			}
-			a := h.must("tools/call", object{"name": "sandbox_exec", "arguments": object{"command": "ls " + p.repo}})
-			if code := errorOf(t, a); a.Result.IsError && code != "UNAVAILABLE" {
-				t.Errorf("without a repository: %s, %s", code, a.Result.Structured)
-			}
-			if err := errors.Join(os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid)); err != nil {
-				t.Fatal(err)
-			}
-			p.file(t, "a", "new\n", 0o644)
-			r := h.sh("cat " + p.repo + "/a")
-			r.want(t, 0, "new\n")
-			if !strings.Contains(r.Stderr, "the previous session was ended") {
-				t.Errorf("%q", r.Stderr)
-			}
-			h.sh("cat "+p.repo+"/a").want(t, 0, "new\n")
-		})
+	p, _, h := served(t, "")
+	p.file(t, "a", "old\n", 0o644)
+	h.sh("cat "+p.repo+"/a; echo x > /home/x").want(t, 0, "old\n")
+	if err := os.RemoveAll(p.repo); err != nil {
+		t.Fatal(err)
 	}
+	a := h.must("tools/call", object{"name": "sandbox_exec", "arguments": object{"command": "ls " + p.repo}})
+	if code := errorOf(t, a); a.Result.IsError && code != "UNAVAILABLE" {
+		t.Errorf("without a repository: %s, %s", code, a.Result.Structured)
+	}
+	if err := errors.Join(os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid)); err != nil {
+		t.Fatal(err)
+	}
+	p.file(t, "a", "new\n", 0o644)
+	r := h.sh("cat " + p.repo + "/a")
+	r.want(t, 0, "new\n")
+	if !strings.Contains(r.Stderr, "the previous session was ended") {
+		t.Errorf("%q", r.Stderr)
+	}
+	h.sh("cat "+p.repo+"/a").want(t, 0, "new\n")
 }
 
 // errorOf returns the code of a tool's error, "" for another result.
@@ -242,35 +233,6 @@ func TestSandboxStreams(t *testing.T) {
 	h.sh(`printf 'a\377b'`).want(t, 0, "a\uFFFDb")
 }
 
-// TestSandboxParallel checks that calls of one session run in parallel, and share their files.
-func TestSandboxParallel(t *testing.T) {
-	_, _, h := served(t, "")
-	h.sh("mkfifo /tmp/f")
-	_, reads := h.ask("tools/call", object{"name": "sandbox_exec", "arguments": object{"command": "cat /tmp/f"}})
-	h.sh("echo through > /tmp/f").want(t, 0, "")
-	ranOf(t, <-reads).want(t, 0, "through\n")
-}
-
-// TestSandboxContained checks that a command that exhausts its limits harms neither the next call nor another session.
-func TestSandboxContained(t *testing.T) {
-	p, d, h := served(t, "sandbox: {disk: 64MiB}\ndefaults: {memory: 256MiB}\n")
-	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.Socket))
-	other.sh("echo mine > /home/x").want(t, 0, "")
-	if r := h.sandbox(object{"command": "f() { f | f & }; f; sleep 1000", "timeout": 2}); r.error != "" || r.ExitCode == 0 {
-		t.Errorf("a fork bomb: %+.300v", *r)
-	}
-	h.sh("echo next").want(t, 0, "next\n")
-	if r := h.sandbox(object{"command": `python3 -c 'x = b"x" * (8 << 30)'`, "timeout": 60}); r.ExitCode == 0 {
-		t.Errorf("8 GiB of memory: %+.300v", *r)
-	}
-	h.sh("echo next").want(t, 0, "next\n")
-	if r := h.sandbox(object{"command": "cat /dev/zero > /home/full", "timeout": 60}); r.ExitCode == 0 {
-		t.Errorf("a full disk: %+.300v", *r)
-	}
-	h.sh("echo next; rm /home/full; echo room > /home/y; cat /home/y").want(t, 0, "next\nroom\n")
-	other.sh("cat /home/x; echo new > /home/y; cat /home/y").want(t, 0, "mine\nnew\n")
-}
-
 // TestSandboxLazy checks that listing the tools opens no session, and that nothing is left when the server ends.
 func TestSandboxLazy(t *testing.T) {
 	p, d, h := served(t, "")
@@ -304,15 +266,6 @@ func (p *place) sessions(t *testing.T, d *sandboxtest.Supervisor) []string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
-}
-
-// TestSandboxKilled checks that a killed server's session ends.
-func TestSandboxKilled(t *testing.T) {
-	p, d, h := served(t, "")
-	h.sh("sleep 1000 & echo x > /home/x")
-	_ = h.cmd.Process.Signal(syscall.SIGKILL)
-	<-h.ended
-	sandboxtest.Eventually(t, 10*time.Second, "the session is still there", func() bool { return len(p.sessions(t, d)) == 0 })
 }
 
 // TestSandboxHTTP checks that each session of the protocol has a root file system of its own, which ends with the

@@ -166,10 +166,6 @@ func TestServe(t *testing.T) {
 	if _, _, a := w.post(tokens["reader"], sessions["reader"], `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); len(a.Result.Tools) != 1 || a.Result.Tools[0].Name != "runtime_query_output" {
 		t.Errorf("%+v", a.Result.Tools)
 	}
-	begun := time.Now()
 	_ = w.Process.Signal(syscall.SIGTERM)
 	<-w.Ended
-	if took := time.Since(begun); took > sandboxtest.Slow(time.Second)+busy {
-		t.Errorf("ended after %v", took)
-	}
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +74,22 @@ func TestTraceThroughPrograms(t *testing.T) {
 			t.Errorf("%s is not about the requests that were asked for\n%s", args, out)
 		}
 	}
+}
+
+// auditText returns a supervisor's audit log.
+func auditText(t *testing.T, d *sandboxtest.Supervisor) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(d.State, "audit", "*.jsonl"))
+	var all strings.Builder
+	for _, file := range files {
+		text, failed := os.ReadFile(file)
+		if err == nil {
+			err = failed
+		}
+		all.Write(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
 }
