@@ -16,18 +16,11 @@ type kind struct {
 }
 
 var kinds = [...]kind{
-	{name: "nginx", usual: nginxUsual, trouble: nginxTrouble},
 	{name: "journal", usual: journalUsual, trouble: journalTrouble},
 	{name: "go test", usual: goUsual, trouble: goTrouble},
-	{name: "npm", usual: npmUsual, trouble: npmTrouble},
-	{name: "cargo", usual: cargoUsual, trouble: cargoTrouble},
 	{name: "java", usual: javaUsual, trouble: javaTrouble},
-	{name: "python", usual: pythonUsual, trouble: pythonTrouble},
-	{name: "kubernetes", head: "LAST SEEN   TYPE      REASON      OBJECT      MESSAGE\n", usual: kubeUsual, trouble: kubeTrouble},
 	{name: "json lines", usual: jsonUsual, trouble: jsonTrouble},
-	{name: "csv", head: "time,component,level,subject,detail,took_ms,node\n", usual: csvUsual, trouble: csvTrouble},
 	{name: "markdown", head: "# Incident report\n\nWhat was seen in this week, by component.\n\n", usual: markdownUsual, trouble: markdownTrouble},
-	{name: "compiler", usual: compilerUsual, trouble: compilerTrouble},
 }
 
 // snake, path and camel write words as names: nightly_snapshot, nightly-snapshot, NightlySnapshot.
@@ -57,25 +50,6 @@ func (m *maker) clock() (h, min, s, ms int) {
 }
 
 func (m *maker) id() string { return fmt.Sprintf("%08x", m.r.Uint32()) }
-
-func (m *maker) address() string {
-	return fmt.Sprintf("10.%d.%d.%d", m.r.IntN(4), m.r.IntN(256), m.r.IntN(256))
-}
-
-func (m *maker) nginx(method, uri string, status int) string {
-	h, min, s, _ := m.clock()
-	return fmt.Sprintf("%s - - [21/Nov/2026:%02d:%02d:%02d +0000] %q %d %d %q %q", m.address(), h, min, s, method+" "+uri+" HTTP/1.1", status,
-		m.r.IntN(90000), "-", pick(m, []string{"Mozilla/5.0 (X11; Linux x86_64)", "curl/8.5.0", "kube-probe/1.31", "Go-http-client/2.0"}))
-}
-
-func nginxUsual(m *maker, t thing) string {
-	return m.nginx(pick(m, []string{"GET", "GET", "POST", "PUT"}), "/"+t.component+"/"+path(t.subject)+"/"+m.id(), 200+m.r.IntN(3)) + "\n"
-}
-
-func nginxTrouble(m *maker, t thing) (block, line, words string) {
-	line = m.nginx("POST", "/"+t.component+"/"+path(t.subject)+"?reason="+snake(t.trouble), 500+m.r.IntN(4))
-	return line + "\n", line, query(t.component, path(t.subject), snake(t.trouble))
-}
 
 func (m *maker) journal(unit, said string) string {
 	h, min, s, _ := m.clock()
@@ -113,38 +87,6 @@ func goTrouble(m *maker, t thing) (block, line, words string) {
 	line = fmt.Sprintf("    %s_test.go:%d: %s: %s, want nil", snake(t.component), m.r.IntN(900), t.subject, t.trouble)
 	return fmt.Sprintf("=== RUN   %s\n%s\n--- FAIL: %s (0.%02ds)\n", name, line, name, m.r.IntN(100)), line,
 		query(snake(t.component)+"_test.go", t.subject, t.trouble)
-}
-
-func npmUsual(m *maker, t thing) string {
-	v := fmt.Sprintf("%d.%d.%d", m.r.IntN(9), m.r.IntN(20), m.r.IntN(20))
-	switch m.r.IntN(4) {
-	case 0:
-		return fmt.Sprintf("npm warn deprecated %s@%s: %s %s\n", t.component, v, t.subject, m.done())
-	case 1:
-		return fmt.Sprintf("npm timing idealTree:node_modules/%s Completed in %dms\n", t.component, m.r.IntN(300))
-	}
-	return fmt.Sprintf("npm http fetch GET 200 https://packages.example.com/%s/-/%s-%s.tgz %dms (cache %s)\n", t.component, path(t.subject), v,
-		m.r.IntN(900), pick(m, []string{"hit", "miss", "revalidated"}))
-}
-
-func npmTrouble(m *maker, t thing) (block, line, words string) {
-	line = fmt.Sprintf("npm error %s@%d.%d.0 install: %s while unpacking %s", t.component, m.r.IntN(9), m.r.IntN(20), t.trouble, t.subject)
-	return "npm error code ELIFECYCLE\n" + line + "\n", line, query(t.component, t.trouble, t.subject)
-}
-
-func cargoUsual(m *maker, t thing) string {
-	if m.r.IntN(5) > 0 {
-		return fmt.Sprintf("   %s %s v%d.%d.%d\n", pick(m, []string{"Compiling", "Checking", "Downloaded"}), t.component, m.r.IntN(3), m.r.IntN(30), m.r.IntN(30))
-	}
-	n := m.r.IntN(900)
-	return fmt.Sprintf("warning: unused variable: `%s`\n  --> %s/src/lib.rs:%d:9\n   |\n%d |     let %s = load();\n   |         ^ help: prefix it with an underscore\n\n",
-		snake(t.subject), t.component, n, n, snake(t.subject))
-}
-
-func cargoTrouble(m *maker, t thing) (block, line, words string) {
-	line = fmt.Sprintf("error: failed to run the build script of `%s`: %s in %s", t.component, t.trouble, snake(t.subject))
-	return fmt.Sprintf("%s\n  process didn't exit successfully: `target/debug/build/%s-%s/build-script-build` (exit status: 101)\n\n", line, t.component, m.id()),
-		line, query(t.component, t.trouble, snake(t.subject))
 }
 
 func (m *maker) stamp() string {

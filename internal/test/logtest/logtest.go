@@ -1,4 +1,4 @@
-// Package logtest generates logs to search in: twelve kinds in the style of real programs, with planted lines that a
+// Package logtest generates logs to search in: kinds of different shapes in the style of real programs, with planted lines that a
 // person would search for. It also has ten logs that real programs wrote about planted mistakes.
 //
 // A planted line contains a component, a trouble and a subject. Each of these, and each pair of them, also occurs in other
