@@ -246,25 +246,3 @@ func TestAtInPieces(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkLines(b *testing.B) {
-	chunk := []byte(strings.Repeat("2026-05-01T10:00:00 INFO server: the quick brown fox jumps over 13 lazy dogs at /usr/lib/x\n", 700))
-	for _, bc := range []struct {
-		name string
-		w    selection
-		in   []byte
-	}{
-		{"count", selection{}, chunk},
-		{"summary", selection{First: 50, Last: 50}, chunk},
-		{"ten terms", selection{Terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), Context: 3, Excerpts: 10}, chunk},
-		{"no newline", selection{First: 50, Last: 50, Terms: []string{"error"}, Context: 3, Excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
-	} {
-		b.Run(bc.name, func(b *testing.B) {
-			v := newLineReader(bc.w)
-			b.SetBytes(int64(len(bc.in)))
-			for b.Loop() {
-				v.write(bc.in)
-			}
-		})
-	}
-}

@@ -176,7 +176,7 @@ func zipped(texts ...string) []byte {
 	return b.Bytes()
 }
 
-// TestCorrupt: each kind of damage is detected, by queries and by copies.
+// TestCorrupt: damage is detected, by queries and by copies. TestParse has what is wrong with manifests, TestMemberRefuses with streams.
 func TestCorrupt(t *testing.T) {
 	text := strings.Repeat("text ", 1000)
 	edit := func(name string, change func([]byte) []byte) func(dir string) error {
@@ -211,39 +211,22 @@ func TestCorrupt(t *testing.T) {
 		}
 	}
 	for name, damage := range map[string]func(string) error{
-		"manifest is not JSON":     edit(manifestName, replace("{", "[")),
-		"manifest cut":             edit(manifestName, func(b []byte) []byte { return b[:len(b)-1] }),
-		"manifest huge":            edit(manifestName, func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 256<<10)...) }),
-		"manifest of version 2":    edit(manifestName, replace(`"version":1`, `"version":2`)),
-		"manifest of another":      edit(manifestName, replace(`"artifactId":"runtime-`, `"artifactId":"Runtime-`)),
-		"manifest of another repo": edit(manifestName, replace(`"repoId":"my.repo"`, `"repoId":"other"`)),
-		"manifest without a hash":  edit(manifestName, replace(`"stdoutSha256":"`, `"stdoutSha256":"x`)),
-		"size larger":              edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":5001`)),
-		"size smaller":             edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":4999`)),
-		"size negative":            edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":-1`)),
-		"size huge":                edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":4611686018427387904`)),
-		"gap out of bounds":        edit(manifestName, replace(`"totalStdoutBytes"`, `"stdoutLeftOut":{"offset":4999,"marker":2},"totalStdoutBytes"`)),
-		"manifest gone":            remove(manifestName),
-		"manifest is a link":       link(manifestName),
-		"stream gone":              remove("stdout.gz"),
-		"stream is a link":         link("stdout.gz"),
+		"manifest is not JSON": edit(manifestName, replace("{", "[")),
+		"size larger":          edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":5001`)),
+		"manifest gone":        remove(manifestName),
+		"manifest is a link":   link(manifestName),
+		"stream gone":          remove("stdout.gz"),
+		"stream is a link":     link("stdout.gz"),
 		"stream is a directory": func(dir string) error {
 			return errors.Join(remove("stdout.gz")(dir), os.Mkdir(filepath.Join(dir, "stdout.gz"), 0o700))
 		},
-		"stream empty":       edit("stdout.gz", to(nil)),
-		"stream is not gzip": edit("stdout.gz", to([]byte(text))),
-		"stream cut":         edit("stdout.gz", func(b []byte) []byte { return b[:len(b)-1] }),
 		"stream changed":     edit("stdout.gz", to(zipped(strings.Replace(text, "text", "test", 1)))),
 		"stream longer":      edit("stdout.gz", to(zipped(text+"x"))),
-		"stream shorter":     edit("stdout.gz", to(zipped(text[1:]))),
-		"stream twice":       edit("stdout.gz", to(zipped(text, ""))),
-		"stream and more":    edit("stdout.gz", func(b []byte) []byte { return append(b, 0) }),
 		"stream is a bomb":   edit("stdout.gz", to(zipped(strings.Repeat("\x00", 8<<20)))),
 		"stream bit flipped": edit("stdout.gz", func(b []byte) []byte { b[len(b)-6] ^= 1; return b }),
 		"the other stream": func(dir string) error {
 			return os.Rename(filepath.Join(dir, "stderr.gz"), filepath.Join(dir, "stdout.gz"))
 		},
-		"stream with checksum": edit("stdout.gz", func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

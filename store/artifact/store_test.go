@@ -401,20 +401,3 @@ func TestFsyncEach(t *testing.T) {
 		}
 	}
 }
-
-// TestGroups: more artifacts at once than a group keeps descriptors of can be synced and read.
-func TestGroups(t *testing.T) {
-	dir := t.TempDir()
-	s := openStore(t, dir, Options{})
-	var handles []string
-	for range 60 {
-		handles = append(handles, put(t, s, mine(), "x", "").Handle())
-	}
-	s.Close() // syncs what has not been
-	s = openStore(t, dir, Options{})
-	for _, h := range handles {
-		if got, _, err := content(s, ada, h); got != "x" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
-	}
-}

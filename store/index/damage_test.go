@@ -159,26 +159,6 @@ func TestDamageWhileOpen(t *testing.T) {
 	}
 }
 
-// TestDamageFoundBySearch: a search that finds damage removes the base, and finds an empty one.
-func TestDamageFoundBySearch(t *testing.T) {
-	dir := t.TempDir()
-	x := openIn(t, dir, Options{})
-	add(t, x, Source{Label: "l"}, "kestrel\n")
-	err := x.with(t.Context(), testBase, false, func(b *base) error {
-		_, err := b.Write.Exec("UPDATE found SET sum = sum + 1")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f := find(t, x, Query{Text: "kestrel"}); !f.Empty || len(f.Hits) != 0 {
-		t.Errorf("%+v", f)
-	}
-	if names := filesOf(t, dir); len(names) != 0 {
-		t.Errorf("%q", names)
-	}
-}
-
 // TestMissingTables: whichever table goes while a base is open, operations end, with an error or without one, and the base
 // works again once it is reopened.
 func TestMissingTables(t *testing.T) {

@@ -127,26 +127,6 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestManyOrphans checks that the many chunks of a killed process are removed while others add.
-func TestManyOrphans(t *testing.T) {
-	x := openIndex(t, Options{})
-	add(t, x, Source{Label: "dead"}, numbered("kestrel", 30_000))
-	countRows(t, x, "SELECT count(*) FROM found")
-	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		_, err := b.Write.Exec("UPDATE sources SET state = ?", stateAdding)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	add(t, x, Source{Label: "next"}, "osprey\n")
-	if got := sourcesOf(t, x, "kestrel1 osprey"); !slices.Equal(got, []string{"next#1"}) {
-		t.Errorf("found in %v", got)
-	}
-	sandboxtest.Eventually(t, 20*time.Second, "the orphan goes", func() bool { return countRows(t, x, "SELECT count(*) FROM found") == 1 })
-	checkIntact(t, x)
-}
-
 // TestManySources checks that if a query selects very many sources, the newest are searched.
 func TestManySources(t *testing.T) {
 	x := openIndex(t, Options{})
