@@ -3,7 +3,6 @@ package layer
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -164,47 +163,6 @@ var errStopped = errors.New("stopped")
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
-// TestKilled kills applies at arbitrary moments. The last one removes temporary files and completes the apply.
-func TestKilled(t *testing.T) {
-	exe, err := os.Executable()
-	check(t, err)
-	w := newWorld(t, func(repo string) {
-		r := at{t, repo}
-		for i := range 300 {
-			r.write(name("gone", i), "x")
-			r.write(name("old", i), strings.Repeat("x", i*300))
-		}
-	})
-	m := at{t, w.merged}
-	for i := range 300 {
-		m.remove(name("gone", i))
-		m.write(name("old", i), strings.Repeat("y", i*300))
-		m.write(name("new", i), strings.Repeat("z", i*300))
-	}
-	want := tree(t, w.merged)
-	left := 0
-	for i := range 12 {
-		cmd := exec.Command(exe, w.args([]string{"apply"})...)
-		cmd.Env = append(os.Environ(), asTool+"=1")
-		check(t, cmd.Start())
-		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // at various moments
-		check(t, cmd.Process.Kill())
-		_ = cmd.Wait()
-		left = max(left, temporaries(t, w.repo))
-	}
-	t.Logf("up to %d left behind", left)
-	write(t, filepath.Join(w.merged, "other"), "of another directory")
-	want["other"] = tree(t, w.merged)["other"]
-	if all := w.run("apply", "other"); all.sum.Applied != 1 || temporaries(t, w.repo) > 0 {
-		t.Fatalf("%d temporary files are left: %+v", temporaries(t, w.repo), all.sum)
-	}
-	all := w.run("apply")
-	if len(all.conflicts) > 0 || all.sum.Failed != "" {
-		t.Fatalf("%q %+v", conflicts(all), all.sum)
-	}
-	same(t, tree(t, w.repo), want)
-}
 
 func name(dir string, i int) string {
 	return filepath.Join(dir, string(rune('a'+i%7)), strings.Repeat("n", 1+i/7))
