@@ -226,14 +226,10 @@ func TestGone(t *testing.T) {
 				p.ask("command/exec", `{"command":["sleep"]}`)
 				sandboxtest.Eventually(t, 10*time.Second, "four run", func() bool { return running.Load() == 4 })
 				end(p, cancel)
-				begun := time.Now()
 				select {
 				case <-p.ended:
 				case <-time.After(sandboxtest.Slow(time.Minute)):
 					t.Fatal("Serve has not returned")
-				}
-				if took := time.Since(begun); took > sandboxtest.Slow(8*time.Second) {
-					t.Errorf("it took %v", took)
 				}
 				if n := running.Load(); n != 0 {
 					t.Errorf("%d processes still run", n)

@@ -14,7 +14,6 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"corral/internal/calls"
-	"corral/internal/test/sandboxtest"
 )
 
 var sampled = calls.Trace{ID: traceID, Parent: parentID, Sampled: true, State: "a=1"}
@@ -172,23 +171,14 @@ func TestUnreachable(t *testing.T) {
 			var logged journal
 			tracer := open(t, Options{Traces: OTLP, Endpoint: url, Log: logged.log()})
 			const many = 5_000 // with their parts, ten times the queue
-			before, slowest := heap(), time.Duration(0)
+			before := heap()
 			for range many {
-				start := time.Now()
 				call(tracer, calls.Trace{ID: traceID, Sampled: true}, "")
-				slowest = max(slowest, time.Since(start))
-			}
-			if slowest > 4*time.Second {
-				t.Errorf("a call waited for %v", slowest)
 			}
 			if held := heap(); held > before+64<<20 {
 				t.Errorf("%d MiB are in use", (held-before)>>20)
 			}
-			start := time.Now()
 			tracer.Close()
-			if took := time.Since(start); took > sandboxtest.Slow(closeTimeout+time.Second) {
-				t.Errorf("Close took %v", took)
-			}
 			if n := strings.Count(logged.String(), "spans are not exported"); n > 1 {
 				t.Errorf("%d lines were logged:\n%s", n, logged.String())
 			}
@@ -243,18 +233,6 @@ func TestOpen(t *testing.T) {
 			tracer.Close()
 			t.Errorf("%+v was accepted", o)
 		}
-	}
-}
-
-// BenchmarkCall measures the cost of a call with spans whose export is discarded.
-func BenchmarkCall(b *testing.B) {
-	tracer, err := Open(Options{Traces: Stderr, Stderr: discard{}, Service: "corral", Version: "1"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer tracer.Close()
-	for b.Loop() {
-		call(tracer, calls.Trace{ID: traceID, Sampled: true}, "")
 	}
 }
 

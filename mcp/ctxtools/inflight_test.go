@@ -66,11 +66,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			}
 		}
 		last := begin(t, ctx, x) // still running
-		began := time.Now()
 		x.Close()
-		if took := time.Since(began); took > sandboxtest.Slow(19*time.Second) {
-			t.Errorf("Close took %v", took)
-		}
 		if v, _ := callCtxJob(t, ctx, x, last, `"action":"status"`); v["status"] != "cancelled" {
 			t.Errorf("%v", v)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -234,36 +233,6 @@ func TestRawResult(t *testing.T) {
 		if !bytes.Contains(m.Result.Structured, []byte(row.want)) || m.Result.Content[0].Text != string(m.Result.Structured) || !utf8.Valid(m.raw) {
 			t.Errorf("%q: %q", row.raw, m.raw)
 		}
-	}
-}
-
-// TestLog: a call is one line, without arguments and results.
-func TestLog(t *testing.T) {
-	var b bytes.Buffer
-	s := New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(&b, nil))})
-	k := dial(t, s, tool.Caller{Principal: "user:t", Session: "conn"})
-	k.ask(toCall("1", "echo", `{"code":"secret"}`))
-	k.ask(toCall("2", "denies", `{}`))
-	k.stop()
-	k.done <- <-k.done // ServeStdio has returned
-	var lines []map[string]any
-	for _, raw := range strings.Split(strings.TrimSpace(b.String()), "\n") {
-		var line map[string]any
-		if err := json.Unmarshal([]byte(raw), &line); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line)
-	}
-	if len(lines) != 2 || strings.Contains(b.String(), "secret") {
-		t.Fatalf("log:\n%s", b.String())
-	}
-	first := lines[0]
-	if first["tool"] != "echo" || first["principal"] != "user:t" || first["session"] != "conn" || first["error"] != "" ||
-		first["bytes_out"].(float64) == 0 || len(first["trace_id"].(string)) != 32 || first["wall_ms"] == nil {
-		t.Errorf("%v", first)
-	}
-	if lines[1]["error"] != tool.CodeDenied {
-		t.Errorf("%v", lines[1])
 	}
 }
 

@@ -171,15 +171,11 @@ func TestPingDuringBusyCalls(t *testing.T) {
 		k.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"spin","_meta":{"progressToken":%d}}}`, n, n))
 	}
 	for range 20 {
-		start := time.Now()
 		k.write(ping)
 		for m := k.read(); string(m.ID) != `"ping"`; m = k.read() {
 			if m.Method != "notifications/progress" {
 				t.Fatalf("%s", m.raw)
 			}
-		}
-		if took := time.Since(start); took > testTimeout {
-			t.Errorf("a ping took %s", took)
 		}
 	}
 }

@@ -77,12 +77,8 @@ func TestCancel(t *testing.T) {
 		k := dial(t, New(Options{Tools: []tool.Tool{g}}), tool.Caller{})
 		k.write(toCall(row.id, "gated", "{}"))
 		g.wait(t, g.began, "begun")
-		start := time.Now()
 		k.write(cancelled(`"other"`), cancelled(row.cancel), cancelled(row.cancel), cancelled("{}"), cancelled("null"))
 		g.wait(t, g.ended, "ended")
-		if took := time.Since(start); took > testTimeout {
-			t.Errorf("cancelled after %s", took)
-		}
 		if cause := <-g.causes; !errors.Is(cause, errCancelled) {
 			t.Errorf("cause: %v", cause)
 		}

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -158,22 +157,5 @@ func TestTraceOverHTTP(t *testing.T) {
 		if response.StatusCode != http.StatusOK || span.At != want || !strings.Contains(answer, want.ID) {
 			t.Errorf("row %d: %+v, want %+v", n, span.At, want)
 		}
-	}
-}
-
-// BenchmarkCall calls a tool that does nothing, without and with a Tracer.
-func BenchmarkCall(b *testing.B) {
-	for name, tracer := range map[string]calls.Tracer{"off": nil, "told": &callstest.Watcher{}} {
-		b.Run(name, func(b *testing.B) {
-			s := New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Tracer: tracer})
-			data := []byte(toCall("1", "echo", "{}"))
-			for b.Loop() {
-				m, err := parseMessage(data)
-				if err != nil {
-					b.Fatal(err)
-				}
-				s.answer(b.Context(), m, tool.Caller{Principal: "user:ada"}, func([]byte) {})
-			}
-		})
 	}
 }

@@ -398,12 +398,8 @@ func TestWebStalled(t *testing.T) {
 	if _, got, err := other.Read(t.Context()); err != nil || string(got) != "token:b x" {
 		t.Errorf("%q, %v", got, err)
 	}
-	begun := time.Now()
 	if err := s.end(); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(begun); took > sandboxtest.Slow(8*time.Second) {
-		t.Errorf("the connection ended after %v", took)
 	}
 }
 
