@@ -67,7 +67,7 @@ func TestSessions(t *testing.T) {
 // TestSessionExpires: a session expires when idle, but not while a stream or call is open.
 func TestSessionExpires(t *testing.T) {
 	g := newGated()
-	s := newHTTPSite(t, New(Options{Tools: []tool.Tool{g}}), HTTPOptions{Idle: 50 * time.Millisecond})
+	s := newHTTPSite(t, New(Options{Tools: []tool.Tool{g}}), HTTPOptions{})
 	busy := s.open()
 	done := make(chan string, 1)
 	go func() {
@@ -78,7 +78,9 @@ func TestSessionExpires(t *testing.T) {
 	idle := s.open()
 	s.web.sessions.mu.Lock()
 	ended := s.web.sessions.all[idle].ctx.Done()
+	s.web.sessions.idle = 50 * time.Millisecond // only now: before, either session could expire first
 	s.web.sessions.mu.Unlock()
+	s.send("POST", ping, "Mcp-Session-Id", idle) // its time begins again
 	awaitClosed(t, "the end of the idle session", ended)
 	if response, _ := s.send("POST", ping, "Mcp-Session-Id", idle); response.StatusCode != http.StatusNotFound {
 		t.Errorf("idle: %d", response.StatusCode)
