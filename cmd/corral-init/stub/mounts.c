@@ -23,21 +23,27 @@ int mount_over(int mount, const char *path)
 }
 
 /* make_way creates path and its parent directories with mode 0755, owned by the jail's root, so that the job cannot move
- * them. */
+ * them. It follows no link: other jobs of a session write to directories that they share. */
 int make_way(char *path)
 {
-	for (char *at = path + 1;; at++) {
-		char c = *at;
+	long at = SYS4(__NR_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	for (char *name = path + 1, *end = name; at >= 0; end++) {
+		char c = *end;
 		if (c && c != '/')
 			continue;
-		*at = 0;
-		long r = SYS3(__NR_mkdirat, AT_FDCWD, path, 0755);
-		*at = c;
-		if (r < 0 && r != -EEXIST)
-			return (int)r;
+		*end = 0;
+		long r = SYS3(__NR_mkdirat, at, name, 0755);
+		long next = r < 0 && r != -EEXIST ? r : SYS4(__NR_openat, at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+		*end = c;
+		SYS1(__NR_close, at);
+		at = next;
+		name = end + 1;
 		if (!c)
-			return 0;
+			break;
 	}
+	if (at >= 0)
+		SYS1(__NR_close, at);
+	return at < 0 ? (int)at : 0;
 }
 
 /* The same rows as rootfs.Private; a test compares. */
