@@ -29,6 +29,7 @@ var untried = map[string]string{
 	"door":           "these jobs have none; it opens the jail, and protects from nothing",
 	"protect":        "it has a table of its own, see TestWithoutProtect",
 	"modes":          "it is for jobs that protect something, see TestWithoutProtect",
+	"worktrees":      "these jobs have none; it makes empty directories, and protects from nothing that a job does on purpose",
 	"terminal":       "these jobs have none",
 	"cgroups":        "the supervisor does it if the step is left out",
 	"toolchains":     "without it the stub would read its messages as the plan",

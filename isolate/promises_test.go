@@ -74,9 +74,8 @@ var promises = []promise{
 	{"a directory that contains the link", "mkdir .claude; ln -s ../.. .claude/up; ln -s .. .claude/root", "w docs/env", "", "w", "w", ""},
 	{"a file that has another name", "ln docs/env .envrc", "w docs/env", ".envrc", "w", "w", ""},
 	{
-		"the entry of another worktree of git", "rm -rf ../wt; git worktree add -q ../wt",
-		"git worktree prune 2>/dev/null; (cd .git/worktrees/wt && ls HEAD index gitdir) >/dev/null 2>&1 && echo refused || echo written",
-		".git/worktrees/wt", "r", "r", ".git/worktrees",
+		"where a worktree of git is, in its entry", "rm -rf ../wt; git worktree add -q ../wt", "w .git/worktrees/wt/gitdir",
+		".git/worktrees/wt/gitdir", "r", "r", ".git/worktrees/wt/gitdir",
 	},
 	{"a file that only git's configuration names", "git config core.hooksPath tools", "w tools/pre-commit", "", "w", "w", ""},
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -118,6 +120,94 @@ func TestWorktreeOfAnother(t *testing.T) {
 	}
 	if _, out, errs := serve(t, "--repo", hers+"/wt", "--repo", bobs+"/main/.git").runs(alice, args...); !strings.Contains(out, "two\none\n") {
 		t.Errorf("served: %q, %q", out, errs)
+	}
+}
+
+// tidies is a job that has git tidy up, remove the worktree other, and make and remove worktrees of its own. It prints what git does
+// not do as outside, and the entries of worktrees that are left.
+const tidies = `entries=$(git rev-parse --git-common-dir)/worktrees
+git worktree prune -v; git gc -q --prune=now || echo gc failed
+git worktree remove -f -f ../other 2>/dev/null && echo removed
+git worktree list --porcelain | grep prunable
+ls ../other 2>/dev/null && echo it looks empty
+git worktree add -q in/mine 2>/dev/null && git worktree remove in/mine || echo no worktree made
+git worktree add -q in/gone 2>/dev/null && rm -r in/gone && git worktree prune
+git branch -m other renamed && git commit -q --allow-empty -m two
+ls $entries; ls $entries/other`
+
+// TestOtherWorktrees: git in a job takes no other worktree for removed, wherever it is and whichever worktree the job is in. What the job
+// makes of worktrees in its repository, it can remove.
+func TestOtherWorktrees(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
+	const made = "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt; git -C main worktree add -q ../other\n"
+	args := []string{"--", "sh", "-c", tidies}
+	for _, v := range gitEnvironment() {
+		args = append([]string{"--env", v}, args...)
+	}
+	d := serve(t)
+	for _, tt := range []struct {
+		name, parent, repo string
+		own                bool // by the supervisor that sudo starts
+		options            []string
+		session            []string // options of the session that it runs in
+		branch             string   // of other, afterwards
+	}{
+		{"main checkout", os.TempDir(), "main", false, nil, nil, "renamed"},
+		{"by sudo", os.TempDir(), "main", true, nil, nil, "renamed"},
+		{"of a worktree", os.TempDir(), "wt", false, nil, nil, "renamed"},
+		{"not in a private directory", "/srv", "main", false, nil, nil, "renamed"},
+		{"of a worktree there", "/srv", "wt", false, nil, nil, "renamed"},
+		{"protected hooks", os.TempDir(), "main", false, []string{"--protect", "hooks"}, nil, "renamed"},
+		{"overlay", os.TempDir(), "main", false, []string{"--workspace", "overlay"}, nil, "other"},
+		{"session", "/srv", "main", false, nil, []string{"--name", "plain"}, "renamed"},
+		{"session with a root", os.TempDir(), "main", false, nil, []string{"--root", "--name", "root"}, "renamed"},
+		{"session with a root, not in a private directory", "/srv", "wt", false, nil, []string{"--root", "--name", "other"}, "renamed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			top := makeDirectory(t, filepath.Join(sandboxtest.OpenDirIn(t, tt.parent), "alice"), alice, 0o755)
+			git(t, alice, top, made)
+			want := "other\nwt\n" + git(t, alice, top, "ls main/.git/worktrees/other")
+			repo := filepath.Join(top, tt.repo)
+			if tt.session != nil {
+				tt.options = []string{"--session", d.opens(t, slices.Concat(tt.session, []string{"--repo", repo}))}
+			}
+			got := runBy(t, d, tt.own, slices.Concat([]string{"run", "--repo", repo}, tt.options, args))
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if got := git(t, alice, top, "cd other; git status -s; git branch --show-current; git fsck 2>&1"); got != tt.branch+"\n" {
+				t.Errorf("outside: %q", got)
+			}
+		})
+	}
+}
+
+// opens opens a session of alice's and returns its id.
+func (d *server) opens(t *testing.T, options []string) string {
+	t.Helper()
+	cmd := exec.Command(sandboxtest.Bin(t, "corral"), slices.Concat([]string{"session", "open", "--supervisor", d.Socket}, options)...)
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}}
+	id, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// TestManyWorktrees: a repository may have hundreds of worktrees.
+func TestManyWorktrees(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
+	d := serve(t)
+	for _, parent := range []string{os.TempDir(), "/srv"} {
+		top := makeDirectory(t, filepath.Join(sandboxtest.OpenDirIn(t, parent), "alice"), alice, 0o755)
+		git(t, alice, top, `git init -q -b main main; git -C main commit -q --allow-empty -m one; top=$PWD; cd main/.git
+			mkdir worktrees $(seq -f worktrees/w%.0f 300) $(seq -f ../../w%.0f 300); for i in $(seq 300); do
+			echo ref: refs/heads/w$i >worktrees/w$i/HEAD; echo ../.. >worktrees/w$i/commondir; echo $top/w$i/.git >worktrees/w$i/gitdir
+			echo gitdir: $PWD/worktrees/w$i >../../w$i/.git; done`)
+		if _, out, errs := d.runs(alice, "run", "--repo", top+"/main", "--", "sh", "-c", "git worktree prune; ls .git/worktrees | wc -l"); out != "300\n" {
+			t.Errorf("%s: %q: %s", parent, out, errs)
+		}
 	}
 }
 

@@ -2,8 +2,10 @@ package cell
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +43,10 @@ func TestProtectListErrors(t *testing.T) {
 		{"more than are said", 1, "rfile\x00rx\x00", "EINVAL"},
 		{"fewer", 2, "rfile\x00", "EINVAL"},
 		{"no path", 1, "r\x00", "EINVAL"},
+		{"a worktree and a path", 2, "w/tmp/a/.git\x00r.envrc\x00", ""},
+		{"a worktree that is the repository", 1, "w" + j.repo.Path + "/planted/.git\x00", ""},
+		{"a worktree in no private directory", 2, "w/planted/.git\x00w/tmp/../etc/planted/.git\x00", ""},
+		{"a worktree without a path", 2, "w/\x00w/tmp\x00", ""},
 	} {
 		if err := errors.Join(os.RemoveAll(j.repo.Path+"/abroad"), os.Symlink("/etc", j.repo.Path+"/abroad")); err != nil {
 			t.Fatal(err)
@@ -52,6 +58,44 @@ func TestProtectListErrors(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
+	if _, err := os.Lstat(filepath.Join(j.repo.Path, "planted")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory for a worktree is in the repository (%v)", err)
+	}
+}
+
+// TestAddWorktrees: directories for worktrees take a bounded part of a job's files, and of the root of a jail.
+func TestAddWorktrees(t *testing.T) {
+	top, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer top.Close()
+	root := &jailRoot{dir: top}
+	sl := &Slot{jail: &Jail{root: root, session: &Session{}}}
+	list := ""
+	for n := range 20 {
+		list += fmt.Sprintf("/home/a%d/w/.git\x00/srv/w%d/.git\x00/etc/w%d/.git\x00/x/../w%d/.git\x00", n, n, n, n)
+	}
+	for files, want := range map[int64]uint32{16: 0, 32: 1, 64: 2, 1 << 20: 20} {
+		kept := sl.addWorktrees(&inside.Kept{Count: 1, List: "r.envrc\x00"}, list, files)
+		if kept.Count != 1+want || uint32(strings.Count(kept.List, "\x00w/home/a")) != want {
+			t.Errorf("%d files: %d, %q", files, kept.Count, kept.List)
+		}
+	}
+	names, err := filepath.Glob(top.Name() + "/*/*/.git")
+	if err != nil || len(names) != 20 || len(root.added) != 20 || root.parts != 60 {
+		t.Errorf("%q, %d, %d, %v", names, len(root.added), root.parts, err)
+	}
+	deep := "/srv" + strings.Repeat("/a", 400)
+	for n := range maxParts {
+		if !root.addWorktree(fmt.Sprintf("%s/%d/.git", deep, n)) {
+			if n != (maxParts-60)/403 {
+				t.Errorf("full after %d", n)
+			}
+			return
+		}
+	}
+	t.Error("never full")
 }
 
 // runWithKept runs true in a slot of the jail with the given list of paths to protect.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,6 +79,34 @@ type jailRoot struct {
 	dir     *os.File    // guarded by mu: the root, for refresh; nil: closed
 	etc     rootfs.Tree // guarded by mu: what is in its /etc
 	version uint64      // guarded by mu: see roots.version
+
+	added map[string]bool // guarded by mu: the paths of addWorktree
+	parts int             // guarded by mu: the sum of their depths
+}
+
+// maxParts is the maximum of jailRoot.parts: each may be a directory, in memory that no job is charged for.
+const maxParts = 8192
+
+// addWorktree makes directories in the root, which the jail's jobs see, in place of .git of a worktree, which is at git, and of the
+// worktree, unless that lies where no repository can be. They are not readable, as nobody should take them for empty ones. It returns
+// false if there are too many.
+func (j *jailRoot) addWorktree(git string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	top := strings.TrimSuffix(git, "/.git")
+	if j.dir == nil || j.added[git] || rootfs.CheckRepoPath(top) != nil {
+		return true
+	}
+	if j.parts += strings.Count(git, "/"); j.parts > maxParts {
+		return false
+	}
+	if j.added == nil {
+		j.added = map[string]bool{}
+	}
+	j.added[git] = true
+	dirs := rootfs.Tree{Entries: []rootfs.Entry{{Path: top, Mode: os.ModeDir | 0o711}, {Path: git, Mode: os.ModeDir | 0o711}}}
+	_ = dirs.Write(int(j.dir.Fd())) // it fails below a link of the root: then git takes the worktree for removed
+	return true
 }
 
 // close ends the use of the root here. The jail has mounted it.

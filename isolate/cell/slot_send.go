@@ -10,12 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/rootfs"
 )
 
 // pathsToProtect asks the jail's scanner for the paths to protect. The answer is passed on to the stub unread. It is
@@ -60,10 +62,7 @@ func (sl *Slot) keepMountPoints(kept *inside.Kept, tool bool) (*inside.Kept, err
 		all = *kept
 	}
 	for _, p := range points { // after all others: a mount on a directory above would hide it
-		entry := string(scan.ReadOnly) + p + "\x00"
-		if len(all.List)+len(entry) <= inside.MaxKept {
-			all.Count, all.List = all.Count+1, all.List+entry
-		}
+		all.Add(byte(scan.ReadOnly), p)
 	}
 	if told := strings.Join(points, "\n"); !tool && j.toldMounts.Swap(told) != told {
 		sl.news = points
@@ -71,6 +70,31 @@ func (sl *Slot) keepMountPoints(kept *inside.Kept, tool bool) (*inside.Kept, err
 			"jail", j.name, "repo", j.repo.Path, "paths", points)
 	}
 	return &all, nil
+}
+
+// addWorktrees has directories made in place of a list of worktrees, see wire.Run: by the stub in the job's private directories and in a
+// session's own root, otherwise here in the root of the jail. A job can spare an eighth of the files that it may have.
+func (sl *Slot) addWorktrees(kept *inside.Kept, list string, files int64) *inside.Kept {
+	if list == "" {
+		return kept
+	}
+	var all inside.Kept
+	if kept != nil {
+		all = *kept
+	}
+	for path := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+		parts, holds := int64(strings.Count(path, "/")), func(d rootfs.Dir) bool { return directory.Within(path, d.Path) }
+		switch {
+		case len(sl.jail.view.roots) == 0 && !slices.ContainsFunc(rootfs.Private, holds):
+			if !sl.jail.root.addWorktree(path) && sl.jail.session == nil {
+				sl.jail.Retire() // the next job gets a new one
+			}
+		case parts <= files/8:
+			files -= 8 * parts
+			all.Add(inside.Worktree, path)
+		}
+	}
+	return &all
 }
 
 // A Job is a job to be started in a slot.
@@ -215,7 +239,8 @@ func (sl *Slot) repository(r *Job) (mount *os.File, kept *inside.Kept, err error
 		mount.Close()
 		return nil, nil, err
 	}
-	return mount, kept, nil
+	_, files := r.Limits.Private()
+	return mount, sl.addWorktrees(kept, r.Request.Worktrees, files), nil
 }
 
 // workspace makes the mount of the repository for a job; nil if the job has none.

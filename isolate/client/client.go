@@ -216,14 +216,9 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 			files = append(files, dir)
 		}
 	}
-	if spec.Session == "" && spec.Workspace != job.NoRepo { // a session has its own common directory
-		path, dir, flag := c.common(spec.Repo)
-		m.Common = path
-		m.Flags |= flag
-		if dir != nil {
-			defer dir.Close()
-			files = append(files, dir)
-		}
+	if dir := c.addWorktrees(&m, spec); dir != nil {
+		defer dir.Close()
+		files = append(files, dir)
 	}
 	k, err := c.register()
 	if err != nil {

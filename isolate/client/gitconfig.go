@@ -281,7 +281,7 @@ func (s *settings) files(repo string) []job.File {
 	if s.off {
 		return nil
 	}
-	if hasWorktrees(repo) { // a job sees none but its own, so git would take the others for removed
+	if hasWorktrees(repo) { // those for which otherWorktrees has no room git would take for removed
 		s.set("gc.worktreepruneexpire", "never")
 	}
 	var files []job.File

@@ -1,17 +1,20 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
 	"corral/isolate/wire"
+	"corral/job"
 )
 
 // A worktree of git (git-worktree(1)) has a file .git that names a directory worktrees/NAME of another git directory,
@@ -79,6 +82,24 @@ func (c *Client) common(repo string) (path string, dir *os.File, flag uint32) {
 	return path, dir, wire.FlagCommon
 }
 
+// addWorktrees adds to a message the git directory that the job's repository is a worktree of, and the other worktrees. It returns the
+// descriptor to send with it, which the caller closes, or nil.
+func (c *Client) addWorktrees(m *wire.Run, spec job.Spec) *os.File {
+	if spec.Workspace == job.NoRepo {
+		return nil
+	}
+	path, dir, flag := c.common(spec.Repo)
+	if spec.Tool == job.ToolNone && os.Getuid() != 0 { // root does not read what jobs write
+		m.Worktrees = otherWorktrees(spec.Repo, path)
+	}
+	if spec.Session != "" { // it has its own common directory
+		dir.Close()
+		return nil
+	}
+	m.Common, m.Flags = path, m.Flags|flag
+	return dir
+}
+
 // verifyWorktree returns nil if the git directory open as dir has the administrative directory own for the worktree repo.
 func verifyWorktree(dir *os.File, own, repo string) error {
 	const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
@@ -110,6 +131,70 @@ func verifySeparate(dir *os.File, own, repo string) error {
 		return errNoWorktree
 	}
 	return nil
+}
+
+// maxWorktrees is the maximum number of entries that otherWorktrees reads.
+const maxWorktrees = 1024
+
+// otherWorktrees returns the paths of .git of the worktrees of a repository, whose git directory is at common or in it, that are
+// outside of it: see wire.Run. A worktree counts only if it exists and names its entry in turn: jobs can write entries, and must not
+// learn by them what the host has.
+func otherWorktrees(repo, common string) (list string) {
+	git := cmp.Or(common, filepath.Join(repo, ".git"))
+	dir, err := directory.Open(filepath.Join(git, "worktrees"))
+	if err != nil && common == "" { // a bare repository
+		git = repo
+		dir, err = directory.Open(filepath.Join(git, "worktrees"))
+	}
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	for _, name := range readNames(dir, maxWorktrees) {
+		path := worktreeOf(dir, filepath.Join(git, "worktrees", name))
+		if path != "" && !directory.Within(path, repo) && len(list)+len(path) < wire.MaxWorktrees {
+			list += path + "\x00"
+		}
+	}
+	return list
+}
+
+// readNames returns the names of at most so many entries of a directory that is open as dir, sorted.
+func readNames(dir *os.File, most int) []string {
+	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), dir.Name())
+	defer f.Close()
+	names, _ := f.Readdirnames(most) // with an error: what was read before it
+	slices.Sort(names)
+	return names
+}
+
+// worktreeOf returns the path of .git of the worktree with the administrative directory own, which lies in dir; "" if there is none or
+// it has another one.
+func worktreeOf(dir *os.File, own string) string {
+	admin, err := openDir(int(dir.Fd()), filepath.Base(own), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	if err != nil {
+		return ""
+	}
+	defer admin.Close()
+	text, err := readGitFile(admin, "gitdir")
+	path := absolutePath(own, text)
+	if err != nil || filepath.Base(path) != ".git" {
+		return ""
+	}
+	tree, err := directory.Open(filepath.Dir(path))
+	if err != nil {
+		return ""
+	}
+	defer tree.Close()
+	text, err = readGitFile(tree, ".git")
+	if back, ok := strings.CutPrefix(text, "gitdir: "); err != nil || !ok || absolutePath(tree.Name(), back) != own {
+		return ""
+	}
+	return path
 }
 
 // coreWorktree returns core.worktree of a configuration in the form in which git writes it, "" if it has none or another form.

@@ -1,12 +1,16 @@
 package client
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/wire"
 )
 
 // git runs a script with git in dir.
@@ -103,6 +107,84 @@ func TestCommon(t *testing.T) {
 			}
 			dir.Close()
 		})
+	}
+}
+
+// TestOtherWorktrees: the worktrees of a repository count that are outside of it and name their entries in turn.
+func TestOtherWorktrees(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	for _, tt := range []struct {
+		name, made string
+		repo       string // "" is main
+		common     string // "" is none
+		want       string // worktrees; "" is none
+	}{
+		{"none", "git -C main worktree remove ../wt", "", "", ""},
+		{"no repository", "mkdir x", "x", "", ""},
+		{"one", "", "", "", "wt"},
+		{"two, one of them locked", "git -C main worktree add -q --lock ../a", "", "", "a wt"},
+		{"in the repository", "git -C main worktree add -q in/side", "", "", "wt"},
+		{"of the job's worktree", "git -C main worktree add -q ../a", "a", "main/.git", "wt"},
+		{"of a worktree in the repository", "git -C main worktree add -q in/side", "main/in/side", "main/.git", "wt"},
+		{"of a bare repository", "git clone -q --bare main b.git; git -C b.git worktree add -q ../x; git -C b.git worktree add -q y", "b.git", "", "x"},
+		{"of a separate git directory", "git init -q --separate-git-dir=$PWD/x.git x; git -C x commit -q --allow-empty -m x; git -C x worktree add -q ../y", "x", "x.git", "y"},
+		{"relative", "echo gitdir: ../main/.git/worktrees/wt >wt/.git; echo ../../../../wt/.git >main/.git/worktrees/wt/gitdir", "", "", "wt"},
+
+		{"removed", "rm -r wt", "", "", ""},
+		{"moved", "mv wt x", "", "", ""},
+		{"repaired", "mv wt x; git -C main worktree repair $PWD/x", "", "", "x"},
+		{"what a job wrote", "mkdir main/.git/worktrees/x secret; echo $PWD/secret/.git >main/.git/worktrees/x/gitdir; echo x >secret/.git", "", "", "wt"},
+		{"of another repository", "git init -q x; git -C x commit -q --allow-empty -m x; git -C x worktree add -q ../y; echo $PWD/y/.git >main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"a repository", "git init -q x; echo $PWD/x/.git >main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"of another entry", "cp -r main/.git/worktrees/wt main/.git/worktrees/a", "", "", "wt"},
+		{"another name than .git", "mv wt/.git wt/x; echo $PWD/wt/x >main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"a .git that is a pipe", "rm wt/.git; mkfifo wt/.git", "", "", ""},
+		{"a .git that is a link", "mv wt/.git x; ln -s ../x wt/.git", "", "", ""},
+		{"by a link", "ln -s wt link; echo $PWD/link/.git >main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"a file for an entry", "echo >main/.git/worktrees/a", "", "", "wt"},
+		{"no gitdir", "rm main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"a gitdir that is a link", "mv main/.git/worktrees/wt/gitdir x; ln -s $PWD/x main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"a gitdir that is a pipe", "rm main/.git/worktrees/wt/gitdir; mkfifo main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"a long gitdir", "head -c 9000 /dev/zero | tr '\\0' x >main/.git/worktrees/wt/gitdir", "", "", ""},
+		{"an entry that is a link", "mv main/.git/worktrees/wt x; ln -s $PWD/x main/.git/worktrees/wt", "", "", ""},
+		{"worktrees that are a link", "mv main/.git/worktrees x; ln -s ../../x main/.git/worktrees", "", "", ""},
+		{"worktrees that are a file", "rm -r main/.git/worktrees; echo >main/.git/worktrees", "", "", ""},
+		{"a .git that is a link to a directory", "mv main/.git g; ln -s ../g main/.git", "", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			git(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt\n"+tt.made)
+			common, want := "", ""
+			if tt.common != "" {
+				common = filepath.Join(top, tt.common)
+			}
+			for _, name := range strings.Fields(tt.want) {
+				want += filepath.Join(top, name, ".git") + "\x00"
+			}
+			if got := otherWorktrees(filepath.Join(top, cmp.Or(tt.repo, "main")), common); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestOtherWorktreesBounds: of more worktrees than a message has room for, some are listed.
+func TestOtherWorktreesBounds(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = wire.MaxWorktrees / 200
+	long := strings.Repeat("x", 200)
+	git(t, top, fmt.Sprintf(`for i in $(seq %d); do mkdir -p main/.git/worktrees/$i %[2]s$i
+		echo $PWD/%[2]s$i/.git >main/.git/worktrees/$i/gitdir; echo gitdir: $PWD/main/.git/worktrees/$i >%[2]s$i/.git; done`, many, long))
+	list := otherWorktrees(filepath.Join(top, "main"), "")
+	if n := strings.Count(list, "\x00"); len(list) > wire.MaxWorktrees || n < many/2 || n >= many || !strings.HasSuffix(list, "/.git\x00") {
+		t.Errorf("%d worktrees, %d bytes", n, len(list))
 	}
 }
 

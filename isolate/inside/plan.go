@@ -19,7 +19,7 @@ import (
 
 // Layout of the messages, the same as in cmd/corral-init/stub/plan.h; a test compares the two.
 const (
-	planVersion  = 7
+	planVersion  = 8
 	pathSize     = 4096
 	planStrings  = 3
 	stepSize     = 24
@@ -221,6 +221,16 @@ type Kept struct {
 
 // MaxKept is the maximum size of a Kept's List in bytes.
 const MaxKept = keptSize - keptList
+
+// Add adds an entry, unless the list would be too long: a Hold of package scan and a path, or Worktree and a directory's absolute path.
+func (k *Kept) Add(what byte, path string) {
+	if len(k.List)+len(path)+2 <= MaxKept {
+		k.Count, k.List = k.Count+1, k.List+string(what)+path+"\x00"
+	}
+}
+
+// Worktree is for a directory that the stub makes, where the job's root is not read-only, in place of another worktree.
+const Worktree = 'w'
 
 // Append encodes k.
 func (k Kept) Append() []byte {

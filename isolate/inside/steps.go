@@ -11,7 +11,7 @@ var Steps = []string{
 	"mqueue",
 	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
 	"session", "identity", OwnIDs, "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
-	"tmp-size", "common", "repo", "protect", "layer", "terminal",
+	"tmp-size", "worktrees", "common", "repo", "protect", "layer", "terminal",
 	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "modes", "openat2", "exec",
 }
 
@@ -19,7 +19,7 @@ var Steps = []string{
 const (
 	SlotSteps  = 19
 	AheadSteps = 8
-	PlaceSteps = 6
+	PlaceSteps = 7
 )
 
 // OwnIDs is the step that fails on hosts that permit no user namespace below a jail's.

@@ -35,7 +35,10 @@ type Run struct {
 	Dir        string // relative to the repository, maximum MaxPath
 	Common     string // the git directory that Repo is a worktree of, maximum MaxPath; "" is none
 	Network    string // job.Spec.Network, maximum MaxNetwork; the supervisor reads no more than whether it is "" or "none"
-	Claim      job.Claim
+	// Worktrees are the absolute paths of .git of the repository's other worktrees, each terminated by NUL, maximum MaxWorktrees bytes:
+	// the job sees an empty directory in place of each, because git would take what is missing for removed.
+	Worktrees string
+	Claim     job.Claim
 }
 
 func (r *Run) fields(c *coder) {
@@ -48,12 +51,15 @@ func (r *Run) fields(c *coder) {
 	c.text(MaxName, &r.Profile, &r.Session, &r.Tool)
 	c.text(MaxPath, &r.Repo, &r.Dir, &r.Common)
 	c.text(MaxNetwork, &r.Network)
+	c.text(MaxWorktrees, &r.Worktrees)
 	c.claim(&r.Claim)
 	c.check(r.Flags < flagsEnd && (r.Flags&FlagCommon == 0 || r.Common != ""))
 }
 
 // Append encodes r as a message with tag.
-func (r *Run) Append(tag uint32) []byte { return encode(r, OpRun, tag, 512+len(r.Repo)+len(r.Dir)) }
+func (r *Run) Append(tag uint32) []byte {
+	return encode(r, OpRun, tag, 512+len(r.Repo)+len(r.Dir)+len(r.Worktrees))
+}
 
 // ReadRun decodes the body of a Run.
 func ReadRun(body []byte) (r Run, err error) {

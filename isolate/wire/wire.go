@@ -22,7 +22,7 @@ import (
 // change of a message.
 const (
 	Version = layout<<8 | job.NumLimits
-	layout  = 10
+	layout  = 11
 )
 
 // Maximum sizes of a message's parts, in bytes.
@@ -32,9 +32,10 @@ const (
 	MaxName      = 32
 	MaxText      = 2048
 	MaxSensitive = 32 << 10
-	MaxNetwork   = 4 << 10 // of the network access that is asked for
-	MaxReached   = 8 << 10 // of what a job reached
-	MaxMounts    = 4 << 10 // of the places of other file systems below a repository
+	MaxNetwork   = 4 << 10  // of the network access that is asked for
+	MaxReached   = 8 << 10  // of what a job reached
+	MaxMounts    = 4 << 10  // of the places of other file systems below a repository
+	MaxWorktrees = 20 << 10 // of the places of other worktrees
 	// MaxDescriptors is the maximum number of descriptors of one message.
 	MaxDescriptors = 6
 )

@@ -5,7 +5,7 @@
 #include <linux/mount.h>
 #include <linux/openat2.h>
 
-enum { READ_ONLY = 'r', PINNED = 'p', OF_COMMON = 'a' - 'A' };
+enum { READ_ONLY = 'r', PINNED = 'p', WORKTREE = 'w', OF_COMMON = 'a' - 'A' };
 
 /* hold mounts the file at path, below the mount root, over itself: nothing in its mount namespace can then move or remove
  * it. The path is looked up once, and the file found is the one that is mounted. */
@@ -40,6 +40,10 @@ int keep(struct job *j)
 		if (end - at < 3)
 			return -EINVAL;
 		int what = *at, root = j->repo;
+		if (what == WORKTREE) {
+			at += 1 + length(at + 1) + 1;
+			continue;
+		}
 		if (what == READ_ONLY - OF_COMMON || what == PINNED - OF_COMMON) {
 			what += OF_COMMON;
 			root = j->common;
@@ -52,4 +56,20 @@ int keep(struct job *j)
 		at += 1 + length(at + 1) + 1; /* stays inside the list: its last byte is NUL */
 	}
 	return at == end ? 0 : -EINVAL;
+}
+
+/* worktrees makes the directories that stand for other worktrees of the repository, which the job does not see: git would take them for
+ * removed. They are not readable, as nobody should take them for empty ones. One that cannot be made is left out. The jail's own root is
+ * read-only, and the repository is not mounted yet. */
+int worktrees(struct job *j)
+{
+	char *at = j->kept.list, *end = at + j->kept_bytes;
+	if (!j->kept_bytes)
+		return 0;
+	SYS1(__NR_umask, 066);
+	for (; at < end; at += length(at) + 1)
+		if (*at == WORKTREE)
+			make_way(at + 1);
+	SYS1(__NR_umask, 022);
+	return 0;
 }

@@ -23,7 +23,7 @@ int mount_over(int mount, const char *path)
 }
 
 /* make_way creates path and its parent directories with mode 0755, owned by the jail's root, so that the job cannot move
- * them. It follows no link: other jobs of a session write to directories that they share. */
+ * them. It follows no link: in a session, other jobs write to directories on the way. */
 int make_way(char *path)
 {
 	long at = SYS4(__NR_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);

@@ -80,6 +80,7 @@ static int terminal(struct job *j)
 
 const struct step place_steps[] = {
 	{ "tmp-size", "the sizes that this job requested", sizes },
+	{ "worktrees", "directories in place of other worktrees, which git would take for removed; before the repository, so that none is made in it", worktrees },
 	{ "common", "the git directory that the repository is a worktree of; mounted before the repository, which may lie in it", common },
 	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path that a job could swap", repo },
 	{ "protect", "paths that were sensitive when the job started stay unchanged; each is looked up once and mounted over itself", keep },

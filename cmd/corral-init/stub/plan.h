@@ -5,7 +5,7 @@
 
 #include "rt.h"
 
-enum { PLAN_VERSION = 7, PATH_SIZE = 4096, PATHS = 3, ENV_BYTES = 8192, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
+enum { PLAN_VERSION = 8, PATH_SIZE = 4096, PATHS = 3, ENV_BYTES = 8192, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
@@ -79,7 +79,8 @@ enum { KEPT_BYTES = 57344 };
 
 /* struct kept follows the plan with PLAN_KEPT: the paths that the job must not change, as found by the jail's scanner.
  * Each entry is a letter and a path, terminated by NUL: r read-only, p pinned (cannot be moved or removed); a capital
- * letter means that the path is below the common directory. */
+ * letter means that the path is below the common directory. A w is followed by an absolute path: a directory to create,
+ * for .git of another worktree of the repository. */
 struct kept {
 	u32 version;
 	u32 count;

@@ -88,6 +88,7 @@ int loopback(struct job *j); /* of slot_steps, like the next two */
 int door(struct job *j);
 int private_directories(struct job *j);
 int sizes(struct job *j); /* of place_steps */
+int worktrees(struct job *j); /* of place_steps */
 int keep(struct job *j); /* of place_steps */
 
 /* bounding_set is a step that process 2 repeats in a new user namespace. */
