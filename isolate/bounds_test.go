@@ -16,17 +16,18 @@ import (
 	"corral/job"
 )
 
-// TestOOMScore: jobs are the first to be killed when the host is out of memory, and cannot change that.
+// TestOOMScore: jobs are the first to be killed when the host, or what their user may have, is out of memory. They can become as likely to
+// be as their jail, and no less.
 func TestOOMScore(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.SysResource)
 	f := sharedFront(t)
 	for _, score := range []string{"0", "499", "-1000"} {
-		if got := f.Sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
+		if got := f.Sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "1000" {
 			t.Errorf("a job that sets %s has %s", score, got)
 		}
 	}
-	if got := f.Sh("echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "700" {
-		t.Errorf("a job that sets 700 has %s", got)
+	if got := f.Sh("echo 500 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
+		t.Errorf("a job that sets 500 has %s", got)
 	}
 }
 

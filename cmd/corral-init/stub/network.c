@@ -83,7 +83,7 @@ static int stand_in(int fd)
 	return r < 0 ? (int)r : (int)SYS3(__NR_ioctl, fd, MASK, &mask);
 }
 
-static int set(const char *path, const char *value, u64 size)
+int set(const char *path, const char *value, u64 size)
 {
 	int fd = (int)SYS4(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
 	if (fd < 0)

@@ -50,7 +50,10 @@ static int host_name(struct job *j)
 static int process_table(struct job *j)
 {
 	(void)j;
-	return mount_at("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
+	int r = mount_at("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
+	/* When memory runs out for all jobs of a user, the kernel is to kill a job, and not the jail's process 1 with all of them,
+	 * which may be the largest process: files in private directories are no process's. */
+	return r < 0 ? r : set("/proc/self/oom_score_adj", "1000", 4);
 }
 
 /* socket_settings makes the kernel return no copies of sent data to the sender (SO_TIMESTAMPING, which a control message
@@ -58,12 +61,8 @@ static int process_table(struct job *j)
 static int socket_settings(struct job *j)
 {
 	(void)j;
-	int fd = (int)SYS4(__NR_openat, AT_FDCWD, "/proc/sys/net/core/tstamp_allow_data", O_WRONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return fd == -ENOENT || fd == -EACCES ? 0 : fd;
-	long r = SYS3(__NR_write, fd, "0", 1);
-	SYS1(__NR_close, fd);
-	return r < 0 ? (int)r : 0;
+	int r = set("/proc/sys/net/core/tstamp_allow_data", "0", 1);
+	return r == -ENOENT || r == -EACCES ? 0 : r;
 }
 
 /* The same names as rootfs.MaskedProc, which has the reasons; a test compares. */

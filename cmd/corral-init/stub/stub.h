@@ -99,6 +99,8 @@ int load_filter(void *program, u32 bytes);
 
 /* Helpers shared by slot_steps and place_steps, see mounts.c. */
 int private_index(const char *path);
+/* set writes a value to a file of /proc. */
+int set(const char *path, const char *value, u64 size);
 int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
 int mount_over(int mount, const char *path);
 int make_way(char *path);
