@@ -1,12 +1,12 @@
 // Package cgroup enforces the limits of a job, measures its resource use, and kills all of its processes at once. It
 // hides whether the host has cgroup v1, v2 or both.
 //
-// A [Tree] describes the hierarchies of the host; an [Instance] is the part that belongs to one supervisor; a [Jail]
-// is one jail of it; a [Job] is one run in a jail, and the only level with limits. In each hierarchy used they are
-// directories:
+// A [Tree] describes the hierarchies of the host; an [Instance] is the part that belongs to one supervisor; a [User] is
+// the part of one user in it, with a limit of memory; a [Jail] is one jail; a [Job] is one run in a jail, and the only
+// other level with limits. In each hierarchy used they are directories:
 //
-//	BASE/corral/INSTANCE/JAIL/init    the jail's first process
-//	BASE/corral/INSTANCE/JAIL/JOB     a job
+//	BASE/corral/INSTANCE/USER/JAIL/init    the jail's first process
+//	BASE/corral/INSTANCE/USER/JAIL/JOB     a job
 //
 // BASE is the root of the hierarchy or, on v2, the group that systemd delegated to the supervisor; in the latter case
 // its processes are moved to its child "supervisor", since a group that enables controllers for its children must not

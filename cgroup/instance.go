@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/cgroup/group"
+	"corral/internal/fault"
 )
 
 // An Instance is the part of the tree that belongs to one supervisor. [Tree.Sweep] removes it. It is safe for
@@ -20,6 +21,10 @@ type Instance struct {
 	name    string
 	has     kernel
 	watcher watcher
+
+	mu      fault.Mutex
+	users   map[uint32]*User // guarded by mu
+	perUser int64            // guarded by mu: see LimitUsers
 }
 
 // Instance creates the directories of an instance in each hierarchy; on v2 it also enables the controllers that jobs
@@ -32,7 +37,7 @@ func (t *Tree) Instance(name string) (*Instance, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	i := &Instance{tree: t, name: name}
+	i := &Instance{tree: t, name: name, users: map[uint32]*User{}}
 	var made []string
 	for _, point := range t.points() {
 		dir := t.path(point, t.top, name)
@@ -47,6 +52,18 @@ func (t *Tree) Instance(name string) (*Instance, error) {
 	t.makeOtherHomes(name)
 	i.has = t.kernel(i.dirIn)
 	return i, nil
+}
+
+// Close releases the descriptors of the instance. Its groups stay, see [Tree.Sweep].
+func (i *Instance) Close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for uid, u := range i.users {
+		if u.event >= 0 {
+			_ = unix.Close(u.event)
+		}
+		delete(i.users, uid)
+	}
 }
 
 // makeOtherHomes creates the instance's directories in those v1 hierarchies that jobs do not use but libcontainer joins

@@ -17,7 +17,8 @@ import (
 // [Jail.Remove] are called once.
 type Jail struct {
 	instance *Instance
-	name     string
+	user     *User  // nil: it belongs to nobody
+	path     string // of its groups, below the instance's
 	owner    int
 	jailDirs *group.Dirs // the directories that jobs are created in
 	end      sync.Once
@@ -27,11 +28,16 @@ type Jail struct {
 // directly in the groups of its jobs. For that it needs write access to cgroup.procs of the job and of the nearest
 // common ancestor (cgroup-v2 document, "Delegation Containment"), so it becomes the owner of these files and of
 // nothing else. The error wraps [os.ErrExist] if the instance has a jail of that name.
-func (i *Instance) Jail(name string, owner int) (*Jail, error) {
+func (i *Instance) Jail(name string, owner int) (*Jail, error) { return i.jail(nil, name, owner) }
+
+func (i *Instance) jail(u *User, name string, owner int) (*Jail, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	j := &Jail{instance: i, name: name, owner: owner}
+	j := &Jail{instance: i, user: u, path: name, owner: owner}
+	if u != nil {
+		j.path = filepath.Join(u.name, name)
+	}
 	if made, err := j.make(); err != nil {
 		return nil, errors.Join(fmt.Errorf("create cgroup of jail: %w", err), group.RemovePaths(made))
 	}
@@ -70,7 +76,7 @@ func (j *Jail) groups() []group.Group {
 	t := j.instance.tree
 	var list []group.Group
 	for _, point := range t.points() {
-		d := group.At(t.path(point, t.top, j.instance.name, j.name))
+		d := group.At(t.path(point, t.top, j.instance.name, j.path))
 		d.Point = point
 		list = append(list, d)
 	}
@@ -80,7 +86,7 @@ func (j *Jail) groups() []group.Group {
 // unified returns the path of a group of the jail in the unified hierarchy.
 func (j *Jail) unified(group string) string {
 	t := j.instance.tree
-	return t.path(t.unified, t.top, j.instance.name, j.name, group)
+	return t.path(t.unified, t.top, j.instance.name, j.path, group)
 }
 
 // Path returns the cgroup path to configure for the container in libcontainer: absolute, and relative to the mount
@@ -88,7 +94,7 @@ func (j *Jail) unified(group string) string {
 // hierarchy. On v2 it is the jail itself, so libcontainer's cgroup namespace is rooted there and contains the init
 // group and all jobs.
 func (j *Jail) Path() string {
-	path := filepath.Join("/", j.instance.tree.top, j.instance.name, j.name)
+	path := filepath.Join("/", j.instance.tree.top, j.instance.name, j.path)
 	if j.instance.tree.layout == "v2" {
 		return filepath.Join(j.instance.tree.base, path)
 	}
@@ -145,7 +151,7 @@ func (j *Jail) WithoutContainer() error {
 		return nil
 	}
 	if err := j.enable(); err != nil {
-		return fmt.Errorf("enable controllers for the jobs of %s: %w", j.name, err)
+		return fmt.Errorf("enable controllers for the jobs of %s: %w", j.path, err)
 	}
 	return nil
 }
@@ -170,7 +176,7 @@ func (j *Jail) Reclaim() error {
 // memory returns the jail's group in the hierarchy of the memory controller.
 func (j *Jail) memory() group.Group {
 	t := j.instance.tree
-	return group.At(t.path(t.point("memory"), t.top, j.instance.name, j.name))
+	return group.At(t.path(t.point("memory"), t.top, j.instance.name, j.path))
 }
 
 // Remove kills the remaining processes of the jail, jobs included, and removes its directories in every hierarchy,
@@ -178,5 +184,5 @@ func (j *Jail) memory() group.Group {
 // seconds; then its groups are kept, and Remove may be called again. Afterwards no job can be created.
 func (j *Jail) Remove() error {
 	j.end.Do(j.jailDirs.Release)
-	return j.instance.tree.clear(j.instance.name, j.name)
+	return j.instance.tree.clear(j.instance.name, j.path)
 }

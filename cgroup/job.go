@@ -16,6 +16,8 @@ import (
 // safe for concurrent use, except that no method may be called during or after [Job.Remove].
 type Job struct {
 	instance *Instance
+	user     *User       // of the jail
+	ooms     int64       // of the user when the job was created
 	jailDirs *group.Dirs // held while dirs may be used
 	name     string
 	limits   Limits        // the initial ones
@@ -54,7 +56,7 @@ func (j *Jail) Begin(name string, l Limits) (*Job, error) {
 		return nil, makeError(fmt.Errorf("the jail was removed: %w", os.ErrNotExist))
 	}
 	g := &Job{
-		instance: j.instance, jailDirs: j.jailDirs, name: name, limits: l,
+		instance: j.instance, user: j.user, jailDirs: j.jailDirs, name: name, limits: l,
 		fd: -1, event: -1, meter: newMeter(),
 	}
 	if err := g.begin(j); err != nil {
@@ -87,6 +89,9 @@ func (g *Job) Complete() error {
 	}
 	if err := g.openMeter(); err != nil {
 		return makeError(err)
+	}
+	if g.user != nil {
+		g.ooms = g.user.ooms()
 	}
 	return nil
 }

@@ -70,9 +70,17 @@ func TestLeft(t *testing.T) {
 }
 
 // runScript runs a shell script in the groups of a job, with files from descriptor 3 on.
-func runScript(t *testing.T, g *Job, files []*os.File, script string, args ...string) {
+func runScript(t *testing.T, g *Job, files []*os.File, text string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", "read -r line && { " + script + "; }"}, args...)...)
+	if err := script(t, g, files, text, args...).Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// script is runScript without a wait.
+func script(t *testing.T, g *Job, files []*os.File, text string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", "read -r line && { " + text + "; }"}, args...)...)
 	cmd.ExtraFiles = files
 	if g.Dir() >= 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: g.Dir()}
@@ -90,7 +98,5 @@ func runScript(t *testing.T, g *Job, files []*os.File, script string, args ...st
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/containerd/cgroups/v3/cgroup2"
+
+	"corral/cgroup/group"
 )
 
 // ErrUnsupported is returned, wrapped, for a limit that this host cannot enforce.
@@ -76,8 +78,13 @@ func (g *Job) set(l Limits, lift bool) error {
 	if g.instance.tree.layout == "v2" {
 		return g.setV2(l, lift)
 	}
-	for _, f := range l.v1(g.instance.has.swap, lift) {
-		if err := g.in(f.controller).Write(f.name, f.value); err != nil && !f.try {
+	return write(l.v1(g.instance.has.swap, lift), g.in)
+}
+
+// write sets limits in the groups that in returns for controllers.
+func write(list []v1Limit, in func(controller string) group.Group) error {
+	for _, f := range list {
+		if err := in(f.controller).Write(f.name, f.value); err != nil && !f.try {
 			return err
 		}
 	}
@@ -150,27 +157,30 @@ func (l Limits) v1(swap, lift bool) []v1Limit {
 	} else if lift {
 		add("cpu", "cpu.cfs_quota_us", -1)
 	}
-	memory := l.MemoryBytes
-	if memory == 0 && lift {
-		memory = math.MaxInt64
-	}
-	if memory == 0 {
+	if l.MemoryBytes == 0 && !lift {
 		return list
 	}
+	return append(list, v1Memory(l.MemoryBytes, swap, lift)...)
+}
+
+// v1Memory returns the values for a limit of memory, as v1 does; 0 lifts it.
+func v1Memory(bytes int64, swap, lift bool) []v1Limit {
+	if bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	limit := func(name string, try bool) v1Limit { return v1Limit{"memory", name, strconv.FormatInt(bytes, 10), try} }
+	var list []v1Limit
 	// memsw is memory and swap together, and the kernel requires it to be at least the memory limit. So a raise
 	// begins with it; a lower value is refused there, and written after the memory limit is lowered.
-	const memsw = "memory.memsw.limit_in_bytes"
+	const memsw = memswPrefix + "limit_in_bytes"
 	if swap && lift {
-		add("memory", memsw, memory)
-		list[len(list)-1].try = true
+		list = append(list, limit(memsw, true))
 	}
-	add("memory", "memory.limit_in_bytes", memory)
+	list = append(list, limit("memory.limit_in_bytes", false))
 	if swap {
-		add("memory", memsw, memory)
+		list = append(list, limit(memsw, false))
 	}
 	// v1 counts TCP and UDP buffers apart (cgroup-v1/memory.rst, 2.7.2); without this limit, jobs share those of the
 	// host. Kernels without that accounting lack the file.
-	add("memory", tcpLimit, memory)
-	list[len(list)-1].try = true
-	return list
+	return append(list, limit(tcpLimit, true))
 }

@@ -66,7 +66,7 @@ func (w *watcher) add(g *Job, f func()) error {
 	if g.event >= 0 {
 		return errors.New("the job is already watched")
 	}
-	event, err := g.openOOMEvent()
+	event, err := openOOMEvent(g.in("memory"), g.meter[memoryEvents])
 	if err != nil {
 		return err
 	}
@@ -86,15 +86,15 @@ func (w *watcher) add(g *Job, f func()) error {
 	return nil
 }
 
-// openOOMEvent returns an eventfd that the kernel signals when the job runs out of memory: cgroup-v1/memory, section
-// 10.
-func (g *Job) openOOMEvent() (int, error) {
+// openOOMEvent returns an eventfd that the kernel signals when memory runs out for a group of v1, whose memory.oom_control is open as control:
+// cgroup-v1/memory, section 10.
+func openOOMEvent(dir group.Group, control int) (int, error) {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return -1, os.NewSyscallError("eventfd", err)
 	}
-	order := fmt.Sprintf("%d %d", event, g.meter[memoryEvents])
-	if err := g.in("memory").Write("cgroup.event_control", order); err != nil {
+	order := fmt.Sprintf("%d %d", event, control)
+	if err := dir.Write("cgroup.event_control", order); err != nil {
 		_ = unix.Close(event)
 		return -1, err
 	}

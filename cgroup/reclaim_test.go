@@ -24,7 +24,7 @@ func TestReclaim(t *testing.T) {
 		if s.tree.layout == "v2" {
 			file = "memory.current"
 		}
-		b, err := group.At(s.tree.path(s.tree.point("memory"), s.tree.top, j.instance.name, j.name)).Read(file)
+		b, err := group.At(s.tree.path(s.tree.point("memory"), s.tree.top, j.instance.name, j.path)).Read(file)
 		if err != nil {
 			t.Fatal(err)
 		}

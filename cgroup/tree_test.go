@@ -82,6 +82,7 @@ func newInstance(t testing.TB, s setting) *Instance {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(i.Close)
 	i.has.kill = i.has.kill && s.kill
 	return i
 }
@@ -93,6 +94,12 @@ func newJail(t testing.TB, i *Instance) *Jail {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return started(t, j)
+}
+
+// started starts a jail's first process.
+func started(t testing.TB, j *Jail) *Jail {
+	t.Helper()
 	init := launch(t, "idle", -1)
 	playLibcontainer(t, j, init.cmd.Process.Pid)
 	if err := j.Adopt(init.cmd.Process.Pid); err != nil {

@@ -137,8 +137,11 @@ type Events struct {
 	// processes of the job count. On v1 and hybrid only those chosen by the kernel count, and none if the callback of
 	// [Job.WatchOOM] killed them first.
 	OOMKills int64
-	// OOM is set if the job reached its memory limit and nothing could be reclaimed.
+	// OOM is set if the job reached its memory limit and nothing could be reclaimed, or if the kernel killed processes of it for lack of
+	// memory elsewhere.
 	OOM bool
+	// UserLimit is, with OOM, the limit in bytes of all jobs of the user (see [Instance.LimitUsers]) if that was reached; else 0.
+	UserLimit int64
 	// PIDsMax is the number of refused forks. Zero without pids.events.
 	PIDsMax int64
 }
@@ -241,7 +244,11 @@ func (g *Job) readOOM(e *Events, buf []byte) error {
 		err = errors.New("no oom_kill count")
 	}
 	e.OOMKills = max(0, kills)
-	e.OOM = kills > 0 || group.ValueOf(b, "oom") > 0
+	own := group.ValueOf(b, "oom") // v1 does not count them
+	e.OOM = kills > 0 || own > 0
+	if kills > 0 {
+		e.UserLimit = g.userLimit(own)
+	}
 	if err != nil {
 		return fmt.Errorf("read memory events of %s: %w", g.in("memory").Path, err)
 	}

@@ -48,7 +48,7 @@ func TestReclaimsCache(t *testing.T) {
 	f.Sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
 	usage := func() int64 {
 		for _, pattern := range []string{"/sys/fs/cgroup/memory/%s/memory.usage_in_bytes", "/sys/fs/cgroup/%s/memory.current"} {
-			files, _ := filepath.Glob(fmt.Sprintf(pattern, "corral/"+f.s.InstanceName()+"/jail-*"))
+			files, _ := filepath.Glob(fmt.Sprintf(pattern, "corral/"+f.s.InstanceName()+"/user-*/jail-*"))
 			for _, file := range files {
 				b, err := os.ReadFile(file)
 				if err != nil {

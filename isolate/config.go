@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -49,6 +50,7 @@ type Config struct {
 	JailIdle    time.Duration   // how long an unused jail is kept; 0 is five minutes
 	MaxJobs     int             // maximum of concurrent jobs; 0 is 1,024
 	MaxPerUser  int             // maximum of jobs, and of connections, per user other than root; 0 is 256
+	UserMemory  int64           // maximum memory in bytes of a user's jobs, except root's; 0 is three quarters of the machine's, negative none
 	MaxJails    int             // maximum of concurrent jails; 0 is 256
 	Slots       int             // maximum of waiting slots per jail; 0 is 16, negative none
 	MaxSlots    int             // maximum of waiting slots in all jails; 0 is 512, negative none
@@ -110,7 +112,9 @@ func (c *Config) complete() error {
 	if err := c.Layers.Complete(); err != nil {
 		return err
 	}
-	c.capCeilings()
+	if err := c.bound(); err != nil {
+		return err
+	}
 	// A request that leaves a limit open must not be refused for the default.
 	c.Defaults = c.Defaults.Or(job.Defaults()).AtMost(c.Ceilings)
 	return nil
@@ -125,15 +129,17 @@ func (c *Config) served() admit.Config {
 	}
 }
 
-// capCeilings sets ceilings that the operator left open to what the host has.
-func (c *Config) capCeilings() {
+// bound sets ceilings, and the maximum memory of a user, that the operator left open to what the host has.
+func (c *Config) bound() error {
 	var info unix.Sysinfo_t
-	if c.Ceilings.Memory == 0 && unix.Sysinfo(&info) == nil {
-		c.Ceilings.Memory = int64(info.Totalram) * int64(info.Unit)
+	if err := unix.Sysinfo(&info); err != nil {
+		return os.NewSyscallError("sysinfo", err)
 	}
-	if c.Ceilings.PIDs == 0 {
-		c.Ceilings.PIDs = maxJobPIDs
-	}
+	total := int64(info.Totalram) * int64(info.Unit)
+	c.Ceilings.Memory = cmp.Or(c.Ceilings.Memory, total)
+	c.Ceilings.PIDs = cmp.Or(c.Ceilings.PIDs, maxJobPIDs)
+	c.UserMemory = cmp.Or(c.UserMemory, total/4*3) // the rest is for the host's own programs, the supervisor, and what no group is charged for
+	return nil
 }
 
 // Open files of the host that one connection, jail or job takes, counting both ends and all of our processes. The

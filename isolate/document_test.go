@@ -82,6 +82,7 @@ func TestDocumentedLimits(t *testing.T) {
 	same("Limits of the supervisor", []string{
 		fmt.Sprintf("| jobs at once | %s (`max_jobs`) |", thousands(c.MaxJobs)),
 		fmt.Sprintf("| jobs at once of one user who is not root; connections likewise | %s (`max_jobs_per_user`) |", thousands(c.MaxPerUser)),
+		"| memory of all jobs of one user who is not root | three quarters of the machine's (`user_memory`) |",
 		fmt.Sprintf("| jails at once; an unused one makes room | %s (`max_jails`), a user who is not root leaves a quarter to others |", thousands(c.MaxJails)),
 		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(serve.MaxClientRuns)),
 		fmt.Sprintf("| further connections of one user, for all but starting jobs and sessions | %s |", thousands(serve.MaxUserAsking)),

@@ -15,7 +15,7 @@ import (
 // A Reloaded says what reading the configuration again had for results.
 type Reloaded struct {
 	Restart  []string // keys with a new value that only a restart of the supervisor applies
-	Rejected []string // configured repositories that are not served, each with the reason
+	Rejected []string // configured repositories that are not served, and users whose jobs use more than user_memory now allows, with the reason
 }
 
 // Notes returns r as sentences for an operator.
@@ -92,11 +92,15 @@ func (r *reloader) apply() (Reloaded, error) {
 	s.server.Adjust(c.MaxPerUser)
 	s.sessions.Adjust(c.Layers)
 	s.cells.Adjust(c.MaxJails, c.JailIdle)
+	rejected := reasons(served)
+	if err := s.instance.Groups.LimitUsers(max(0, c.UserMemory)); err != nil {
+		rejected = append(rejected, fmt.Sprintf("user_memory is not lowered for all, reload when jobs have ended: %v", err))
+	}
 	// A request that took the former decisions may build such a jail after this; it ends when it has been idle.
 	s.cells.Retire(served.Holds)
 	s.expose(&c)
 	r.now.Store(&c)
-	return Reloaded{Restart: c.needsRestart(&s.config), Rejected: reasons(served)}, nil
+	return Reloaded{Restart: c.needsRestart(&s.config), Rejected: rejected}, nil
 }
 
 // maxExposed bounds what the supervisor lists of what jobs can reach.

@@ -153,6 +153,9 @@ func openServed(s *Supervisor, u *host.Cleanup) error {
 // openCells prepares the making of jails, and the table of their jobs.
 func openCells(s *Supervisor, u *host.Cleanup) (err error) {
 	c := &s.config
+	if err := s.instance.Groups.LimitUsers(max(0, c.UserMemory)); err != nil {
+		return err
+	}
 	s.cells, err = cell.New(cell.Config{
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,

@@ -57,7 +57,7 @@ func (o *options) take(c config.Config) error {
 	s.EtcFiles = c.EtcFiles
 	s.Defaults, s.Ceilings = c.Defaults, c.Ceilings
 	s.JailIdle, s.MaxJobs = c.JailIdle, c.MaxJobs
-	s.MaxPerUser, s.MaxJails = c.MaxJobsPerUser, c.MaxJails
+	s.MaxPerUser, s.UserMemory, s.MaxJails = c.MaxJobsPerUser, c.UserMemory, c.MaxJails
 	s.Slots, s.MaxSlots = orNone(c.WarmSlots), orNone(c.MaxWarmSlots)
 	s.Connections.Job, s.Connections.User = c.NetworkConnections.Job, c.NetworkConnections.User
 	s.Audit = isolate.Audit{

@@ -95,7 +95,7 @@ func TestTake(t *testing.T) {
 			}
 			if s.UIDBase != tt.file.UIDs.Base || s.UIDSize != tt.file.UIDs.Size || s.Defaults != tt.file.Defaults ||
 				s.Ceilings != tt.file.Ceilings || s.JailIdle != tt.file.JailIdle || s.MaxJobs != tt.file.MaxJobs ||
-				s.MaxPerUser != tt.file.MaxJobsPerUser || s.MaxJails != tt.file.MaxJails ||
+				s.MaxPerUser != tt.file.MaxJobsPerUser || s.UserMemory != tt.file.UserMemory || s.MaxJails != tt.file.MaxJails ||
 				s.Audit != (isolate.Audit{Each: tt.file.Audit.Fsync == config.Each, MaxSize: tt.file.Audit.MaxSize, Keep: tt.file.Audit.Keep, KeepFor: tt.file.Audit.KeepFor, UserDaily: tt.file.Audit.UserDaily, Record: tt.file.Audit.Record}) {
 				t.Errorf("got %+v of %+v", s, tt.file)
 			}

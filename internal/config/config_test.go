@@ -66,6 +66,7 @@ network_connections: {job: 300, user: 3000}
 jail_idle: 90
 max_jobs: 10
 max_jobs_per_user: 4
+user_memory: 3GiB
 max_jails: 6
 warm_slots: 0
 max_warm_slots: 7
@@ -169,7 +170,7 @@ func TestFull(t *testing.T) {
 		NetworkCache:       NetworkCache{Size: 20 << 30},
 		NetworkConnections: NetworkConnections{Job: 300, User: 3000},
 		JailIdle:           90 * time.Second,
-		MaxJobs:            10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
+		MaxJobs:            10, MaxJobsPerUser: 4, UserMemory: 3 << 30, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
 		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30, Record: job.RecordCode},
 		Layers: Layers{Disk: 1 << 30, Inodes: 1000, Reserve: 64 << 20, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{

@@ -13,7 +13,7 @@ import (
 )
 
 const topKeys = "version, uids, repos, toolchains, etc_files, own_directories, defaults, ceilings, profiles, network, secrets, network_cache, network_connections, jail_idle, max_jobs, " +
-	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
+	"max_jobs_per_user, user_memory, max_jails, warm_slots, max_warm_slots, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
 	"telemetry"
 
 // hosts returns the entries of a list of n long names.

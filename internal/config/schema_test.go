@@ -248,7 +248,7 @@ func TestExample(t *testing.T) {
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
 	c.Sandbox.Workspace, c.Network, c.Secrets, c.Runtime.Network = nil, d.Network, nil, ""
 	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk, c.Ctx.Repo, c.Starlark.Repo = "", "", 0, "", ""
-	c.Telemetry = d.Telemetry
+	c.Telemetry, c.UserMemory = d.Telemetry, d.UserMemory
 	if !reflect.DeepEqual(c, d) {
 		t.Errorf("got %+v, want %+v", c, d)
 	}

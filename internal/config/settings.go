@@ -49,6 +49,9 @@ type Config struct {
 	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" default:"1024" scope:"supervisor"`
 	// Maximum number of jobs at once of one user who is not root; also of connections.
 	MaxJobsPerUser int `yaml:"max_jobs_per_user" min:"1" max:"65536" default:"256" scope:"supervisor"`
+	// Maximum memory of all jobs of one user who is not root, with their cached files and what ended jobs have left. The kernel ends
+	// jobs of a user who reaches it, and no others.
+	UserMemory int64 `yaml:"user_memory" form:"size" min:"64MiB" max:"1024TiB" unlimited:"-1" scope:"supervisor" without:"three quarters of the machine's memory" example:"48GiB"` // 0 is unset
 	// Maximum number of jails at once.
 	MaxJails int `yaml:"max_jails" min:"1" max:"65536" default:"256" scope:"supervisor"`
 	// Maximum number of waiting slots in one jail; the actual number follows the demand.

@@ -104,13 +104,17 @@ func (j *Jail) buildForSession(u *host.Cleanup, dir string) error {
 	return j.makeSharedDoor(false)
 }
 
-// takeIDs takes a block of user ids and makes the cgroups of the jail, which belong to its first id.
+// takeIDs takes a block of user ids and makes the cgroups of the jail, which belong to its first id, below those of the user.
 func (j *Jail) takeIDs(u *host.Cleanup) error {
+	user, err := j.s.Instance.Groups.User(j.key.payer)
+	if err != nil {
+		return err
+	}
 	base, err := j.s.Instance.TakeUIDs()
 	if err != nil {
 		return err
 	}
-	groups, err := j.s.Instance.Groups.Jail(j.name, int(base))
+	groups, err := user.Jail(j.name, int(base))
 	if err != nil {
 		j.s.Instance.ReleaseUIDs(base)
 		return err
@@ -134,7 +138,7 @@ func (j *Jail) inspect() error {
 	if j.session != nil && j.session.Import {
 		return nil
 	}
-	return j.s.Served.Now().Inspect(j.builtFor, j.repo)
+	return j.s.Served.Now().Inspect(j.key.payer, j.repo)
 }
 
 // Scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be
@@ -271,8 +275,8 @@ func (j *Jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *co
 const oomScoreAdj = 500 // range -1000 to 1000, see proc_pid_oom_score_adj(5)
 
 // lowestScore makes the current OOM score adjustment of a jail's first process the minimum for it and all of its
-// descendants: the kernel records a value as the minimum when a process with CAP_SYS_RESOURCE writes it. Otherwise
-// jobs could lower theirs to 0.
+// descendants, which the stub of a slot raises: the kernel records a value as the minimum when a process with
+// CAP_SYS_RESOURCE writes it. Otherwise jobs could lower theirs to 0.
 func lowestScore(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, oomScoreAdj, 10), 0)
 }

@@ -1,6 +1,6 @@
 // Package cell makes jails and slots, and runs jobs in them.
 //
-// A jail is the prepared environment of one repository and one profile: a container that libcontainer builds once
+// A jail is the prepared environment of one user, repository and profile: a container that libcontainer builds once
 // (user, mount, PID, network, IPC, UTS and cgroup namespaces, a root of read-only system directories) whose process 1
 // is corral-init. A slot is a prepared environment for one job in a jail, made ahead where possible: fresh
 // namespaces, a cgroup of its own, and a waiting stub that has completed every confinement step that does not depend

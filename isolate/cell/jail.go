@@ -23,18 +23,17 @@ import (
 // process.
 func JailInit() { libcontainer.Init() }
 
-// A Jail is the prepared environment of one repository and profile.
+// A Jail is the prepared environment of one repository and profile for the jobs of one user.
 type Jail struct {
 	reporter
 	occupancy
-	s        *Jails
-	key      jailKey
-	builtFor uint32 // the user for whose job it was built
-	name     string
-	repo     *admit.Repo
-	built    chan struct{} // closed when the jail is built or its build has failed
-	failure  error         // why the build failed; read after built
-	gone     chan struct{} // closed when everything of it has been removed
+	s       *Jails
+	key     jailKey
+	name    string
+	repo    *admit.Repo
+	built   chan struct{} // closed when the jail is built or its build has failed
+	failure error         // why the build failed; read after built
+	gone    chan struct{} // closed when everything of it has been removed
 
 	base      uint32 // first host user id
 	container *libcontainer.Container
@@ -206,7 +205,7 @@ func (j *Jail) keepIfLeft() {
 	if j.groups == nil || j.s.Left == nil {
 		return
 	}
-	left := leftMemory{j.groups, func() int64 { return leftMin }, j.s.Look, func() LeftSetter { return j.s.Left(j.builtFor, j.repo.Path) }}
+	left := leftMemory{j.groups, func() int64 { return leftMin }, j.s.Look, func() LeftSetter { return j.s.Left(j.key.payer, j.repo.Path) }}
 	if left.some() {
 		j.leavers.add(j.s.Log, func() { left.await(j.s.Context, &j.leavers.reclaim)() })
 	}
@@ -216,4 +215,4 @@ var errJailEnded = errors.New("the jail ended")
 
 // discard closes the sockets of a door soon. corral-egress had them, too: one that was taken over can have the last close wait for the
 // other end of a connection (SO_LINGER).
-func (j *Jail) discard(sockets []*os.File) { j.s.Probes.Discard(j.builtFor, sockets...) }
+func (j *Jail) discard(sockets []*os.File) { j.s.Probes.Discard(j.key.payer, sockets...) }

@@ -120,7 +120,7 @@ func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string, n Network) 
 
 // find returns the jail for r, with one more use. If there is none, it starts to build one, which takes over r.
 func (s *Jails) find(peer host.Peer, r *admit.Repo, profile string, n Network) (*Jail, error) {
-	key := keyOf(r, profile, "", n)
+	key := keyOf(peer.Payer(), r, profile, "", n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -133,7 +133,6 @@ func (s *Jails) find(peer host.Peer, r *admit.Repo, profile string, n Network) (
 		return nil, err
 	}
 	j := s.newJail(key, r, nil, n.Authority)
-	j.builtFor = peer.Payer()
 	s.all[key] = j
 	s.work.Add(1)
 	go j.lifecycle()
@@ -146,7 +145,7 @@ func (s *Jails) find(peer host.Peer, r *admit.Repo, profile string, n Network) (
 func (s *Jails) roomForJail(peer host.Peer) error {
 	mine := 0
 	for _, j := range s.all {
-		if j.builtFor == peer.Payer() {
+		if j.key.payer == peer.Payer() {
 			mine++
 		}
 	}
@@ -157,7 +156,7 @@ func (s *Jails) roomForJail(peer host.Peer) error {
 		return nil
 	}
 	for _, j := range s.all {
-		if (j.builtFor == peer.Payer() || !tooManyMine) && j.dropUnused() {
+		if (j.key.payer == peer.Payer() || !tooManyMine) && j.dropUnused() {
 			return nil
 		}
 	}
@@ -178,8 +177,7 @@ func (s *Jails) StartFor(t *Session, peer host.Peer, r *admit.Repo, profile stri
 	if err := s.roomForJail(peer); err != nil {
 		return err
 	}
-	j := s.newJail(keyOf(r, profile, t.ID, t.Network), r, t, t.Authority)
-	j.builtFor = peer.Payer()
+	j := s.newJail(keyOf(peer.Payer(), r, profile, t.ID, t.Network), r, t, t.Authority)
 	if err := admit(j); err != nil {
 		return err
 	}

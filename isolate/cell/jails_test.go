@@ -20,7 +20,7 @@ func TestRoomForJail(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			j := &Jail{builtFor: peer.UID}
+			j := &Jail{key: jailKey{payer: peer.UID}}
 			j.use()
 			s.all[jailKey{session: string(rune('a' + len(s.all)))}] = j
 		}

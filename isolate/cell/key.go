@@ -9,6 +9,7 @@ import (
 // A jailKey identifies a jail: jobs with equal keys share one.
 type jailKey struct {
 	admit.Identity
+	payer     uint32         // the user to whom its jobs are charged
 	common    admit.Identity // zero: the repository is not a worktree
 	profile   string
 	session   string            // "": the jail is shared by jobs without a session
@@ -16,9 +17,9 @@ type jailKey struct {
 	authority [sha256.Size]byte // digest of the authority that they trust; zero: none
 }
 
-// keyOf returns the key of the jail for jobs in r with a network. session is "" for jobs without a session.
-func keyOf(r *admit.Repo, profile, session string, n Network) jailKey {
-	key := jailKey{Identity: r.Identity(), profile: profile, session: session, door: n.Door}
+// keyOf returns the key of the jail for jobs of payer in r with a network. session is "" for jobs without a session.
+func keyOf(payer uint32, r *admit.Repo, profile, session string, n Network) jailKey {
+	key := jailKey{Identity: r.Identity(), payer: payer, profile: profile, session: session, door: n.Door}
 	if len(n.Authority) > 0 {
 		key.authority = sha256.Sum256(n.Authority)
 	}

@@ -188,6 +188,7 @@ func (i *Instance) Close() error {
 	}
 	defer unlock()
 	defer i.unlock()
+	defer i.Groups.Close()
 	return i.clear(i.Name, i.Dir)
 }
 
