@@ -131,13 +131,14 @@ const (
 
 // Names of limits in a Result.
 const (
-	LimitMemory = "memory"
-	LimitPIDs   = "pids"
-	LimitDisk   = "disk"
-	LimitFiles  = "files"
-	LimitLocks  = "locks"
-	LimitTmp    = "tmp"    // a private directory was full when the job failed
-	LimitOutput = "output" // some of the job's output was not kept
+	LimitMemory     = "memory"
+	LimitUserMemory = "user_memory" // of all jobs of the user together
+	LimitPIDs       = "pids"
+	LimitDisk       = "disk"
+	LimitFiles      = "files"
+	LimitLocks      = "locks"
+	LimitTmp        = "tmp"    // a private directory was full when the job failed
+	LimitOutput     = "output" // some of the job's output was not kept
 )
 
 // Usage is the resource usage of a job. -1 means that this kernel does not report the value.
@@ -159,7 +160,9 @@ type Result struct {
 	ExitCode int    // of the first process; -1 if a signal ended it
 	Signal   int    // the signal that ended the first process, or 0; of a job that was ended, the one by which it was
 	Limit    string // the limit that was reached: one of the Limit constants, or ""
-	Usage    Usage
+	// UserMemory is the limit in bytes of the memory of all jobs of the user, for LimitUserMemory.
+	UserMemory int64
+	Usage      Usage
 	// FullDirs are those of PrivateDirs that were full when the job failed, for LimitTmp.
 	FullDirs []string
 	Cgroup   string // cgroup mode that enforced the limits: "v2", "hybrid" or "v1"

@@ -85,6 +85,8 @@ func reason(r job.Result, o *runOptions) string {
 		return "the job was ended from outside: its supervisor or jail ended"
 	case r.Limit == job.LimitMemory:
 		return "memory limit reached" + amount(asked.Memory > 0, job.FormatSize(asked.Memory)) + ": the job was ended"
+	case r.Limit == job.LimitUserMemory:
+		return "the memory of all your jobs reached user_memory" + amount(true, job.FormatSize(r.UserMemory)) + ": the job was ended"
 	case r.Limit == job.LimitDisk:
 		return "disk limit reached: the job was ended"
 	case r.Limit == job.LimitFiles:

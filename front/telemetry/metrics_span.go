@@ -91,7 +91,9 @@ var (
 		"audit", "changes", "cwd", "exec", "files", "internal", "jail", "limits", "network", "payload", "profile", "protect", "repo",
 		"request", "session", "workspace",
 	}
-	limits = []string{job.LimitMemory, job.LimitPIDs, job.LimitDisk, job.LimitFiles, job.LimitLocks, job.LimitTmp, job.LimitOutput}
+	limits = []string{
+		job.LimitMemory, job.LimitUserMemory, job.LimitPIDs, job.LimitDisk, job.LimitFiles, job.LimitLocks, job.LimitTmp, job.LimitOutput,
+	}
 )
 
 // Job implements calls.Span.

@@ -380,7 +380,7 @@ func (sl *Slot) Account(r *wire.Result) {
 	}
 	r.CPU, r.User, r.System = int64(u.CPU), int64(u.User), int64(u.System)
 	r.PeakMemory, r.PeakPIDs, r.ReadBytes, r.WriteBytes = u.PeakMemory, u.PeakPIDs, u.IORead, u.IOWrite
-	r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
+	r.OOM, r.UserMemory, r.PIDsMax = e.OOM || e.OOMKills > 0, e.UserLimit, e.PIDsMax > 0
 }
 
 // Usage returns the CPU time in nanoseconds of the job so far, and its peak memory and its memory now in bytes, -1 where unknown.

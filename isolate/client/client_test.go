@@ -149,6 +149,7 @@ func TestResult(t *testing.T) {
 		{"vanished", wire.Result{Outcome: wire.Vanished}, job.Result{Status: job.Lost, ExitCode: -1, Signal: kill}},
 		{"disk", wire.Result{Outcome: wire.OverDisk}, job.Result{Status: job.Failure, ExitCode: -1, Signal: kill, Limit: job.LimitDisk}},
 		{"memory", wire.Result{Outcome: wire.Vanished, OOM: true}, job.Result{Status: job.Failure, ExitCode: -1, Signal: kill, Limit: job.LimitMemory}},
+		{"memory of all jobs", wire.Result{Outcome: wire.Vanished, OOM: true, UserMemory: 1}, job.Result{Status: job.Failure, ExitCode: -1, Signal: kill, Limit: job.LimitUserMemory, UserMemory: 1}},
 		{"memory of a child", wire.Result{Outcome: wire.Exited, WaitStatus: 9, OOM: true}, job.Result{Status: job.Failure, ExitCode: -1, Signal: kill, Limit: job.LimitMemory}},
 		{"memory at the deadline", wire.Result{Outcome: wire.Deadline, OOM: true}, job.Result{Status: job.Timeout, ExitCode: -1, Signal: kill, Limit: job.LimitMemory}},
 		{"processes", wire.Result{Outcome: wire.Exited, PIDsMax: true}, job.Result{Status: job.Success, Limit: job.LimitPIDs}},
@@ -157,7 +158,7 @@ func TestResult(t *testing.T) {
 	} {
 		got, err := result(tt.m)
 		if err != nil || !reflect.DeepEqual(got, job.Result{
-			Status: tt.want.Status, ExitCode: tt.want.ExitCode, Signal: tt.want.Signal, Limit: tt.want.Limit, Sensitive: tt.want.Sensitive,
+			Status: tt.want.Status, ExitCode: tt.want.ExitCode, Signal: tt.want.Signal, Limit: tt.want.Limit, UserMemory: tt.want.UserMemory, Sensitive: tt.want.Sensitive,
 		}) {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)
 		}

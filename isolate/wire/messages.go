@@ -160,6 +160,7 @@ type Result struct {
 	Outcome    Outcome
 	WaitStatus uint32 // see wait(2)
 	OOM        bool
+	UserMemory int64 // with OOM, the limit in bytes of the memory of all jobs of the user, if that was reached; else 0
 	PIDsMax    bool
 	Incomplete bool  // not all files were checked for Sensitive
 	LayerFull  bool  // the session's layer ran out of bytes
@@ -197,7 +198,7 @@ func (r *Result) fields(c *coder) {
 	c.u32(&r.WaitStatus)
 	c.u32(&r.More)
 	c.u32(&r.Errno)
-	c.i64(&r.Wall, &r.CPU, &r.User, &r.System, &r.PeakMemory, &r.PeakPIDs, &r.ReadBytes, &r.WriteBytes)
+	c.i64(&r.Wall, &r.CPU, &r.User, &r.System, &r.PeakMemory, &r.PeakPIDs, &r.ReadBytes, &r.WriteBytes, &r.UserMemory)
 	c.text(MaxName, &r.Job, &r.Cgroup, &r.Step)
 	c.text(MaxText, &r.Message, &r.Hint)
 	c.text(MaxSensitive, &r.Sensitive)

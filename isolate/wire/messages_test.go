@@ -154,7 +154,7 @@ var fullClaim = job.Claim{
 }
 
 var fullResult = &Result{
-	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, Left: true, TmpFull: 5, More: 3, Errno: 13,
+	Outcome: Refused, WaitStatus: 0x8b, OOM: true, UserMemory: 9, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, Left: true, TmpFull: 5, More: 3, Errno: 13,
 	Wall: 1, CPU: 2, User: 3, System: 4, PeakMemory: -1, PeakPIDs: 6, ReadBytes: 7, WriteBytes: 8,
 	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00", Missed: "a/b", Mounts: "data\x00",
 	Reached: `{"denied":1}`,

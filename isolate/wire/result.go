@@ -58,7 +58,9 @@ func (r *Result) ended(j *job.Result) {
 	}
 	switch {
 	case r.OOM:
-		j.Limit = job.LimitMemory
+		if j.Limit, j.UserMemory = job.LimitMemory, r.UserMemory; r.UserMemory > 0 {
+			j.Limit = job.LimitUserMemory
+		}
 		if j.Status != job.Timeout && j.Status != job.Cancelled {
 			j.Status = job.Failure
 		}

@@ -68,6 +68,11 @@ func TestRunReplies(t *testing.T) {
 			}, "so far\n[killed by SIGKILL (memory limit 2 GiB reached), 1.5 s]", false,
 		},
 		{
+			"killed by the limit of the user", func(f *mcptest.FakeRunner) {
+				f.Result.ExitCode, f.Result.Signal, f.Result.Status, f.Result.Limit, f.Result.UserMemory = -1, kill, job.Failure, job.LimitUserMemory, 18<<30
+			}, "[killed by SIGKILL (user_memory 18 GiB of all jobs together reached), 1.5 s]", false,
+		},
+		{
 			"pids", func(f *mcptest.FakeRunner) { f.ExitsWith(4).Result.Limit = job.LimitPIDs },
 			"[exit 4, 1.5 s, pids limit reached: it could not start more processes]", false,
 		},

@@ -29,7 +29,7 @@ type Outcome struct {
 	Truncation     truncation      `json:"truncation"`
 	PolicyDecision decision        `json:"policyDecision"`
 	Usage          usage           `json:"usage"`
-	Limit          string          `json:"limit,omitempty"`                      // limit that was reached: memory, pids, output, disk, files, locks or tmp
+	Limit          string          `json:"limit,omitempty"`                      // limit that was reached: memory, user_memory, pids, output, disk, files, locks or tmp
 	Sensitive      []string        `json:"sensitiveChanges,omitempty"`           // paths that it changed and that make tools outside the sandbox run code or behave differently
 	SensitiveMore  int             `json:"sensitiveChangesMore,omitempty"`       // how many more
 	Incomplete     bool            `json:"sensitiveChangesIncomplete,omitempty"` // not all paths were examined
@@ -180,6 +180,8 @@ func limitWords(r *job.Record) string {
 	switch r.Result.Limit {
 	case job.LimitMemory:
 		return "memory limit" + sizeSuffix(limits.Memory)
+	case job.LimitUserMemory:
+		return "user_memory" + sizeSuffix(r.Result.UserMemory) + " of all jobs together"
 	case job.LimitDisk:
 		return "disk limit" + sizeSuffix(limits.Disk)
 	case job.LimitFiles:
