@@ -65,8 +65,8 @@ var features = []feature{
 	},
 	{
 		"reclaim memory", "memory.reclaim (v2, Linux 5.19) or v1's memory.force_empty",
-		"cached files of ended jobs stay until memory is short, and objects that the kernel calls reclaimable do not count as memory left by a job",
-		func(p probe) bool { return p.reclaim() },
+		"cached files of ended jobs stay until memory is short",
+		func(p probe) bool { return p.has("memory.reclaim") || p.has("memory.force_empty") },
 	},
 	{
 		"peak memory", "memory.peak (v2, Linux 5.19) or v1's memory.max_usage_in_bytes",
@@ -119,8 +119,6 @@ func (p probe) has(file string) bool {
 	return err == nil
 }
 
-func (p probe) reclaim() bool { return p.has("memory.reclaim") || p.has("memory.force_empty") }
-
 func (p probe) swap() bool { return p.has("memory.swap.max") || p.has("memory.memsw.limit_in_bytes") }
 
 // sample returns any group in the hierarchy of a controller, "" if there is none.
@@ -144,12 +142,11 @@ func (t *Tree) sample(controller string) string {
 
 // A kernel holds those features that are checked for each job.
 type kernel struct {
-	kill    bool // cgroup.kill
-	swap    bool // swap can be limited
-	reclaim bool // unused memory can be reclaimed
+	kill bool // cgroup.kill
+	swap bool // swap can be limited
 }
 
 func (t *Tree) kernel(dirIn func(controller string) string) kernel {
 	p := probe{t, dirIn}
-	return kernel{kill: p.has(group.KillFile), swap: p.swap(), reclaim: p.reclaim()}
+	return kernel{kill: p.has(group.KillFile), swap: p.swap()}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -170,7 +171,21 @@ func (j *Jail) Reclaim() error {
 		return nil
 	}
 	defer j.jailDirs.Release()
-	return j.instance.reclaim(j.memory())
+	file, value := "memory.force_empty", "0"
+	if j.instance.tree.layout == "v2" {
+		b, err := j.memory().Read("memory.current")
+		if err != nil {
+			return fmt.Errorf("reclaim: %w", err)
+		}
+		file, value = "memory.reclaim", strings.TrimSpace(string(b))
+	}
+	err := j.memory().Write(file, value)
+	for _, some := range []error{unix.EAGAIN, unix.EBUSY, unix.ENOENT} { // the remaining pages are in use
+		if errors.Is(err, some) {
+			return nil
+		}
+	}
+	return err
 }
 
 // memory returns the jail's group in the hierarchy of the memory controller.

@@ -167,6 +167,14 @@ func (g *Job) Account() (Usage, Events, error) {
 	return u, e, errors.Join(errs[:]...)
 }
 
+// memoryFile returns the file with the memory that a group uses now, in bytes.
+func (t *Tree) memoryFile() string {
+	if t.layout == "v2" {
+		return "memory.current"
+	}
+	return "memory.usage_in_bytes"
+}
+
 // Memory returns the memory that the job uses now in bytes, counted as for MemoryBytes, or -1 if it cannot be read. It opens the
 // file each time: few jobs are ever looked at while they run, and one that is held open would cost every job.
 func (g *Job) Memory() int64 {

@@ -2,7 +2,6 @@ package isolate
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"sort"
 	"sync/atomic"
@@ -25,13 +24,10 @@ type jobTable struct {
 	maxAll, maxPerUser int             // guarded by mu: maximum of jobs, in all and per user other than root
 	live               map[string]*run // guarded by mu: by id
 	perUser            map[uint32]int  // guarded by mu: live jobs
-	left               leftovers       // guarded by mu
 }
 
 func newJobTable(maxAll, maxPerUser int, jails *cell.Jails) *jobTable {
-	return &jobTable{
-		maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}, left: newLeftovers(),
-	}
+	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}}
 }
 
 // adjust changes how many jobs there may be. Jobs that run are not ended.
@@ -73,12 +69,11 @@ func (t *jobTable) register(r *run) error {
 	if err := t.admitting(); err != nil {
 		return err
 	}
-	if n := len(t.live) + t.left.all; n >= t.maxAll {
-		return admit.TooMany(n, t.maxAll, t.left.all, "of this supervisor")
+	if n := len(t.live); n >= t.maxAll {
+		return admit.TooMany(n, t.maxAll, "of this supervisor")
 	}
-	left := t.left.perUser[r.peer.Payer()]
-	if n := t.perUser[r.peer.Payer()] + left; r.peer.UID != 0 && n >= t.maxPerUser {
-		return admit.TooMany(n, t.maxPerUser, left, "per user")
+	if n := t.perUser[r.peer.Payer()]; r.peer.UID != 0 && n >= t.maxPerUser {
+		return admit.TooMany(n, t.maxPerUser, "per user")
 	}
 	r.started = time.Now()
 	t.live[r.id] = r
@@ -92,24 +87,9 @@ func (t *jobTable) unregister(r *run) {
 	defer t.mu.Unlock()
 	delete(t.live, r.id)
 	t.jails.JobEnds()
-	decrement(t.perUser, r.peer.Payer())
-}
-
-// leave returns the function that is told what memory of a user's ended job, or jail, has been left.
-func (t *jobTable) leave(payer uint32, log *slog.Logger) cell.LeftSetter {
-	l := &leftJob{}
-	logged := false
-	return func(kind cell.LeftKind, bytes int64) (reclaim bool) {
-		warn := fault.Get(&t.mu, func() bool {
-			reclaim = t.left.change(payer, l, kind, bytes)
-			first := l.counts && kind != cell.LeftUnknown && !logged
-			logged = logged || first
-			return first
-		})
-		if warn {
-			log.Warn("memory of an ended job is still held: the job passed descriptors to another process", "bytes", bytes)
-		}
-		return reclaim
+	payer := r.peer.Payer()
+	if t.perUser[payer]--; t.perUser[payer] == 0 {
+		delete(t.perUser, payer)
 	}
 }
 

@@ -160,9 +160,6 @@ func openCells(s *Supervisor, u *host.Cleanup) (err error) {
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
 		EtcFiles: c.EtcFiles, Switches: c.switches.Switches,
-		Left: func(payer uint32, repo string) cell.LeftSetter {
-			return s.jobs.leave(payer, c.Log.With("uid", payer, "repo", repo))
-		},
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
@@ -105,6 +107,16 @@ func TestUserMemory(t *testing.T) {
 	}
 }
 
+// passOn is a Perl program that writes a memory file, and passes it on to the process that listens at the socket s.
+func passOn(bytes int) string {
+	return fmt.Sprintf(`use Socket; my $s; socket($s, PF_UNIX, SOCK_STREAM, 0) && connect($s, sockaddr_un("s")) or die "connect: $!";
+my $fd = syscall(%d, my $name = "m", 0); $fd >= 0 or die "memfd_create: $!";
+open(my $m, ">&=", $fd) or die; my $part = "x" x 65536; for (1..%d) { syswrite($m, $part) == 65536 or die "write: $!" }
+my $iov = pack("PQ", my $byte = "x", 1); my $rights = pack("Qiiix4", 20, SOL_SOCKET, 1, $fd);
+my $message = pack("QLx4PQPQix4", 0, 0, $iov, 1, $rights, 24, 0);
+syscall(%[3]d, fileno($s), $message, 0) == 1 or die "sendmsg: $!"; print "passed"`, unix.SYS_MEMFD_CREATE, bytes/65536, unix.SYS_SENDMSG)
+}
+
 // TestUserMemoryLeft: memory that ended jobs have left, and that others hold, counts for their user until it is free, whichever jails they
 // were in, and for nobody else. So jobs in turn gather no more than the user may have.
 func TestUserMemoryLeft(t *testing.T) {
@@ -126,7 +138,7 @@ func TestUserMemoryLeft(t *testing.T) {
 				return l
 			}
 			pass := func() string {
-				spec := f.Spec("perl", "-e", passOnFile(size))
+				spec := f.Spec("perl", "-e", passOn(size))
 				if sessions {
 					ss, err := f.C.OpenSession(t.Context(), job.SessionSpec{Repo: f.Repo, Disk: 32 << 20})
 					if err != nil {

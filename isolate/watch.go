@@ -21,9 +21,6 @@ func (s *Supervisor) runIn(
 	since := j.OpenWindow(repo, r.protect)
 	defer since.End()
 	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
-	sl.CountLeft(func() cell.LeftSetter {
-		return s.jobs.leave(r.peer.Payer(), s.config.Log.With("job", r.id, "uid", r.peer.UID, "repo", r.repo))
-	})
 	stopWatching := s.watchUse(sl, r, q)
 	defer stopWatching()
 	var layer wire.Result

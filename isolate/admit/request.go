@@ -137,16 +137,10 @@ func (r *Request) WorkDir() string {
 	return r.Dir
 }
 
-// TooMany refuses a job because n are running, and most may run in scope. left of them have ended, but other processes hold
-// memory that they made: with these, n can be more than most, because they may begin to count together.
-func TooMany(n, most, left int, scope string) error {
-	r := &job.Refusal{
+// TooMany refuses a job because n are running, and most may run in scope.
+func TooMany(n, most int, scope string) error {
+	return &job.Refusal{
 		Step: "request", Message: fmt.Sprintf("%d jobs are running, and the maximum %s is %d", n, scope, most),
 		Hint: "try again when a job has ended",
 	}
-	if left > 0 {
-		r.Message += fmt.Sprintf("; %d of them have ended, but passed memory on to a process that still holds it", left)
-		r.Hint = "end the process that holds it: corral ps lists jobs; a program outside of corral can hold it, too"
-	}
-	return r
 }

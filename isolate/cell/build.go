@@ -121,13 +121,11 @@ func (j *Jail) takeIDs(u *host.Cleanup) error {
 	}
 	j.base, j.groups = base, groups
 	u.Push(func() {
-		j.leavers.then(&j.s.work, func() {
-			err := groups.Remove()
-			j.report("cgroups", err)
-			if err == nil { // otherwise a process with one of the ids may be alive
-				j.s.Instance.ReleaseUIDs(base)
-			}
-		})
+		err := groups.Remove()
+		j.report("cgroups", err)
+		if err == nil { // otherwise a process with one of the ids may be alive
+			j.s.Instance.ReleaseUIDs(base)
+		}
 	})
 	return nil
 }
@@ -174,13 +172,7 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	if err != nil {
 		return fmt.Errorf("libcontainer: %w", err)
 	}
-	u.Push(func() {
-		if j.leavers.any() { // libcontainer would remove the groups, too
-			j.report("container", os.RemoveAll(filepath.Join(state, j.name)))
-			return
-		}
-		j.report("container", destroy(j.container))
-	})
+	u.Push(func() { j.report("container", destroy(j.container)) })
 	process := &libcontainer.Process{
 		// Descriptors: 3 the socket, 4 the stub, 5 the init's own program.
 		Args:       append([]string{"/proc/self/fd/5"}, inside.InitArgs(j.s.Skip, j.namespaces())...),

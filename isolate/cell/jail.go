@@ -54,7 +54,6 @@ type Jail struct {
 	trusted   *trust.Files // for it; nil: none
 
 	pool       *pool
-	leavers    leavers
 	toldMounts atomic.Value // the mounts below the repository that a result had last, a string
 }
 
@@ -164,7 +163,6 @@ func (j *Jail) end(u *host.Cleanup) {
 	j.pool.close()
 	fault.With(&j.scannerMu, j.scanner.close)
 	j.work.Wait()
-	j.keepIfLeft()
 	j.s.forget(j)
 	u.Run()
 }
@@ -175,39 +173,6 @@ func (s *Jails) forget(j *Jail) {
 	defer s.mu.Unlock()
 	if s.all[j.key] == j {
 		delete(s.all, j.key)
-	}
-}
-
-// afterRemoval looks at what the removed jobs of the jail have left, if that is due. The caller's slot has not been given back.
-func (j *Jail) afterRemoval() {
-	if j.leavers.small.due(j.s.Small) {
-		j.leavers.add(j.s.Log, func() { j.leavers.small.looked(j.leftSmall() > j.s.Small) })
-	}
-}
-
-// leftSmall returns how many bytes the removed jobs of the jail have left. If these are too many, it has the kernel reclaim what it can
-// first, in the whole jail.
-func (j *Jail) leftSmall() int64 {
-	l, err := j.groups.Left()
-	if err == nil && l.Sum() > j.s.Small {
-		j.leavers.reclaim.Lock()
-		defer j.leavers.reclaim.Unlock()
-		j.reclaimFiles()
-		l, err = j.groups.Left()
-	}
-	j.report("memory left", err)
-	return l.Sum()
-}
-
-// keepIfLeft makes the removal of the jail's groups wait, and the user for whom the jail was built be counted, until what the jail's jobs
-// have left is free. No process of the jail is left.
-func (j *Jail) keepIfLeft() {
-	if j.groups == nil || j.s.Left == nil {
-		return
-	}
-	left := leftMemory{j.groups, func() int64 { return leftMin }, j.s.Look, func() LeftSetter { return j.s.Left(j.key.payer, j.repo.Path) }}
-	if left.some() {
-		j.leavers.add(j.s.Log, func() { left.await(j.s.Context, &j.leavers.reclaim)() })
 	}
 }
 

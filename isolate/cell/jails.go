@@ -36,9 +36,6 @@ type Config struct {
 	MaxSlots int           // maximum of waiting slots in all jails; negative is none
 	Idle     time.Duration // how long an unused jail is kept; guarded by Jails.mu
 	EtcFiles []string      // further files and directories of the host's /etc that jobs see
-	// Left returns the function that is told what memory the jobs of a jail that ended have left, which was built for a user and a repository.
-	// Nil leaves that unknown.
-	Left func(payer uint32, repo string) LeftSetter
 	Switches
 }
 
@@ -47,8 +44,6 @@ type Switches struct {
 	Ending  time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
 	Reclaim time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
 	Dying   int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
-	Small   int64         // maximum in bytes of what jobs of a jail which left little may leave together; 0 is maxSmall
-	Look    time.Duration // from one look at memory that an ended job has left to the next; 0 is leftLater
 	Trim    time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
 	Only    func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
 	Survey  *Survey       // what supervisors before have read of the host; nil: nothing
@@ -84,7 +79,7 @@ type Jails struct {
 // New compiles the system call filters. The caller must call End and Close.
 func New(c Config) (*Jails, error) {
 	c.Ending, c.Reclaim, c.Dying = cmp.Or(c.Ending, host.SlotPatience), cmp.Or(c.Reclaim, reclaimRest), cmp.Or(c.Dying, maxDying)
-	c.Small, c.Look, c.Trim = cmp.Or(c.Small, maxSmall), cmp.Or(c.Look, leftLater), cmp.Or(c.Trim, trimInterval)
+	c.Trim = cmp.Or(c.Trim, trimInterval)
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}

@@ -35,14 +35,13 @@ type Slot struct {
 	pidfd        *os.File               // readable when every process of the job has exited
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
-	left         leftMemory
-	ready        bool            // every step before the job is known was done
-	opens        bool            // the stub makes the door of a session that had none
-	jailIDs      bool            // its user has the number that it has in the jail
-	kind         inside.DoorKind // what its network has, decided once: Jail.Allow may be called meanwhile
-	door         []*os.File      // the sockets of its own door, see UseDoor; nil: none
-	doneOnce     sync.Once       // ends its part in the jail's work
-	news         []string        // mounts below the repository that its job is the first to have
+	ready        bool                   // every step before the job is known was done
+	opens        bool                   // the stub makes the door of a session that had none
+	jailIDs      bool                   // its user has the number that it has in the jail
+	kind         inside.DoorKind        // what its network has, decided once: Jail.Allow may be called meanwhile
+	door         []*os.File             // the sockets of its own door, see UseDoor; nil: none
+	doneOnce     sync.Once              // ends its part in the jail's work
+	news         []string               // mounts below the repository that its job is the first to have
 }
 
 // Jail returns the slot's jail.
@@ -152,12 +151,6 @@ func (sl *Slot) onOOM() {
 // EndOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
 func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
 
-// CountLeft makes the slot call count when its job has ended and other processes may still hold memory that the job wrote, and
-// tell what count returned how much it is, until it is free.
-func (sl *Slot) CountLeft(count func() LeftSetter) {
-	sl.left = leftMemory{sl.group, sl.jail.leavers.small.least, sl.jail.s.Look, count}
-}
-
 // Report receives the next report of the slot's stub. The caller closes the files.
 func (sl *Slot) Report() (inside.Report, []*os.File, error) { return sl.stub.report() }
 
@@ -248,25 +241,11 @@ func (sl *Slot) giveBack() {
 	defer sl.done()
 	sl.pidfd.Close()
 	sl.jail.discard(sl.door)
-	if !sl.left.some() {
-		sl.removeGroup()
-		return
-	}
-	sl.jail.leavers.add(sl.jail.s.Log, func() {
-		freed := sl.left.await(sl.jail.s.Context, &sl.jail.leavers.reclaim)
-		sl.removeGroup()
-		freed()
-	})
-}
-
-// removeGroup removes the slot's cgroup, and makes its user id available again.
-func (sl *Slot) removeGroup() {
 	if err := sl.group.Remove(); err != nil {
 		sl.jail.report("cgroup", err)
 		return
 	}
 	sl.jail.removedGroup()
-	sl.jail.afterRemoval()
 	sl.jail.users.giveBack(sl.user, sl.ready)
 }
 

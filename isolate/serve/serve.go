@@ -449,7 +449,7 @@ func (c *client) begin(tag uint32) (Run, error) {
 		return nil, err
 	}
 	if len(c.runs) >= MaxClientRuns {
-		return nil, admit.TooMany(MaxClientRuns, MaxClientRuns, 0, "per connection")
+		return nil, admit.TooMany(MaxClientRuns, MaxClientRuns, "per connection")
 	}
 	r := c.s.Jobs.NewRun(c.peer)
 	c.runs[tag] = r
