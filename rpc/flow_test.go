@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/pipe"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
@@ -149,7 +150,7 @@ func TestStall(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
 	// Each process has written at most a full pipe and the buffer in transit.
-	if limit := int64(floods * (largePipe + 2*largeRead + 64<<10)); before > limit+2*maxDeltas {
+	if limit := int64(floods * (pipe.Large + 2*pipe.LargeRead + 64<<10)); before > limit+2*maxDeltas {
 		t.Errorf("%d bytes were read from the processes", before)
 	}
 	if memory.HeapAlloc > 64<<20 {

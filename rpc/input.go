@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"corral/internal/jsonrpc"
-
-	"golang.org/x/sys/unix"
+	"corral/internal/pipe"
 )
 
 // Bounds on the input that waits for one process.
@@ -81,18 +80,10 @@ func (i *input) put(k chunk) *jsonrpc.Error {
 
 // pipe creates the pipe of a process, starts feeding it, and returns the read end, which the caller owns.
 func (i *input) pipe() (*os.File, error) {
-	var p [2]int
-	// Not os.Pipe: it would make the job's end non-blocking as well, which programs do not expect of their input.
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("pipe2", err)
+	file, job, err := pipe.New(pipe.Writes)
+	if err != nil {
+		return nil, err
 	}
-	job := os.NewFile(uintptr(p[0]), "|0")
-	if err := unix.SetNonblock(p[1], true); err != nil {
-		unix.Close(p[1])
-		job.Close()
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	file := os.NewFile(uintptr(p[1]), "|1")
 	i.open(file, false)
 	return job, nil
 }

@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"corral/internal/pipe"
 	"corral/job"
 )
 
@@ -38,17 +37,15 @@ func (o *output) stdin() (*os.File, error) { return o.p.input.pipe() }
 func (o *output) Streams() (stdout, stderr *os.File, err error) {
 	var ends [2]*os.File
 	for n, name := range [...]string{"stdout", "stderr"} {
-		var p [2]int
-		// Not os.Pipe: it would make the job's end non-blocking as well, which programs do not expect of their output.
-		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		kept, job, err := pipe.New(pipe.Reads)
+		if err != nil {
 			if n > 0 {
 				ends[0].Close()
 			}
-			return nil, nil, os.NewSyscallError("pipe2", err)
+			return nil, nil, err
 		}
-		_ = unix.SetNonblock(p[0], true) // cannot fail: the descriptor is open
-		ends[n] = os.NewFile(uintptr(p[1]), "|1")
-		o.begin(name, os.NewFile(uintptr(p[0]), "|0"), false)
+		ends[n] = job
+		o.begin(name, kept, false)
 	}
 	return ends[0], ends[1], nil
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/strictjson"
+	"corral/internal/text"
 )
 
 const (
@@ -74,15 +75,5 @@ func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}
-	var t bytes.Buffer
-	t.Grow(len(b) + len(b)/8)
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		for r == utf8.RuneError && n > 0 && n < min(len(b), utf8.UTFMax) && !utf8.FullRune(b[:n]) && !utf8.FullRune(b[:n+1]) {
-			n++
-		}
-		t.WriteRune(r)
-		b = b[n:]
-	}
-	return t.String()
+	return string(text.AppendValid(make([]byte, 0, len(b)+len(b)/8), b))
 }

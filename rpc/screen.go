@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/pipe"
 	"corral/job"
 )
 
@@ -44,7 +45,7 @@ func (s *screen) resize(size job.Size) {
 // set sets the terminal's size. The caller holds s.mu.
 func (s *screen) set() {
 	size := s.size
-	control(s.master, func(fd int) {
+	pipe.Control(s.master, func(fd int) {
 		_ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
 	})
 }
@@ -63,7 +64,7 @@ func (s *screen) close() {
 // a key.
 func sendEOF(master *os.File, midLine bool) {
 	var eof byte
-	control(master, func(fd int) {
+	pipe.Control(master, func(fd int) {
 		if t, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
 			eof, midLine = t.Cc[unix.VEOF], midLine && t.Lflag&unix.ICANON != 0
 		}
@@ -82,7 +83,7 @@ func sendEOF(master *os.File, midLine bool) {
 func pollable(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := -1, error(nil)
-	control(f, func(from int) {
+	pipe.Control(f, func(from int) {
 		if fd, err = unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 3); err == nil {
 			err = unix.SetNonblock(fd, true)
 		}
@@ -94,11 +95,4 @@ func pollable(f *os.File) (*os.File, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
-// control calls f with the descriptor of file, unless it is closed.
-func control(file *os.File, f func(fd int)) {
-	if c, err := file.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { f(int(fd)) })
-	}
 }

@@ -2,22 +2,11 @@ package rpc
 
 import (
 	"encoding/base64"
-	"errors"
 	"os"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"corral/internal/jsonrpc"
-)
-
-const (
-	smallRead = 4 << 10
-	largeRead = 64 << 10
-	// largePipe is the capacity that a pipe gets once it was full, to switch less often between writer and reader.
-	largePipe = 256 << 10
-	// maxPipe is the default maximum capacity of a pipe of an unprivileged user (/proc/sys/fs/pipe-max-size).
-	maxPipe = 1 << 20
+	"corral/internal/pipe"
 )
 
 // A stream reads one output stream of a process, and forwards or keeps it up to the cap. The rest is read and dropped.
@@ -49,55 +38,10 @@ func newStream(o *output, name string, file *os.File, tty bool) *stream {
 
 func (s *stream) read() {
 	defer close(s.done)
-	b := make([]byte, smallRead)
-	for {
-		n, err := s.file.Read(b)
-		s.consume(b[:max(n, 0)])
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.drainTimedOut = s.drain(b)
-		}
-		if err != nil {
-			break
-		}
-		if n == len(b) && n < largeRead {
-			b = s.enlarge()
-		}
-	}
+	s.drainTimedOut = pipe.Read(s.file, s.consume)
 	if !s.tty {
 		s.file.Close()
 	}
-}
-
-// enlarge grows the pipe of a stream that fills its buffer, and returns a larger buffer.
-func (s *stream) enlarge() []byte {
-	control(s.file, func(fd int) {
-		if n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil && n < largePipe {
-			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, largePipe) // fails if the user's pipes exceed pipe-user-pages-soft
-		}
-	})
-	return make([]byte, largeRead)
-}
-
-// drain reads what is buffered in the pipe without blocking, up to the capacity of a pipe; a process outside the job may
-// still hold the write end. It reports whether end of file was not reached.
-func (s *stream) drain(b []byte) (more bool) {
-	more = true
-	for left := maxPipe; left > 0; {
-		n, err := -1, error(nil)
-		// consume may block until the client reads; the descriptor must not be held that long.
-		control(s.file, func(fd int) { n, err = unix.Read(fd, b[:min(left, len(b))]) })
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case n == 0 || errors.Is(err, unix.EIO): // read(2) of a terminal's master fails with EIO at the end
-			return false
-		case n < 0:
-			return more
-		}
-		s.consume(b[:n])
-		left -= n
-	}
-	return more
 }
 
 // consume counts b and forwards or keeps as much of it as the cap allows.

@@ -159,3 +159,17 @@ func Rest[S ~string | ~[]byte](s S) S {
 	}
 	return s // no text
 }
+
+// AppendValid appends p to dst as valid UTF-8: invalid sequences become U+FFFD, one for each maximal part of a character (Unicode 15, 3.9,
+// "U+FFFD Substitution of Maximal Subparts"; browsers and JavaScript do the same).
+func AppendValid(dst, p []byte) []byte {
+	for len(p) > 0 {
+		r, n := utf8.DecodeRune(p)
+		for r == utf8.RuneError && n < min(len(p), utf8.UTFMax) && !utf8.FullRune(p[:n]) && !utf8.FullRune(p[:n+1]) {
+			n++
+		}
+		dst = utf8.AppendRune(dst, r)
+		p = p[n:]
+	}
+	return dst
+}

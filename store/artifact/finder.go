@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"unicode"
 	"unicode/utf8"
+
+	safe "corral/internal/text"
 )
 
 // appendFolded appends text to dst such that texts that differ only in case become equal (Unicode simple folding).
@@ -50,7 +52,7 @@ type finder struct {
 func newFinder(terms []string) *finder {
 	f := &finder{}
 	for _, t := range terms {
-		if folded := appendFolded(nil, appendText(nil, []byte(t))); len(folded) > 0 && !bytes.ContainsRune(folded, '\n') {
+		if folded := appendFolded(nil, safe.AppendValid(nil, []byte(t))); len(folded) > 0 && !bytes.ContainsRune(folded, '\n') {
 			f.terms = append(f.terms, folded)
 			f.longest = max(f.longest, len(folded))
 		}
@@ -64,7 +66,7 @@ func (f *finder) in(p []byte) bool {
 	if utf8.Valid(p) {
 		f.buf = appendFolded(f.buf, p)
 	} else {
-		f.valid = appendText(f.valid[:0], p)
+		f.valid = safe.AppendValid(f.valid[:0], p)
 		f.buf = appendFolded(f.buf, f.valid)
 	}
 	return f.found()

@@ -3,6 +3,8 @@ package artifact
 import (
 	"bytes"
 	"unicode/utf8"
+
+	safe "corral/internal/text"
 )
 
 // A selection says which lines of a stream to keep. The zero value only counts lines.
@@ -145,7 +147,7 @@ func (v *lineReader) add(p []byte) {
 		v.scratch = append(append(v.scratch[:0], v.partial...), p...)
 		p = v.scratch
 	}
-	cut := len(p) - unfinished(p)
+	cut := len(safe.Complete(p))
 	v.partial = append(v.partial[:0], p[cut:]...)
 	v.text(p[:cut])
 }
@@ -166,7 +168,7 @@ func (v *lineReader) begin() {
 // text processes a part of a line that ends with a complete character or with the line.
 func (v *lineReader) text(p []byte) {
 	if !utf8.Valid(p) {
-		v.valid = appendText(v.valid[:0], p)
+		v.valid = safe.AppendValid(v.valid[:0], p)
 		p = v.valid
 	}
 	v.cur.add(p)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/test/sandboxtest"
+	safe "corral/internal/text"
 )
 
 // shown returns a line as it must be shown, by the definition.
@@ -21,7 +22,7 @@ func shownLine(l string) string {
 }
 
 func validText(s string) string {
-	return string(appendText(nil, []byte(s)))
+	return string(safe.AppendValid(nil, []byte(s)))
 }
 
 // split returns the lines of a stream, and whether the last one had a newline.
