@@ -45,16 +45,16 @@ func helpers() map[string]cli.Command {
 func main() {
 	// Descriptors that the caller left open must not reach a supervisor started here, or any other child.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	code, err := cli.Failure, embed.Lower()
+	err := embed.Lower()
 	if err == nil {
-		code, err = dispatch(os.Args[1:])
+		err = dispatch(os.Args[1:])
 	}
-	os.Exit(cli.End(code, err))
+	os.Exit(cli.End(err))
 }
 
-func dispatch(args []string) (int, error) {
+func dispatch(args []string) error {
 	if len(args) == 0 {
-		return cli.Failure, errors.New("no command given\nhint: corral help")
+		return errors.New("no command given\nhint: corral help")
 	}
 	for _, table := range []map[string]cli.Command{typed(), helpers()} {
 		if c := table[args[0]]; c != nil {
@@ -62,7 +62,7 @@ func dispatch(args []string) (int, error) {
 		}
 	}
 	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	switch args[0] {
 	case "help", "--help", "-h":
@@ -72,15 +72,15 @@ func dispatch(args []string) (int, error) {
 	if near := nearest.Of(args[0], slices.Sorted(maps.Keys(typed()))); near != "" {
 		hint = "did you mean corral " + near + "?"
 	}
-	return cli.Failure, fmt.Errorf("%q is not a command of corral\nhint: %s", args[0], hint)
+	return fmt.Errorf("%q is not a command of corral\nhint: %s", args[0], hint)
 }
 
 // findCommonCommand runs as a child of a front-end with an embedded supervisor, see embed.
-func findCommonCommand(args []string) (int, error) { return 0, embed.FindCommand(args) }
+func findCommonCommand(args []string) error { return embed.FindCommand(args) }
 
-func versionCommand([]string) (int, error) {
+func versionCommand([]string) error {
 	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return cli.Print("corral " + version.Version + "\n")
 }

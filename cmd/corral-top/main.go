@@ -11,9 +11,9 @@ import (
 )
 
 func main() {
-	code, err := cli.Failure, embed.Lower()
+	err := embed.Lower()
 	if err == nil {
-		code, err = top.Command(os.Args[1:])
+		err = top.Command(os.Args[1:])
 	}
-	os.Exit(cli.End(code, err))
+	os.Exit(cli.End(err))
 }

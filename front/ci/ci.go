@@ -83,7 +83,7 @@ var verbs = map[string]struct {
 }
 
 // Command is the cli.Command.
-func Command(args []string) (int, error) {
+func Command(args []string) error {
 	o := options{cache: defaultCache, layer: defaultLayer}
 	o.network.other = job.NoNetwork
 	words, err := cli.ParseMixed(o.flags(), args, Help)
@@ -91,14 +91,14 @@ func Command(args []string) (int, error) {
 		err = o.check(words)
 	}
 	if err != nil {
-		return exitCode(err), err
+		return cli.Exit(exitCode(err), err)
 	}
 	g, err := enter(&o, words)
 	if err == nil {
 		defer g.close()
 		err = verbs[words[1]].call(&o, g, words[2:])
 	}
-	return exitCode(err), silent(err)
+	return cli.Exit(exitCode(err), silent(err))
 }
 
 func (o *options) flags() *flag.FlagSet {

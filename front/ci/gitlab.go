@@ -187,7 +187,7 @@ func (o *options) config(g *gitlab, _ []string) error {
 		"job_env": map[string]string{jobVariable: g.name},
 	})
 	if err == nil {
-		_, err = cli.Print(string(out) + "\n")
+		err = cli.Print(string(out) + "\n")
 	}
 	return err
 }

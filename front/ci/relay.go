@@ -24,16 +24,16 @@ const Relay = "ci-relay"
 
 // RelayCommand runs a program that has the outlet as its HTTP proxy: its arguments are SOCKET PROGRAM [ARG]... It returns the
 // program's exit code.
-func RelayCommand(args []string) (int, error) {
+func RelayCommand(args []string) error {
 	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if len(args) < 2 {
-		return cli.Failure, errors.New("corral " + Relay + " is run by corral itself")
+		return errors.New("corral " + Relay + " is run by corral itself")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	go relay(l, args[0])
 	// The program gets the signals of the job, too. Ignoring them would make it ignore them as well.
@@ -45,17 +45,17 @@ func RelayCommand(args []string) (int, error) {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return 0, nil
+		return nil
 	case !errors.As(err, &exit):
-		return cli.Failure, err
+		return err
 	}
 	if s := exit.Sys().(interface {
 		Signaled() bool
 		Signal() unix.Signal
 	}); s.Signaled() {
-		return 128 + int(s.Signal()), nil
+		return cli.Exit(128+int(s.Signal()), nil)
 	}
-	return exit.ExitCode(), nil
+	return cli.Exit(exit.ExitCode(), nil)
 }
 
 // withProxy returns the environment with the proxy for all hosts.

@@ -2,7 +2,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +18,35 @@ import (
 // Failure is the exit code for errors of corral itself, as opposed to a job's.
 const Failure = 125
 
-// A Command runs a command line, without the command's own name, and returns the program's exit code. It drops root before it parses
-// what others could have written or prints anything, or returns an error.
-type Command func(args []string) (int, error)
+// A Command runs a command line, without the command's own name. It drops root before it parses what others could have written or
+// prints anything, or returns an error. The exit code of the program is Failure after an error, unless Exit gave it another one.
+type Command func(args []string) error
+
+// An exit is the end of a command with an exit code of its own.
+type exit struct {
+	code int   // not 0
+	err  error // nil: nothing is printed
+}
+
+// Error returns the text of the error.
+func (e *exit) Error() string { return fmt.Sprint(e.err) }
+
+// Exit returns an error for the exit code of a command: what is printed is err, if any. It returns err for code 0.
+func Exit(code int, err error) error {
+	if code == 0 {
+		return err
+	}
+	return &exit{code, err}
+}
 
 // End drops root, prints the error of a command or the help text that it was asked for, and returns the exit code of the program.
-func End(code int, err error) int {
+func End(err error) int {
+	code := Failure
+	if own := (*exit)(nil); errors.As(err, &own) {
+		code, err = own.code, own.err
+	} else if err == nil {
+		code = 0
+	}
 	if err == nil {
 		return code
 	}
@@ -33,21 +55,18 @@ func End(code int, err error) int {
 	case dropped != nil:
 		code, err = Failure, errors.Join(err, dropped)
 	case errors.As(err, &help):
-		code, err = Print(string(help))
-	}
-	if err == nil {
-		return code
+		if err = Print(string(help)); err == nil {
+			return 0
+		}
 	}
 	fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
-	return cmp.Or(code, Failure)
+	return code
 }
 
-// Print writes s to standard output. It returns the exit code 0, or Failure with the error.
-func Print(s string) (int, error) {
-	if _, err := io.WriteString(os.Stdout, s); err != nil {
-		return Failure, err
-	}
-	return 0, nil
+// Print writes s to standard output.
+func Print(s string) error {
+	_, err := io.WriteString(os.Stdout, s)
+	return err
 }
 
 // Note writes a line to standard error that is not an error. It is escaped as a whole.

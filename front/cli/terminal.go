@@ -81,11 +81,8 @@ func NewEscaper(f *os.File) *Escaper {
 // WriteJSON writes v as indented JSON.
 func WriteJSON(w io.Writer, v any) error { return jsontext.Write(w, v, "  ") }
 
-// PrintJSON writes v as indented JSON to standard output. It returns the exit code 0, or Failure with the error.
-func PrintJSON(v any) (int, error) {
+// PrintJSON writes v as indented JSON to standard output.
+func PrintJSON(v any) error {
 	out := NewEscaper(os.Stdout)
-	if err := errors.Join(WriteJSON(out, v), out.Flush()); err != nil {
-		return Failure, err
-	}
-	return 0, nil
+	return errors.Join(WriteJSON(out, v), out.Flush())
 }

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -55,7 +56,7 @@ type auditOptions struct {
 }
 
 // auditCommand is `corral audit`, which reads the audit log.
-func auditCommand(args []string) (int, error) {
+func auditCommand(args []string) error {
 	o := auditOptions{}
 	var verb string
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -64,9 +65,9 @@ func auditCommand(args []string) (int, error) {
 	f := o.flags(verb)
 	words, err := cli.ParseMixed(f, args, auditHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
-	do := map[string]func(*audit.Reader, string) (int, error){
+	do := map[string]func(*audit.Reader, string) error{
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]
 	want := 0
@@ -78,15 +79,15 @@ func auditCommand(args []string) (int, error) {
 		if verb != "" {
 			given = append([]string{verb}, words...)
 		}
-		return cli.Failure, cli.Misused("audit", auditHelp, given)
+		return cli.Misused("audit", auditHelp, given)
 	}
 	r, err := openAudit(o.state)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer r.Close()
 	if err := o.filter.Prepare(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return do(r, strings.Join(words, ""))
 }
@@ -154,7 +155,7 @@ func filterFlags(f *audit.Filter, set *flag.FlagSet) {
 	}
 }
 
-func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
+func (o *auditOptions) show(r *audit.Reader, what string) error {
 	from, want := uint64(0), func(x *audit.Record) bool {
 		return x.Job != "" && (x.Job == what || x.Instance+"/"+x.Job == what)
 	}
@@ -162,12 +163,13 @@ func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
 		from, want = seq, func(x *audit.Record) bool { return x.Seq == seq }
 	}
 	if o.json {
-		return o.found(what)(o.printed(r, from, want))
+		n, err := o.printed(r, from, want)
+		return cmp.Or(err, foundAny(what, n))
 	}
 	found := 0
 	for l, err := range r.Lines(from) {
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		record, err := l.Record()
 		if err != nil || !want(record) {
@@ -176,29 +178,27 @@ func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
 		found++
 		var b bytes.Buffer
 		if err := json.Indent(&b, l.Text, "", "  "); err != nil {
-			return cli.Failure, err
+			return err
 		}
-		if _, err := cli.Print(text.Lines(b.String()) + "\n"); err != nil {
-			return cli.Failure, err
+		if err := cli.Print(text.Lines(b.String()) + "\n"); err != nil {
+			return err
 		}
 	}
-	return o.found(what)(found, nil)
+	return foundAny(what, found)
 }
 
-// found returns the exit code for a number of records.
-func (o *auditOptions) found(what string) func(int, error) (int, error) {
-	return func(n int, err error) (int, error) {
-		if err == nil && n == 0 {
-			return 1, fmt.Errorf("no record of %q", what)
-		}
-		return 0, err
+// foundAny returns an error if there is no record.
+func foundAny(what string, n int) error {
+	if n > 0 {
+		return nil
 	}
+	return cli.Exit(1, fmt.Errorf("no record of %q", what))
 }
 
-func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
+func (o *auditOptions) verify(r *audit.Reader, _ string) error {
 	report, err := r.Verify(o.expect...)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	var b strings.Builder
 	for _, n := range report.Notes {
@@ -211,16 +211,11 @@ func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 		fmt.Fprintf(&b, "and %d more\n", report.More)
 	}
 	fmt.Fprintf(&b, "records %d to %d, files: %d, open jobs: %d\n", report.First, report.Last, report.Files, report.Open)
-	code := 1
 	if report.OK() {
-		code = 0
 		fmt.Fprintf(&b, "ok\nkeep elsewhere for --expect: %d:%s\n", report.Last, report.Hash)
 	}
-	if code, err := cli.Print(text.Lines(b.String())); err != nil {
-		return code, err
+	if err := cli.Print(text.Lines(b.String())); err != nil || report.OK() {
+		return err
 	}
-	if code != 0 {
-		return code, errors.New("the audit log differs from what the supervisor wrote")
-	}
-	return 0, nil
+	return cli.Exit(1, errors.New("the audit log differs from what the supervisor wrote"))
 }

@@ -50,32 +50,32 @@ type networkClaims struct {
 }
 
 // Run prints the log, and drops root.
-func (o *networkPrinterOptions) Run() (int, error) {
+func (o *networkPrinterOptions) Run() error {
 	r, err := openAudit(o.State)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer r.Close()
 	f := &audit.Filter{User: o.User, Repo: o.Repo}
 	if err := f.Prepare(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	p := &networkPrinter{o, f, map[uint64]*audit.Record{}, os.Stdout}
 	for l, err := range r.Lines(0) {
 		if err := errors.Join(err, p.line(l)); err != nil {
-			return cli.Failure, err
+			return err
 		}
 	}
 	if !o.Follow {
-		return 0, nil
+		return nil
 	}
 	for l, err := range r.Follow(followPause) {
 		if err := errors.Join(err, p.line(l)); err != nil {
-			return cli.Failure, err
+			return err
 		}
 	}
 	cli.Note("the log continues in another file: run this again to follow it")
-	return 0, nil
+	return nil
 }
 
 // A networkPrinter prints the jobs that had network access.

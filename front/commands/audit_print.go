@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"corral/front/cli"
 	"corral/internal/text"
 	"corral/store/audit"
 )
@@ -65,34 +64,26 @@ func (o *auditOptions) printed(r *audit.Reader, from uint64, want func(*audit.Re
 // followPause is the time between two looks for new records.
 const followPause = 200 * time.Millisecond
 
-func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
+func (o *auditOptions) tail(r *audit.Reader, _ string) error {
 	if err := o.last(r); err != nil || !o.follow {
-		return auditExit(err), err
+		return err
 	}
 	for l, err := range r.Follow(followPause) {
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		record, err := l.Record()
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		for _, found := range o.filter.Add(record, l.Text) {
 			if err := o.print(os.Stdout, found.Record, found.Text); err != nil {
-				return cli.Failure, err
+				return err
 			}
 		}
 	}
 	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
-	return 0, nil
-}
-
-// auditExit returns the exit code of a command that ended with err.
-func auditExit(err error) int {
-	if err != nil {
-		return cli.Failure
-	}
-	return 0
+	return nil
 }
 
 // last prints the last records that the filter selects.
@@ -120,7 +111,7 @@ func (o *auditOptions) last(r *audit.Reader) error {
 	return err
 }
 
-func (o *auditOptions) export(r *audit.Reader, _ string) (int, error) {
+func (o *auditOptions) export(r *audit.Reader, _ string) error {
 	_, err := o.printed(r, 0, func(*audit.Record) bool { return true })
-	return auditExit(err), err
+	return err
 }

@@ -40,11 +40,11 @@ const maxKeeperReply = 1 << 20
 //
 // A job ends with the connection that started it, so a process of its own (the keeper) holds that: without a terminal, as the user
 // who started it, until the job has ended. It stores the output where corral serve does, and shows it to corral logs meanwhile.
-func BackgroundCommand(args []string) (int, error) {
+func BackgroundCommand(args []string) error {
 	f := flag.NewFlagSet("session exec", flag.ContinueOnError)
 	socket := f.String("supervisor", "", "")
 	if err := cli.ParseFlags(f, args, usage.Session); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	keeper := exec.Command("/proc/self/exe", KeeperName, "--supervisor", *socket)
 	keeper.Args[0], keeper.Dir, keeper.Stdin = "corral-front", "/", os.Stdin
@@ -55,7 +55,7 @@ func BackgroundCommand(args []string) (int, error) {
 		err = keeper.Start()
 	}
 	if err := errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	said, err := io.ReadAll(io.LimitReader(stdout, maxKeeperReply))
 	var r keeperReply
@@ -63,18 +63,18 @@ func BackgroundCommand(args []string) (int, error) {
 		err = json.Unmarshal(said, &r)
 	}
 	if err != nil {
-		return cli.Failure, fmt.Errorf("the process that keeps the job ended: %w", errors.Join(err, keeper.Wait()))
+		return fmt.Errorf("the process that keeps the job ended: %w", errors.Join(err, keeper.Wait()))
 	}
 	return r.print()
 }
 
 // print writes the job's id to standard output, for scripts, and all else to standard error.
-func (r *keeperReply) print() (int, error) {
+func (r *keeperReply) print() error {
 	if r.Error != "" {
-		return r.Code, errors.New(r.Error)
+		return cli.Exit(r.Code, errors.New(r.Error))
 	}
-	if code, err := cli.Print(text.Escape(r.Job) + "\n"); err != nil {
-		return code, err
+	if err := cli.Print(text.Escape(r.Job) + "\n"); err != nil {
+		return err
 	}
 	switch {
 	case r.Ended != "":
@@ -82,7 +82,7 @@ func (r *keeperReply) print() (int, error) {
 	case len(r.Ports) > 0:
 		cli.Note(r.listening())
 	}
-	return r.Code, nil
+	return cli.Exit(r.Code, nil)
 }
 
 // maxListed is the maximum number of ports that are printed.

@@ -48,7 +48,7 @@ const (
 
 // KeeperCommand is the cli.Command of the keeper. It is started with the privileges of the caller: root connects to the supervisor, and
 // becomes another user before it reads the job.
-func KeeperCommand(args []string) (int, error) {
+func KeeperCommand(args []string) error {
 	cli.IgnorePipes()
 	signal.Ignore(unix.SIGHUP)
 	ctx, stop := cli.UntilTerminated()
@@ -56,7 +56,7 @@ func KeeperCommand(args []string) (int, error) {
 	f := flag.NewFlagSet(KeeperName, flag.ContinueOnError)
 	socket := f.String("supervisor", "", "")
 	if err := cli.ParseFlags(f, args, "corral "+KeeperName+" is run by corral itself.\n"); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	k, err := openKeeper(*socket)
 	if err == nil {
@@ -66,19 +66,16 @@ func KeeperCommand(args []string) (int, error) {
 	if err != nil {
 		return sayReply(keeperReply{Error: err.Error(), Code: job.CodeOf(err)})
 	}
-	return 0, nil
+	return nil
 }
 
 // sayReply writes the reply, and gives up the streams of the command that waits for it.
-func sayReply(r keeperReply) (int, error) {
+func sayReply(r keeperReply) error {
 	text, err := json.Marshal(r)
 	if err == nil {
 		_, err = os.Stdout.Write(text)
 	}
-	if err := errors.Join(err, leaveCaller()); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return errors.Join(err, leaveCaller())
 }
 
 // leaveCaller replaces the standard streams, so that nobody waits for them until the job has ended.
@@ -202,7 +199,7 @@ func (k *keeper) keep(ctx context.Context) error {
 	r := k.start(ctx, out)
 	said, err := k.describe(ctx, r, out.Handle())
 	if err == nil {
-		if _, err := sayReply(said); err != nil {
+		if err := sayReply(said); err != nil {
 			r.cancel() // nobody knows of the job
 		}
 	}

@@ -53,10 +53,10 @@ type cacheOptions struct {
 //
 // The directories are written by unprivileged processes that read what registries send, so nothing in them is followed or parsed as root:
 // root opens the files, looks at their names and sizes, and removes them. The entries are read after root was dropped.
-func cacheCommand(args []string) (int, error) {
+func cacheCommand(args []string) error {
 	o := &cacheOptions{to: -1}
 	if err := o.parse(args); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	var stores, removed []packageStore
 	err := supervisor.AsOperator(o.state, func() (err error) {
@@ -69,13 +69,13 @@ func cacheCommand(args []string) (int, error) {
 		return err
 	})
 	if dropped := embed.Drop(); dropped != nil {
-		return cli.Failure, dropped
+		return dropped
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return cli.Failure, fmt.Errorf("%w\nhint: only root can read what is kept: run it with sudo", err)
+		return fmt.Errorf("%w\nhint: only root can read what is kept: run it with sudo", err)
 	case err != nil:
-		return cli.Failure, err
+		return err
 	}
 	if o.verb == "prune" {
 		return o.printRemoved(removed)
@@ -184,7 +184,7 @@ type cacheRow struct {
 }
 
 // printList prints what is kept.
-func (o *cacheOptions) printList(stores []packageStore) (int, error) {
+func (o *cacheOptions) printList(stores []packageStore) error {
 	rows, files := []cacheRow{}, 0
 	for _, s := range stores {
 		rows = append(rows, s.rows()...)
@@ -218,10 +218,10 @@ func (o *cacheOptions) printList(stores []packageStore) (int, error) {
 }
 
 // printLines prints a list. Texts of registries have no control characters in JSON.
-func printLines(list any) (int, error) {
+func printLines(list any) error {
 	b, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return cli.Print(string(text.JSON(b)) + "\n")
 }
@@ -248,7 +248,7 @@ func ago(now, at time.Time) string {
 }
 
 // printRemoved prints what was removed.
-func (o *cacheOptions) printRemoved(removed []packageStore) (int, error) {
+func (o *cacheOptions) printRemoved(removed []packageStore) error {
 	type total struct {
 		User  uint32 `json:"user"`
 		Files int    `json:"removedFiles"`

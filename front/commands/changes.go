@@ -68,26 +68,26 @@ type changesOptions struct {
 
 // changesCommand is `corral changes`, which reviews and applies what the jobs of a session changed behind an
 // overlay.
-func changesCommand(args []string) (int, error) {
+func changesCommand(args []string) error {
 	var o changesOptions
 	if err := o.parse(args); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	var p pipes
 	c, finish, err := o.connect(&p)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer finish()
 	defer p.close()
 	s, err := job.FindSession(ctx, c, o.handle, false)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if o.paths, err = pathsBelow(s.Repo, o.paths); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	v := &changesView{options: o, sessions: c, runner: c, session: s, layer: changes.Of(s)}
 	v.layer.Pipe, v.layer.Digest = p.take, o.verb == "show" || o.verb == "diff" || o.dry
@@ -177,9 +177,9 @@ type changesView struct {
 	layer    changes.Layer
 }
 
-func (v *changesView) do(ctx context.Context) (int, error) {
+func (v *changesView) do(ctx context.Context) error {
 	if v.session.Workspace != job.Overlay {
-		return cli.Failure, fmt.Errorf("session %s has no overlay: its jobs changed the repository itself", v.session.ID)
+		return fmt.Errorf("session %s has no overlay: its jobs changed the repository itself", v.session.ID)
 	}
 	switch v.options.verb {
 	case "show":
@@ -194,23 +194,21 @@ func (v *changesView) do(ctx context.Context) (int, error) {
 	return v.discard(ctx)
 }
 
-func (v *changesView) discard(ctx context.Context) (int, error) {
+func (v *changesView) discard(ctx context.Context) error {
 	if !v.session.Kept {
-		return cli.Failure, fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it",
+		return fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it",
 			v.session.ID, v.session.ID)
 	}
-	if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	_, err := v.sessions.CloseSession(ctx, v.session.ID, false)
+	return err
 }
 
 // diff writes the patch, and reports what is not in it.
-func (v *changesView) diff(ctx context.Context) (int, error) {
+func (v *changesView) diff(ctx context.Context) error {
 	out := cli.NewEscaper(os.Stdout)
 	sum, err := changes.Patch(ctx, v.runner, v.layer, out, v.options.paths)
 	if err = errors.Join(err, out.Flush()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	for _, line := range store.Missing(sum) {
 		cli.Warn("%s", line)
@@ -219,9 +217,9 @@ func (v *changesView) diff(ctx context.Context) (int, error) {
 		printDigest(sum.Digest)
 	}
 	if !sum.Whole() {
-		return 1, nil
+		return cli.Exit(1, nil)
 	}
-	return 0, nil
+	return nil
 }
 
 // printDigest writes the last line of show and diff.
@@ -234,21 +232,21 @@ func printDigest(d stream.Digest) {
 }
 
 // apply applies the changes, and removes the layer of a session that has ended if nothing is left to apply.
-func (v *changesView) apply(ctx context.Context) (int, error) {
+func (v *changesView) apply(ctx context.Context) error {
 	r := &applyReport{view: v, out: cli.NewEscaper(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
 	var err error
 	r.sum, err = changes.Apply(ctx, v.runner, v.layer, v.options.expect, v.options.dry, v.options.paths, r.applied, r.conflict)
 	if err != nil {
-		return cli.Failure, errors.Join(err, r.out.Flush())
+		return errors.Join(err, r.out.Flush())
 	}
 	if v.finished(r.sum) {
 		if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
-			return cli.Failure, errors.Join(fmt.Errorf("the changes are applied, but the layer was not removed: %w", err), r.out.Flush())
+			return errors.Join(fmt.Errorf("the changes are applied, but the layer was not removed: %w", err), r.out.Flush())
 		}
 		r.removed = true
 	}
 	if err := errors.Join(r.end(), r.out.Flush()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if v.gitElsewhere() {
 		cli.Warn("commits of the session are in its own copy of the git directory, which apply leaves as it is (hint: cd %s && "+
@@ -256,9 +254,9 @@ func (v *changesView) apply(ctx context.Context) (int, error) {
 			text.Quote(v.session.Repo), v.session.ID)
 	}
 	if r.sum.Conflicts > 0 || r.sum.Failed != "" {
-		return 1, nil
+		return cli.Exit(1, nil)
 	}
-	return 0, nil
+	return nil
 }
 
 // gitElsewhere reports whether the repository is a worktree, or has its git directory elsewhere for another reason.

@@ -83,7 +83,7 @@ func (p *newerPaths) warn(session string) {
 }
 
 // refresh makes the repository's present state the session's, and reports that; as revert, it gives up changes first.
-func (v *changesView) refresh(ctx context.Context) (int, error) {
+func (v *changesView) refresh(ctx context.Context) error {
 	r := &applyReport{view: v, out: cli.NewEscaper(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
 	taken := &newerPaths{list: []newerJSON{}}
 	var err error
@@ -102,7 +102,7 @@ func (v *changesView) refresh(ctx context.Context) (int, error) {
 		err = errors.New(r.sum.Failed)
 	}
 	if err != nil {
-		return cli.Failure, errors.Join(err, r.out.Flush())
+		return errors.Join(err, r.out.Flush())
 	}
 	taken.all = r.sum.Newer
 	if v.options.json {
@@ -115,12 +115,12 @@ func (v *changesView) refresh(ctx context.Context) (int, error) {
 		}{v.session.ID, r.done, taken.list, taken.more(), r.conflicts})
 	}
 	if err = errors.Join(err, r.out.Flush()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if r.sum.Conflicts > 0 {
 		fmt.Fprintf(os.Stderr, "hint: take the repository's file: corral changes revert %[1]s PATH; or let apply replace it: corral changes refresh %[1]s PATH\n",
 			v.session.ID)
-		return 1, nil
+		return cli.Exit(1, nil)
 	}
-	return 0, nil
+	return nil
 }

@@ -106,7 +106,7 @@ func warnSensitive(sensitive []*stream.Entry) {
 	}
 }
 
-func (v *changesView) show(ctx context.Context) (int, error) {
+func (v *changesView) show(ctx context.Context) error {
 	out := cli.NewEscaper(os.Stdout)
 	list := []changeJSON{}
 	var sensitive []*stream.Entry
@@ -147,10 +147,10 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 		})
 	}
 	if err = errors.Join(err, out.Flush()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if v.options.json {
-		return 0, nil
+		return nil
 	}
 	warnSensitive(sensitive)
 	if sum.More > 0 {
@@ -163,7 +163,7 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 	if sum.Entries > 0 {
 		printDigest(sum.Digest)
 	}
-	return 0, nil
+	return nil
 }
 
 // unexamined says that a list is incomplete, and where.

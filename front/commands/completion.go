@@ -25,19 +25,19 @@ Examples:
 `
 
 // completion is the cli.Command of corral completion.
-func completion(args []string) (int, error) {
+func completion(args []string) error {
 	f := flag.NewFlagSet("completion", flag.ContinueOnError)
 	if err := cli.ParseFlags(f, args, completionHelp); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	switch {
 	case f.NArg() == 0:
-		return cli.Failure, errors.New("no shell given: must be bash, zsh or fish\nhint: corral completion --help")
+		return errors.New("no shell given: must be bash, zsh or fish\nhint: corral completion --help")
 	case f.NArg() > 1:
-		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral completion --help", f.Arg(1))
+		return fmt.Errorf("unexpected argument %q\nhint: corral completion --help", f.Arg(1))
 	}
 	var script strings.Builder
 	write := Corral().Bash
@@ -48,10 +48,10 @@ func completion(args []string) (int, error) {
 	case "fish":
 		write = Corral().Fish
 	default:
-		return cli.Failure, fmt.Errorf("%s is not a supported shell: must be bash, zsh or fish\nhint: corral completion --help", text.Quote(f.Arg(0)))
+		return fmt.Errorf("%s is not a supported shell: must be bash, zsh or fish\nhint: corral completion --help", text.Quote(f.Arg(0)))
 	}
 	if err := write(&script); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return cli.Print(script.String())
 }

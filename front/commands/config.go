@@ -31,18 +31,18 @@ Usage:
 `
 
 // configCommand is `corral config`, which checks, prints and creates configurations, and makes tokens.
-func configCommand(args []string) (int, error) {
+func configCommand(args []string) error {
 	if len(args) > 0 && args[0] == "token" {
 		return configToken(args[1:])
 	}
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
 	if err := cli.ParseFlags(f, args, configHelp); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	path := f.Arg(1)
 	switch verb := f.Arg(0); {
 	case f.NArg() > 2 || f.NArg() == 0 || path != "" && verb == "schema":
-		return cli.Failure, cli.Misused("config", configHelp, f.Args())
+		return cli.Misused("config", configHelp, f.Args())
 	case verb == "check":
 		return checkConfig(path)
 	case verb == "show":
@@ -52,7 +52,7 @@ func configCommand(args []string) (int, error) {
 	case verb == "schema":
 		return cli.Print(config.Schema)
 	default:
-		return cli.Failure, cli.Misused("config", configHelp, f.Args())
+		return cli.Misused("config", configHelp, f.Args())
 	}
 }
 
@@ -72,10 +72,10 @@ func configSources(path string) []config.Source {
 }
 
 // checkConfig parses the files and lists those that exist.
-func checkConfig(path string) (int, error) {
+func checkConfig(path string) error {
 	_, files, err := settings.Load(configSources(path))
 	if err != nil {
-		return 1, err
+		return cli.Exit(1, err)
 	}
 	if len(files) == 0 {
 		return cli.Print("there is no " + config.DefaultPath + ": defaults apply\n")
@@ -88,10 +88,10 @@ func checkConfig(path string) (int, error) {
 }
 
 // showConfig prints the configuration, with the files that it comes from.
-func showConfig(path string) (int, error) {
+func showConfig(path string) error {
 	c, files, err := settings.Load(configSources(path))
 	if err != nil {
-		return 1, err
+		return cli.Exit(1, err)
 	}
 	text := ""
 	for _, file := range files {
@@ -101,25 +101,22 @@ func showConfig(path string) (int, error) {
 }
 
 // createConfig writes the built-in example and reads nothing, so root may name a file of root's.
-func createConfig(path string) (int, error) {
+func createConfig(path string) error {
 	if path == "" {
 		if err := embed.Drop(); err != nil {
-			return cli.Failure, err
+			return err
 		}
 		return cli.Print(config.Example)
 	}
 	f, err := newConfigFile(path)
 	if dropped := embed.Drop(); dropped != nil {
-		return cli.Failure, dropped
+		return dropped
 	}
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	_, err = f.WriteString(config.Example)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return errors.Join(err, f.Close())
 }
 
 // newConfigFile creates a configuration file.

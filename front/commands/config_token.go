@@ -11,15 +11,15 @@ import (
 )
 
 // configToken makes a token. The token goes to standard output alone; everything else has its hash.
-func configToken(args []string) (int, error) {
+func configToken(args []string) error {
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
 	repos, tools, file := f.String("repos", "", ""), f.String("tools", "", ""), f.String("write", "", "")
 	names, err := cli.ParseMixed(f, args, configHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if len(names) != 1 {
-		return cli.Failure, errors.New("a token has one name: corral config token NAME\nhint: corral config --help")
+		return errors.New("a token has one name: corral config token NAME\nhint: corral config --help")
 	}
 	token, hash := config.NewToken()
 	entry := config.Edit{AddPrincipal: &config.Principal{
@@ -28,16 +28,16 @@ func configToken(args []string) (int, error) {
 	if *file != "" {
 		written, err := editConfig(*file, entry)
 		if err = errors.Join(err, embed.Drop()); err != nil {
-			return cli.Failure, err
+			return err
 		}
 		cli.Note("this token is not shown again; its hash is in " + written)
 		return cli.Print(token + "\n")
 	}
 	if err := embed.Drop(); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if _, _, _, err := entry.Apply("the entry", config.Files{}); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	cli.Note("this token is not shown again; add the lines below it to the configuration")
 	lines := strings.ReplaceAll(strings.TrimSuffix(entry.Entry(), "\n"), "\n", "\n    ")

@@ -37,17 +37,17 @@ one does not; 2 if none does.
 `
 
 // doctorCommand is `corral doctor`, which reports what the host can enforce.
-func doctorCommand(args []string) (int, error) {
+func doctorCommand(args []string) error {
 	f := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	asJSON := f.Bool("json", false, "")
 	socket := f.String("supervisor", "", "")
 	runtimes := f.Bool("runtimes", false, "")
 	state := f.String("state", "", "")
 	if err := cli.ParseFlags(f, args, doctorHelp); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if f.NArg() > 0 {
-		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
 	}
 	var files *config.Front
 	var unopened error
@@ -57,23 +57,23 @@ func doctorCommand(args []string) (int, error) {
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.
 	if err := embed.Drop(); err != nil {
-		return cli.Failure, errors.Join(err, finish())
+		return errors.Join(err, finish())
 	}
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if *runtimes {
 		report, err := examineRuntimes(ctx, subject, files, unopened)
 		if err = errors.Join(err, finish()); err != nil {
-			return cli.Failure, err
+			return err
 		}
-		return report.ExitCode(), writeRuntimes(report, *asJSON)
+		return cli.Exit(report.ExitCode(), writeRuntimes(report, *asJSON))
 	}
 	subject.State = *state
 	report := doctor.Examine(ctx, subject)
 	if err := errors.Join(finish(), writeReport(report, *asJSON)); err != nil {
-		return cli.Failure, err
+		return err
 	}
-	return report.ExitCode(), nil
+	return cli.Exit(report.ExitCode(), nil)
 }
 
 // examineRuntimes examines the configured toolchains, and suggests those in the user's home directory that are not

@@ -96,18 +96,18 @@ func (e *fileEdit) applyInHelper() (change config.Change, err error) {
 const maxEditQuestion = 2*config.MaxFiles + 1<<20
 
 // EditorCommand is the cli.Command of Editor, which runs as a helper process.
-func EditorCommand(args []string) (int, error) {
+func EditorCommand(args []string) error {
 	var e fileEdit
 	if err := cli.ReadQuestion(Editor, args, maxEditQuestion, &e); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	change, err := e.apply()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	answer, err := json.Marshal(change)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return cli.Print(string(answer))
 }

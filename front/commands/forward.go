@@ -27,39 +27,36 @@ const ForwardName = "session-forward"
 
 // ForwardCommand is `corral session forward`, which lets programs of the host reach servers that run in a
 // session: it listens on the host's loopback addresses and connects to ports of the session.
-func ForwardCommand(args []string) (int, error) {
+func ForwardCommand(args []string) error {
 	f := flag.NewFlagSet("session forward", flag.ContinueOnError)
 	socket := f.String("supervisor", "", "")
 	rest, err := cli.ParseMixed(f, args, usage.Session)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	list, err := parseMappings(rest)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	c, err := supervisor.Dial(*socket)
 	if err := errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer c.Close()
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	s, err := job.FindSession(ctx, c, rest[0], true)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if s.Kept {
-		return cli.Failure, fmt.Errorf("session %s has ended\nhint: corral session list shows open sessions; nothing runs in one that is kept", text.Quote(rest[0]))
+		return fmt.Errorf("session %s has ended\nhint: corral session list shows open sessions; nothing runs in one that is kept", text.Quote(rest[0]))
 	}
 	w := &forwarder{session: s, ports: c, sessions: c, check: checkInterval, say: cli.Note}
 	if err := w.listen(list, os.Stdout); err != nil {
-		return cli.Failure, err
+		return err
 	}
-	if err := w.serve(ctx); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return w.serve(ctx)
 }
 
 // checkInterval is the time between two questions whether the session has ended.

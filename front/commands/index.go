@@ -57,15 +57,15 @@ type indexCall struct {
 }
 
 // indexCommand is `corral index`, which manages the full-text index of stored output.
-func indexCommand(args []string) (int, error) {
+func indexCommand(args []string) error {
 	o := &indexCall{}
 	if err := o.parse(args); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	// Files are opened before root is dropped, and parsed after.
 	files, err := config.OpenFront(settings.Sources(o.config)...)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	states, err := supervisor.OpenExistingState(o.state, filepath.Join(supervisor.StateDir, "users"), "")
 	var c config.Config
@@ -73,7 +73,7 @@ func indexCommand(args []string) (int, error) {
 		c, err = files.Load()
 	}
 	if err = errors.Join(err, files.Close()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	cli.IgnorePipes()
 	ctx, stop := cli.UntilStopped()
@@ -83,7 +83,7 @@ func indexCommand(args []string) (int, error) {
 		list, err := o.inState(ctx, c, f)
 		_ = f.Close()
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		all = append(all, list...)
 	}
@@ -220,7 +220,7 @@ func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base,
 }
 
 // print prints the bases.
-func (o *indexCall) print(all []*baseEntry) (int, error) {
+func (o *indexCall) print(all []*baseEntry) error {
 	if o.json {
 		return cli.PrintJSON(all)
 	}
@@ -238,10 +238,7 @@ func (o *indexCall) print(all []*baseEntry) (int, error) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", text.Quote(e.Repo), text.Quote(e.Principal), e.Sources, e.Sections,
 			job.FormatSize(e.Bytes), job.FormatSize((e.Disk+1023)&^1023), orNever(e.Oldest), orNever(e.Newest))
 	}
-	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return errors.Join(w.Flush(), out.Flush())
 }
 
 func orNever(t *time.Time) string {

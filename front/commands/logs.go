@@ -37,27 +37,27 @@ Examples:
 `
 
 // logsCommand is `corral logs`, which shows the output of a running job.
-func logsCommand(args []string) (int, error) {
+func logsCommand(args []string) error {
 	f := flag.NewFlagSet("logs", flag.ContinueOnError)
 	follow := f.Bool("follow", false, "")
 	f.BoolVar(follow, "f", false, "")
 	socket := f.String("supervisor", "", "")
 	rest, err := cli.ParseMixed(f, args, logsHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if len(rest) != 1 {
-		return cli.Failure, errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them")
+		return errors.New("logs takes one argument: the id of a running job\nhint: corral ps lists them")
 	}
 	entry, err := findRunning(*socket, rest[0])
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	owner, err := becomeOwner(entry.UID)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
-	return 0, showLogs(entry, owner, *follow, os.Stdout)
+	return showLogs(entry, owner, *follow, os.Stdout)
 }
 
 // findRunning returns the running job with an id, which the supervisor lists to its user and to root alone.

@@ -68,7 +68,7 @@ type networkOptions struct {
 }
 
 // networkCommand is `corral network`, which shows which hosts jobs may reach, and adds to that.
-func networkCommand(args []string) (int, error) {
+func networkCommand(args []string) error {
 	if len(args) > 0 && args[0] == "log" {
 		return networkLog(args[1:])
 	}
@@ -83,7 +83,7 @@ func networkCommand(args []string) (int, error) {
 	f.BoolVar(&o.all, "all", false, "")
 	words, err := cli.ParseMixed(f, args, networkHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	reads := !o.all && o.protocol+o.socket+o.state == ""
@@ -98,7 +98,7 @@ func networkCommand(args []string) (int, error) {
 	case verb == "allow" && len(words) > 1, verb == "deny" && len(words) > 1 && o.protocol == "":
 		return o.change(verb, words[1:])
 	}
-	return cli.Failure, cli.Misused("network", networkHelp, words)
+	return cli.Misused("network", networkHelp, words)
 }
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
@@ -117,23 +117,23 @@ func (o *networkOptions) load() (config.Config, error) {
 }
 
 // change adds rules to the configuration, and makes the supervisor read it again.
-func (o *networkOptions) change(verb string, names []string) (int, error) {
+func (o *networkOptions) change(verb string, names []string) error {
 	e, err := o.edit(verb, names)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	path, err := editConfig(o.path(), config.Edit{AddNetwork: &e})
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return o.apply(path+" was changed", "")
 }
 
 // apply makes the supervisor read again what was changed, drops root, and prints done, followed by more if that succeeds.
-func (o *networkOptions) apply(done, more string) (int, error) {
+func (o *networkOptions) apply(done, more string) error {
 	notes, err := o.reload()
 	if err = errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, fmt.Errorf("%s: %w", done, err)
+		return fmt.Errorf("%s: %w", done, err)
 	}
 	for _, note := range notes {
 		cli.Note(note)

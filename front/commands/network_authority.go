@@ -16,28 +16,28 @@ import (
 )
 
 // authority prints or replaces the certificates that jobs trust where rules are about requests.
-func (o *networkOptions) authority(words []string) (int, error) {
+func (o *networkOptions) authority(words []string) error {
 	dir := filepath.Join(cmp.Or(o.state, supervisor.StateDir), "authority")
 	switch strings.Join(words, " ") {
 	case "show":
 		if err := embed.Drop(); err != nil {
-			return cli.Failure, err
+			return err
 		}
 		return showNetwork(dir)
 	case "rotate":
 		return o.rotate(dir)
 	}
-	return cli.Failure, errors.New("must be authority show or authority rotate\nhint: corral network --help")
+	return errors.New("must be authority show or authority rotate\nhint: corral network --help")
 }
 
 // showNetwork prints the certificates, each after a line that says whose jobs trust it: programs that read PEM pass over it.
-func showNetwork(dir string) (int, error) {
+func showNetwork(dir string) error {
 	certificates, err := authority.Certificates(dir)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if len(certificates) == 0 {
-		return cli.Failure, errNoAuthority
+		return errNoAuthority
 	}
 	var names users.Names
 	var b strings.Builder
@@ -50,9 +50,9 @@ func showNetwork(dir string) (int, error) {
 var errNoAuthority = errors.New("there is no authority yet: the first job of a user whose rules are about requests makes it")
 
 // rotate replaces the authorities, and has the supervisor take them for the jails that it builds from then on.
-func (o *networkOptions) rotate(dir string) (int, error) {
+func (o *networkOptions) rotate(dir string) error {
 	if !embed.Root() {
-		return cli.Failure, errors.New("authorities belong to root\nhint: sudo corral network authority rotate")
+		return errors.New("authorities belong to root\nhint: sudo corral network authority rotate")
 	}
 	if o.state != "" && o.socket == "" {
 		o.file = o.state // another supervisor's: the service's need not read anything again
@@ -66,7 +66,7 @@ func (o *networkOptions) rotate(dir string) (int, error) {
 		err = errNoAuthority
 	}
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return o.apply(replacedCAs(replaced), ": sessions that are open keep the former one")
 }

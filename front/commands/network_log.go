@@ -12,7 +12,7 @@ import (
 )
 
 // networkLog is corral network log.
-func networkLog(args []string) (int, error) {
+func networkLog(args []string) error {
 	o := networkPrinterOptions{State: supervisor.StateDir}
 	f := flag.NewFlagSet("network log", flag.ContinueOnError)
 	follow := &o.Follow
@@ -30,9 +30,9 @@ func networkLog(args []string) (int, error) {
 	rest, err := cli.ParseMixed(f, args, networkHelp)
 	switch {
 	case err != nil:
-		return cli.Failure, err
+		return err
 	case len(rest) > 0:
-		return cli.Failure, fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0]))
+		return fmt.Errorf("unexpected argument %s\nhint: corral network --help", text.Quote(rest[0]))
 	}
 	return o.Run()
 }

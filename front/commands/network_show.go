@@ -45,14 +45,14 @@ func (o *networkOptions) places(c config.Config) (list []networkPlace, err error
 	return list, nil
 }
 
-func (o *networkOptions) list() (int, error) {
+func (o *networkOptions) list() error {
 	c, err := o.load()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	places, err := o.places(c)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	var b strings.Builder
 	for _, p := range places {
@@ -95,25 +95,25 @@ func ruleLines(r *network.Rules) []string {
 }
 
 // test says whether jobs may reach a host, in the repository of the options or in all of them if they name none. It drops root.
-func (o *networkOptions) test(target string) (int, error) {
+func (o *networkOptions) test(target string) error {
 	c, err := o.load()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	q, err := o.query(target)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	places, err := o.places(c)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	var b strings.Builder
 	denied := len(places) == 0
 	for _, p := range places {
 		allowed, line, err := hostDecision(p.rules, q)
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		denied = denied || !allowed
 		b.WriteString(p.name + ": " + line + "\n")
@@ -121,11 +121,10 @@ func (o *networkOptions) test(target string) (int, error) {
 	if len(places) == 0 {
 		cli.Note("no repository is listed: corral repo add DIR")
 	}
-	code, err := cli.Print(b.String())
-	if err == nil && denied {
-		code = 1
+	if err := cli.Print(b.String()); err != nil || !denied {
+		return err
 	}
-	return code, err
+	return cli.Exit(1, nil)
 }
 
 // A hostQuery asks whether jobs may reach a host, at a port if port is not 0, and by a request if path is not "".

@@ -56,21 +56,21 @@ type outputOptions struct {
 }
 
 // outputCommand is `corral output`, which shows the stored output of earlier jobs.
-func outputCommand(args []string) (int, error) {
+func outputCommand(args []string) error {
 	o := outputOptions{}
 	if err := o.parse(args); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	states, err := supervisor.OpenExistingState(o.state, filepath.Join(supervisor.StateDir, "users"), o.handle)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	var stores []*artifact.Store
 	for _, f := range states {
 		s, err := artifact.Open(f, artifact.Options{ReadOnly: true})
 		_ = f.Close()
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		defer s.Close()
 		stores = append(stores, s)
@@ -80,20 +80,19 @@ func outputCommand(args []string) (int, error) {
 	}
 	if strings.HasPrefix(o.handle, "job-") {
 		if err := o.find(stores); err != nil {
-			return cli.Failure, err
+			return err
 		}
 	}
 	err = artifact.ErrNotFound
-	code := cli.Failure
 	for _, s := range stores {
-		if code, err = o.show(s); !errors.Is(err, artifact.ErrNotFound) {
+		if err = o.show(s); !errors.Is(err, artifact.ErrNotFound) {
 			break
 		}
 	}
 	if errors.Is(err, artifact.ErrNotFound) {
-		return cli.Failure, fmt.Errorf("no stored output has the handle or job id %s\nhint: corral output lists what is stored", text.Quote(o.handle))
+		return fmt.Errorf("no stored output has the handle or job id %s\nhint: corral output lists what is stored", text.Quote(o.handle))
 	}
-	return code, err
+	return err
 }
 
 // find replaces the id of a job by the handle of its output, if that is stored.
@@ -197,14 +196,14 @@ func parseLines(s string) (*artifact.Range, error) {
 }
 
 // show prints one artifact of one store.
-func (o *outputOptions) show(s *artifact.Store) (int, error) {
+func (o *outputOptions) show(s *artifact.Store) error {
 	owner := artifact.Reader{Owner: true}
 	out := cli.NewEscaper(os.Stdout)
-	code := 0
+	matched := true
 	var err error
 	switch {
 	case o.json || o.terms != nil:
-		code, err = o.query(s, out)
+		matched, err = o.query(s, out)
 	case o.lines != nil:
 		err = s.CopyLines(owner, o.handle, *o.lines, out)
 	default:
@@ -212,10 +211,10 @@ func (o *outputOptions) show(s *artifact.Store) (int, error) {
 		err = s.Copy(owner, o.handle, o.only(artifact.Stdout, out), o.only(artifact.Stderr, errs))
 		err = errors.Join(err, errs.Flush())
 	}
-	if err = errors.Join(err, out.Flush()); err != nil {
-		return cli.Failure, err
+	if err = errors.Join(err, out.Flush()); err != nil || matched {
+		return err
 	}
-	return code, nil
+	return cli.Exit(1, nil)
 }
 
 // only returns w if the stream was selected, else nil.
@@ -226,23 +225,23 @@ func (o *outputOptions) only(stream string, w *cli.Escaper) io.Writer {
 	return nil
 }
 
-func (o *outputOptions) query(s *artifact.Store, out *cli.Escaper) (int, error) {
+// query prints what is asked for of an artifact. matched is false if no line contains a term.
+func (o *outputOptions) query(s *artifact.Store, out *cli.Escaper) (matched bool, err error) {
 	a, err := s.Query(context.Background(), artifact.Query{
 		Reader: artifact.Reader{Owner: true}, Handle: o.handle, Terms: o.terms, Excerpts: o.max, Context: o.context,
 		Stream: o.stream, Range: o.lines,
 	})
 	if err != nil {
-		return cli.Failure, err
+		return false, err
 	}
-	code := 0
-	if o.lines == nil && o.terms != nil && a.Match != artifact.Matched {
-		code, a.Excerpts = 1, []artifact.Excerpt{}
+	if matched = o.lines != nil || o.terms == nil || a.Match == artifact.Matched; !matched {
+		a.Excerpts = []artifact.Excerpt{}
 	}
 	switch {
 	case o.json && o.lines == nil && o.terms == nil:
-		return code, cli.WriteJSON(out, a.Manifest)
+		return matched, cli.WriteJSON(out, a.Manifest)
 	case o.json:
-		return code, cli.WriteJSON(out, struct {
+		return matched, cli.WriteJSON(out, struct {
 			Handle    string             `json:"artifactHandle"`
 			Excerpts  []artifact.Excerpt `json:"excerpts"`
 			Lines     int64              `json:"totalLines"`
@@ -258,19 +257,19 @@ func (o *outputOptions) query(s *artifact.Store, out *cli.Escaper) (int, error) 
 			sep = "\n"
 		}
 		if _, err := fmt.Fprintf(out, "%s%s %d-%d\n%s\n", sep, x.Source, x.LineStart, x.LineEnd, x.Content); err != nil {
-			return cli.Failure, err
+			return false, err
 		}
 	}
-	return code, nil
+	return matched, nil
 }
 
 // list lists the artifacts of all stores, the newest first.
-func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
+func (o *outputOptions) list(stores []*artifact.Store) error {
 	all := []*artifact.Manifest{}
 	for _, s := range stores {
 		list, err := s.List(artifact.Reader{Owner: true}, o.max)
 		if err != nil {
-			return cli.Failure, err
+			return err
 		}
 		all = append(all, list...)
 	}
@@ -294,10 +293,7 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 			job.FormatSize(m.TotalStdout+m.TotalStderr),
 			m.CreatedAt.Local().Format(time.DateTime), m.ExpiresAt.Local().Format(time.DateTime))
 	}
-	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return errors.Join(w.Flush(), out.Flush())
 }
 
 // manifestEnding describes in a word how the job ended.

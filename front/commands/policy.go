@@ -56,7 +56,7 @@ type policyTest struct {
 }
 
 // policyCommand is `corral policy`, which explains the decision on a request.
-func policyCommand(args []string) (int, error) {
+func policyCommand(args []string) error {
 	var o policyTest
 	f := flag.NewFlagSet("policy", flag.ContinueOnError)
 	f.StringVar(&o.file, "config", "", "")
@@ -65,7 +65,7 @@ func policyCommand(args []string) (int, error) {
 	f.BoolVar(&o.json, "json", false, "")
 	words, err := cli.ParseMixed(f, args, policyHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	switch {
 	case len(words) == 1 && words[0] == "test" && o.connect != "" && !o.json:
@@ -74,31 +74,31 @@ func policyCommand(args []string) (int, error) {
 		o.request = words[1]
 		return o.run()
 	}
-	return cli.Failure, cli.Misused("policy", policyHelp, words)
+	return cli.Misused("policy", policyHelp, words)
 }
 
-func (o *policyTest) run() (int, error) {
+func (o *policyTest) run() error {
 	input, err := openRequest(o.request)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer func() { _ = input.Close() }()
 	c, _, err := settings.Load(settings.Sources(o.file)) // drops root
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if o.repo != "" {
 		if c, err = settings.AddRepository(c, o.repo); err != nil {
-			return cli.Failure, err
+			return err
 		}
 	}
 	p, err := settings.NewPolicy(c, settings.PrincipalsOf(c.Principals))
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	r, err := readRequest(input, c)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	e := p.Explain(context.Background(), r)
 	if o.json {
@@ -108,11 +108,11 @@ func (o *policyTest) run() (int, error) {
 	}
 	switch {
 	case err != nil:
-		return cli.Failure, err
+		return err
 	case !e.Decision.Allowed():
-		return 1, nil
+		return cli.Exit(1, nil)
 	}
-	return 0, nil
+	return nil
 }
 
 func openRequest(name string) (input *os.File, err error) {

@@ -39,7 +39,7 @@ repositories, those of the operator's file are not served by your front-ends: th
 type repoOptions struct{ id, workspace, profile, users, file string }
 
 // repoCommand is `corral repo`, which lists, adds and removes repositories of the configuration.
-func repoCommand(args []string) (int, error) {
+func repoCommand(args []string) error {
 	var o repoOptions
 	f := flag.NewFlagSet("repo", flag.ContinueOnError)
 	f.StringVar(&o.id, "id", "", "")
@@ -49,7 +49,7 @@ func repoCommand(args []string) (int, error) {
 	f.StringVar(&o.file, "config", "", "")
 	words, err := cli.ParseMixed(f, args, repoHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	adds := o.id + o.workspace + o.profile + o.users
@@ -61,17 +61,17 @@ func repoCommand(args []string) (int, error) {
 	case verb == "remove" && len(words) == 2 && adds == "":
 		return o.remove(words[1])
 	}
-	return cli.Failure, cli.Misused("repo", repoHelp, words)
+	return cli.Misused("repo", repoHelp, words)
 }
 
-func (o *repoOptions) list() (int, error) {
+func (o *repoOptions) list() error {
 	c, _, err := settings.Load(settings.Sources(o.file))
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if len(c.Repos) == 0 {
 		cli.Note("no repository is listed: corral repo add DIR")
-		return 0, nil
+		return nil
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tWORKSPACE\tPROFILE\tPATH")
@@ -82,18 +82,18 @@ func (o *repoOptions) list() (int, error) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Quote(r.ID), c.For(r).Workspace, profile, text.Quote(r.Path))
 	}
-	return 0, w.Flush()
+	return w.Flush()
 }
 
-func (o *repoOptions) add(dir string) (int, error) {
+func (o *repoOptions) add(dir string) error {
 	r, err := o.repository(dir)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	before := o.served()
 	path, err := editConfig(o.file, config.Edit{AddRepo: &r})
 	if err = errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	o.reportHidden(before)
 	return cli.Print(fmt.Sprintf("repository %s is in %s\n", text.Quote(r.ID), path))
@@ -140,10 +140,10 @@ func (o *repoOptions) allowed(owner uint32) ([]uint32, error) {
 	return list, nil
 }
 
-func (o *repoOptions) remove(id string) (int, error) {
+func (o *repoOptions) remove(id string) error {
 	path, err := editConfig(o.file, config.Edit{RemoveRepo: id})
 	if err = errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return cli.Print(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))
 }

@@ -45,7 +45,7 @@ type rootfsOptions struct {
 }
 
 // rootfsCommand is `corral rootfs`, which imports, lists and removes root file systems for sessions.
-func rootfsCommand(args []string) (int, error) {
+func rootfsCommand(args []string) error {
 	var o rootfsOptions
 	f := flag.NewFlagSet("rootfs", flag.ContinueOnError)
 	f.StringVar(&o.ref, "ref", "", "")
@@ -54,7 +54,7 @@ func rootfsCommand(args []string) (int, error) {
 	f.Func("inodes", "", func(s string) (err error) { o.inodes, err = job.ParseCount(s); return err })
 	words, err := cli.ParseMixed(f, args, rootfsHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	imports := o.ref != "" || o.disk+o.inodes > 0
@@ -69,38 +69,34 @@ func rootfsCommand(args []string) (int, error) {
 			if err := c.RemoveImage(ctx, words[1]); err != nil {
 				return err
 			}
-			_, err := cli.Print("removed the root file system " + words[1] + "\n")
-			return err
+			return cli.Print("removed the root file system " + words[1] + "\n")
 		})
 	}
-	return cli.Failure, cli.Misused("rootfs", rootfsHelp, words)
+	return cli.Misused("rootfs", rootfsHelp, words)
 }
 
 // with calls f with a supervisor; a signal ends ctx. A name is given if f creates or removes that root file system,
 // which requires root. Root is dropped before f. prepare runs before that, as the user that the supervisor identifies
 // as its client.
-func (o *rootfsOptions) with(name string, prepare func() error, f func(context.Context, *client.Client) error) (int, error) {
+func (o *rootfsOptions) with(name string, prepare func() error, f func(context.Context, *client.Client) error) error {
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if err := o.check(name); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	s, err := o.connect(name != "")
 	if err == nil && prepare != nil {
 		err = prepare()
 	}
 	if err = errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer s.Close()
 	c, err := s.Client()
 	if err == nil {
 		err = f(ctx, c)
 	}
-	if err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return err
 }
 
 func (o *rootfsOptions) check(name string) error {

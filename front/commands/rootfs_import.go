@@ -294,7 +294,6 @@ func (i *importer) report(sum image.Summary) error {
 		fmt.Fprintf(os.Stderr, "hint: to import everything, remove it and let root read: sudo tar -C %s -c . | sudo corral rootfs import %s -\n",
 			text.Quote(i.source), i.name)
 	}
-	_, err := cli.Print(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",
+	return cli.Print(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",
 		i.name, sum.Files, sum.Directories, sum.Symlinks+sum.Links, cli.FormatBytes(sum.Bytes)))
-	return err
 }

@@ -52,7 +52,7 @@ var tokenAccepts = map[string][]string{
 }
 
 // tokenCommand is `corral token`, which makes, replaces, revokes and lists the tokens of clients.
-func tokenCommand(args []string) (int, error) {
+func tokenCommand(args []string) error {
 	o := tokenOptions{set: map[string]bool{}}
 	f := flag.NewFlagSet("token", flag.ContinueOnError)
 	f.StringVar(&o.repos, "repos", "", "")
@@ -63,11 +63,11 @@ func tokenCommand(args []string) (int, error) {
 	f.BoolVar(&o.json, "json", false, "")
 	words, err := cli.ParseMixed(f, args, tokenHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	f.Visit(func(one *flag.Flag) { o.set[one.Name] = true })
 	if err := o.check(words); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if words[0] == "list" {
 		return o.list()
@@ -95,18 +95,18 @@ func (o *tokenOptions) check(words []string) error {
 }
 
 // change makes an edit of the configuration.
-func (o *tokenOptions) change(verb, name string) (int, error) {
+func (o *tokenOptions) change(verb, name string) error {
 	token, change, err := o.edit(verb, name)
 	var written string
 	if err == nil {
 		written, err = editConfig(o.file, change)
 	}
 	if err = errors.Join(err, embed.Drop()); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if verb == "revoke" {
 		cli.Note("removed " + written + ": servers that run notice within a second")
-		return 0, nil
+		return nil
 	}
 	cli.Note("this token is not shown again; its hash is in " + written)
 	return cli.Print(token + "\n")
@@ -161,10 +161,10 @@ type listedToken struct {
 	Tools           []string `json:"tools,omitempty"`
 }
 
-func (o *tokenOptions) list() (int, error) {
+func (o *tokenOptions) list() error {
 	c, _, err := settings.Load(settings.Sources(o.file))
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -173,7 +173,7 @@ func (o *tokenOptions) list() (int, error) {
 		l := describeToken(p, time.Now())
 		if o.json {
 			if err := jsontext.Write(&out, l, ""); err != nil {
-				return cli.Failure, err
+				return err
 			}
 			continue
 		}
@@ -191,7 +191,7 @@ func (o *tokenOptions) list() (int, error) {
 	}
 	if !o.json {
 		if err := w.Flush(); err != nil {
-			return cli.Failure, err
+			return err
 		}
 	}
 	return cli.Print(out.String())

@@ -53,7 +53,7 @@ Examples:
 `
 
 // Exec is the cli.Command of corral exec-server.
-func Exec(args []string) (int, error) {
+func Exec(args []string) error {
 	f := flag.NewFlagSet("exec-server", flag.ContinueOnError)
 	var asked []config.Listen
 	f.Func("listen", "", func(address string) error {
@@ -64,7 +64,7 @@ func Exec(args []string) (int, error) {
 	started, _ := unix.Getwd() // without links; "" if it was removed
 	s, err := parseServing(f, false, args, ExecHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	s.tokens = slices.ContainsFunc(asked, func(l config.Listen) bool { return l.Kind == config.ListenWeb })
 	cli.IgnorePipes()
@@ -74,12 +74,12 @@ func Exec(args []string) (int, error) {
 	defer quiet()
 	b, err := s.backend()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer b.Close()
 	server, err := newExecServer(b, started)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	e := &execListeners{backend: b, options: b.Config.ExecServer, tokens: s.tokensOf(b)}
 	if asked != nil {
@@ -96,12 +96,9 @@ func Exec(args []string) (int, error) {
 	server.Shared = e.shared()
 	defer e.close()
 	if err := e.open(); err != nil {
-		return cli.Failure, err
+		return err
 	}
-	if err := e.serve(ctx, server.Serve); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return e.serve(ctx, server.Serve)
 }
 
 // execListeners are the addresses at which clients reach the server.

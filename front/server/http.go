@@ -49,7 +49,7 @@ Examples:
 `
 
 // HTTP is the cli.Command of corral serve.
-func HTTP(args []string) (int, error) {
+func HTTP(args []string) error {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	listen := f.String("listen", "", "")
 	var at browsers
@@ -58,10 +58,10 @@ func HTTP(args []string) (int, error) {
 	f.StringVar(&at.state, "state", supervisor.StateDir, "")
 	s, err := parseServing(f, true, args, HTTPHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if _, _, err := net.SplitHostPort(*listen); *listen != "" && err != nil {
-		return cli.Failure, fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err)
+		return fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err)
 	}
 	s.tokens = true
 	cli.IgnorePipes()
@@ -71,13 +71,13 @@ func HTTP(args []string) (int, error) {
 	defer quiet()
 	b, server, err := s.serveTools()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer b.Close()
 	address := cmp.Or(*listen, b.Config.HTTP.Listen)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return cli.Failure, fmt.Errorf("--listen: %w", err)
+		return fmt.Errorf("--listen: %w", err)
 	}
 	t := s.tokensOf(b)
 	r := s.newReloader(b, t)
@@ -92,13 +92,10 @@ func HTTP(args []string) (int, error) {
 	}
 	end, err := s.serveBrowsers(ctx, b, t, at, &o)
 	if err != nil {
-		return cli.Failure, errors.Join(err, l.Close())
+		return errors.Join(err, l.Close())
 	}
 	err = server.Serve(ctx, l, o)
-	if err = errors.Join(err, end()); err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return errors.Join(err, end())
 }
 
 // servePreviews serves previews at address until ctx ends or end is called, if address is not "".

@@ -47,10 +47,10 @@ Examples:
 `
 
 // MCP is the cli.Command of corral mcp.
-func MCP(args []string) (int, error) {
+func MCP(args []string) error {
 	s, err := parseServing(flag.NewFlagSet("mcp", flag.ContinueOnError), true, args, MCPHelp)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	s.alone = true
 	cli.IgnorePipes()
@@ -58,7 +58,7 @@ func MCP(args []string) (int, error) {
 	defer stop()
 	b, server, err := s.serveTools()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer b.Close()
 	r := s.newReloader(b, &tokens{})
@@ -68,8 +68,5 @@ func MCP(args []string) (int, error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err != nil {
-		return cli.Failure, err
-	}
-	return 0, nil
+	return err
 }

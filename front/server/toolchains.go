@@ -175,14 +175,14 @@ func statOf(fd int) (st unix.Stat_t, err error) {
 }
 
 // ToolchainCommand is the cli.Command of ToolchainFinder, which runs as a helper process.
-func ToolchainCommand(args []string) (int, error) {
+func ToolchainCommand(args []string) error {
 	var dir string
 	if err := cli.ReadQuestion(ToolchainFinder, args, maxFound, &dir); err != nil {
-		return cli.Failure, err
+		return err
 	}
 	answer, err := json.Marshal(searchHome(dir))
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	return cli.Print(string(answer))
 }

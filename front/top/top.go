@@ -45,13 +45,13 @@ type source struct {
 }
 
 // Command is the cli.Command.
-func Command(args []string) (int, error) {
+func Command(args []string) error {
 	f := flag.NewFlagSet("top", flag.ContinueOnError)
 	interval := f.Duration("interval", defaultInterval, "")
 	socket := f.String("supervisor", "", "")
 	rest, err := cli.ParseMixed(f, args, usage.Top)
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	switch {
 	case len(rest) > 0:
@@ -62,14 +62,14 @@ func Command(args []string) (int, error) {
 		err = errors.New("corral top needs a terminal\nhint: corral ps --json prints the same for programs")
 	}
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	c, err := supervisor.Dial(*socket)
 	if dropped := embed.Drop(); dropped != nil { // the connection keeps the rights with which it was made
-		return cli.Failure, dropped
+		return dropped
 	}
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	defer c.Close()
 	from := source{
@@ -77,10 +77,10 @@ func Command(args []string) (int, error) {
 	}
 	last, err := tea.NewProgram(newModel(from, *interval)).Run()
 	if err != nil {
-		return cli.Failure, err
+		return err
 	}
 	if m, ok := last.(model); ok && m.fatal != nil {
-		return cli.Failure, m.fatal
+		return m.fatal
 	}
-	return 0, nil
+	return nil
 }
