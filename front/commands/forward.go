@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -132,11 +133,7 @@ func (w *forwarder) listen(list []mapping, to io.Writer) (err error) {
 		for _, l := range found {
 			w.listeners = append(w.listeners, forwardListener{l, m.port})
 		}
-		name := w.session.Name
-		if name == "" {
-			name = w.session.ID
-		}
-		if _, err := fmt.Fprintf(to, "%s -> port %d of session %s\n", found[0].Addr(), m.port, text.Escape(name)); err != nil {
+		if _, err := fmt.Fprintf(to, "%s -> port %d of session %s\n", found[0].Addr(), m.port, text.Escape(cmp.Or(w.session.Name, w.session.ID))); err != nil {
 			return err
 		}
 	}

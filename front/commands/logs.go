@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -101,7 +102,7 @@ func becomeOwner(uid uint32) (owner uint32, err error) {
 // showLogs writes the output of a job, which a process of owner has, to w.
 func showLogs(e *wire.Entry, owner uint32, follow bool, w *os.File) error {
 	if e.Artifact == "" {
-		return fmt.Errorf("the output of %s is not stored: it goes to the program that started it, as %s does", e.Job, text.Quote(orRun(e.Tool)))
+		return fmt.Errorf("the output of %s is not stored: it goes to the program that started it, as %s does", e.Job, text.Quote(cmp.Or(e.Tool, "corral run")))
 	}
 	out := cli.NewEscaper(w)
 	skipped := func(n int64) {
@@ -114,13 +115,6 @@ func showLogs(e *wire.Entry, owner uint32, follow bool, w *os.File) error {
 		return fmt.Errorf("%s shows no output: it may just have ended\nhint: corral output %s", e.Job, text.Quote(e.Artifact))
 	}
 	return errors.Join(err, out.Flush())
-}
-
-func orRun(tool string) string {
-	if tool == "" {
-		return "corral run"
-	}
-	return tool
 }
 
 // flushed writes each piece of output at once.

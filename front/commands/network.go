@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -103,10 +104,7 @@ func networkCommand(args []string) error {
 
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
 func (o *networkOptions) load() (config.Config, error) {
-	path := o.file
-	if path == "" {
-		path = config.DefaultPath
-	}
+	path := o.path()
 	for _, source := range settings.Sources(o.file) {
 		if source.Path == path {
 			c, _, err := settings.Load([]config.Source{source})
@@ -142,12 +140,7 @@ func (o *networkOptions) apply(done, more string) error {
 }
 
 // path returns the file to change. Other users than root have no rules of their own.
-func (o *networkOptions) path() string {
-	if o.file == "" {
-		return config.DefaultPath
-	}
-	return o.file
-}
+func (o *networkOptions) path() string { return cmp.Or(o.file, config.DefaultPath) }
 
 // edit returns the change that the command line asks for.
 func (o *networkOptions) edit(verb string, names []string) (e config.NetworkEdit, err error) {

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -236,8 +237,5 @@ func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, e
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return "", nil, errors.New("must be one JSON object, got more than one")
 	}
-	if principal == "" {
-		principal = settings.UserPrincipal()
-	}
-	return principal, json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
+	return cmp.Or(principal, settings.UserPrincipal()), json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
 }

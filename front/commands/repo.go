@@ -76,11 +76,7 @@ func (o *repoOptions) list() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tWORKSPACE\tPROFILE\tPATH")
 	for _, r := range c.Repos {
-		profile := r.Profile
-		if profile == "" {
-			profile = "default"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Quote(r.ID), c.For(r).Workspace, profile, text.Quote(r.Path))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Quote(r.ID), c.For(r).Workspace, cmp.Or(r.Profile, "default"), text.Quote(r.Path))
 	}
 	return w.Flush()
 }

@@ -125,38 +125,20 @@ func withoutUserInfo(err error) string {
 // rejected returns how many spans an answer reports as rejected:
 // ExportTraceServiceResponse.partial_success.rejected_spans.
 func rejected(answer []byte) int64 {
-	partial := field(answer, 1)
-	for len(partial) > 0 {
-		number, kind, n := protowire.ConsumeTag(partial)
-		if n < 0 {
-			return 0
-		}
-		if number == 1 && kind == protowire.VarintType {
-			v, n := protowire.ConsumeVarint(partial[n:])
-			if n < 0 {
-				return 0
-			}
-			return int64(v)
-		}
-		skip := protowire.ConsumeFieldValue(number, kind, partial[n:])
-		if skip < 0 {
-			return 0
-		}
-		partial = partial[n+skip:]
-	}
-	return 0
+	partial, _ := protowire.ConsumeBytes(first(answer, protowire.BytesType))
+	n, _ := protowire.ConsumeVarint(first(partial, protowire.VarintType))
+	return int64(n)
 }
 
-// field returns the bytes of a message's field, nil if it is missing.
-func field(message []byte, wanted protowire.Number) []byte {
+// first returns a message from the value of its field 1 on, nil if it has none of that type.
+func first(message []byte, wanted protowire.Type) []byte {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
 			return nil
 		}
-		if number == wanted && kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message[n:])
-			return value
+		if number == 1 && kind == wanted {
+			return message[n:]
 		}
 		skip := protowire.ConsumeFieldValue(number, kind, message[n:])
 		if skip < 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	safe "corral/internal/text"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -120,7 +121,7 @@ func excerpt(text string, marks [][2]int) string {
 	}
 	windows := windowsOf(text, marks)
 	if len(windows) == 0 {
-		windows = [][2]int{{0, boundary(text, maxWholeSection)}}
+		windows = [][2]int{{0, len(safe.Head(text, maxWholeSection))}}
 	}
 	var b strings.Builder
 	for n, w := range windows {
@@ -146,7 +147,7 @@ func windowsOf(text string, marks [][2]int) [][2]int {
 		if m[0] < 0 || m[1] <= m[0] || m[1] > len(text) {
 			continue
 		}
-		from, to := boundary(text, max(m[0]-excerptMargin, 0)), boundary(text, min(m[1]+excerptMargin, len(text)))
+		from, to := len(safe.Head(text, max(m[0]-excerptMargin, 0))), len(safe.Head(text, m[1]+excerptMargin))
 		if n := len(windows); n > 0 && from <= windows[n-1][1] {
 			windows[n-1][1] = max(windows[n-1][1], to)
 			continue
@@ -154,14 +155,6 @@ func windowsOf(text string, marks [][2]int) [][2]int {
 		windows = append(windows, [2]int{from, to})
 	}
 	return windows
-}
-
-// boundary returns the last character boundary in s at or before n.
-func boundary(s string, n int) int {
-	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return n
 }
 
 // answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -17,13 +18,8 @@ type entry struct {
 	Owner  string    // principal; "" if the manifest is unreadable
 }
 
-// before reports whether a is older than b.
-func before(a, b entry) bool {
-	if d := a.Since.Compare(b.Since); d != 0 {
-		return d < 0
-	}
-	return a.Handle < b.Handle
-}
+// byAge compares by age, the oldest first.
+func byAge(a, b entry) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Handle, b.Handle)) }
 
 // List returns the artifacts, oldest first, by the time of their commit. The time in a handle is not
 // used: it is when the job began, and the output of a long job must not be old when it is stored.
@@ -46,15 +42,7 @@ func (d *diskDir) listed(look func(handle string, begun time.Time) entry) ([]ent
 			list = append(list, a)
 		}
 	}
-	slices.SortFunc(list, func(a, b entry) int {
-		switch {
-		case before(a, b):
-			return -1
-		case before(b, a):
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(list, byAge)
 	d.owners.only(list)
 	return list, nil
 }

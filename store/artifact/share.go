@@ -66,7 +66,7 @@ func largest(used map[string]usage, queues map[string][]entry, size func(usage) 
 		if len(queue) == 0 || u <= share || u < maxSize {
 			continue
 		}
-		if u == maxSize && found && !before(queue[0], queues[principal][0]) {
+		if u == maxSize && found && byAge(queue[0], queues[principal][0]) >= 0 {
 			continue
 		}
 		principal, maxSize, found = who, u, true

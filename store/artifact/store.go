@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -79,18 +80,10 @@ const defaultStream = 64 << 20
 const minStream = 1 << 10
 
 func (o *Options) defaults() {
-	if o.TTL == 0 {
-		o.TTL = 24 * time.Hour
-	}
-	if o.MaxCount == 0 {
-		o.MaxCount = 1000
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 1 << 30
-	}
-	if o.StreamBytes == 0 {
-		o.StreamBytes = defaultStream
-	}
+	o.TTL = cmp.Or(o.TTL, 24*time.Hour)
+	o.MaxCount = cmp.Or(o.MaxCount, 1000)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<30)
+	o.StreamBytes = cmp.Or(o.StreamBytes, defaultStream)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
