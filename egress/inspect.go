@@ -36,7 +36,7 @@ func secretsOf(list []control.Secret) map[string]*relay.Secret {
 	secrets := map[string]*relay.Secret{}
 	for _, s := range list {
 		if len(s.Value) >= relay.MinSecret {
-			secrets[s.Name] = &relay.Secret{Header: s.Header, Format: s.Format, Value: s.Value}
+			secrets[s.Name] = &relay.Secret{Header: s.Header, Format: s.Format, Value: s.Value, Body: s.Body}
 		}
 	}
 	return secrets

@@ -319,6 +319,27 @@ func TestNoAuthority(t *testing.T) {
 	}
 }
 
+// TestSecretInBody: a body with the placeholder is passed on only if the secret of its rule says so.
+func TestSecretInBody(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.serve(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.Copy(rw, r.Body) })
+	trusted := w.authorize()
+	for _, allowed := range []bool{false, true} {
+		w.secrets[0].Body = allowed
+		tr := w.open(strings.ReplaceAll(inspecting, `["GET"]`, `["POST"]`), "").transport(trusted)
+		reply, err := (&http.Client{Transport: tr}).Post("https://alpha.example.org/open/a", "text/plain", strings.NewReader(placeholder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		tr.CloseIdleConnections()
+		if err != nil || (string(got) == placeholder) != allowed || !allowed && !strings.Contains(string(got), "the body of the request has the placeholder") {
+			t.Errorf("allowed %v: %s %q, %v", allowed, reply.Status, got, err)
+		}
+	}
+}
+
 // TestSecrets: a secret of a few bytes, which cannot be looked for in responses, is none. The secrets of a door are its own, and change
 // with its rules; so is its authority.
 func TestSecrets(t *testing.T) {

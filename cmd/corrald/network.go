@@ -77,7 +77,7 @@ func (n *networks) secret(name string) (control.Secret, error) {
 	if err != nil {
 		return control.Secret{}, err
 	}
-	s := control.Secret{Name: name, Header: c.HeaderOf(), Format: c.FormatOf(), Value: value}
+	s := control.Secret{Name: name, Header: c.HeaderOf(), Format: c.FormatOf(), Value: value, Body: c.Body == config.BodyAllow}
 	n.read[name] = s
 	return s, nil
 }

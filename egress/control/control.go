@@ -67,6 +67,8 @@ type Secret struct {
 	Header string `json:"header"`
 	Format string `json:"format"` // the value of the header, with {} in the secret's place
 	Value  string `json:"value"`
+	// Body: a request may have the placeholder in its body, where it stands for nothing and is passed on.
+	Body bool `json:"body,omitempty"`
 }
 
 // An Authority issues the certificates with which TLS connections of jobs end where rules are about requests.

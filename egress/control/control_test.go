@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var accessExample = Access{json.RawMessage(`{"allow":[{"host":"example.org"}]}`), []Secret{{"acme", "Authorization", "Bearer {}", "s"}}}
+var accessExample = Access{json.RawMessage(`{"allow":[{"host":"example.org"}]}`), []Secret{{"acme", "Authorization", "Bearer {}", "s", true}}}
 
 var openExample = Open{
 	Door: 7, Name: "job 1", Request: "0af7651916cd43dd8448eb211c80319c", Access: accessExample, Ask: "go example.org:443", Placeholder: "corral-0123456789abcdef0",

@@ -82,7 +82,10 @@ func newSecure(t *testing.T, name string, secret *Secret, answer http.HandlerFun
 		body, _ := io.ReadAll(in.Body)
 		w.mu.Lock()
 		w.got = append(w.got, fmt.Sprintf("%s %s %s %s %q", in.Method, in.Host, in.RequestURI, in.Header.Get("Authorization"), body))
-		all := fmt.Sprint(in.RequestURI, in.Header, string(body), in.Trailer)
+		all := fmt.Sprint(in.RequestURI, in.Header, in.Trailer)
+		if secret == nil || !secret.Body {
+			all += string(body)
+		}
 		w.mu.Unlock()
 		if strings.Contains(in.Header.Get("Authorization"), value) && in.Header.Get("Accept-Encoding") != "identity" {
 			t.Errorf("a response with the secret may be compressed: %q", in.Header["Accept-Encoding"])
@@ -380,6 +383,40 @@ func TestSecret(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0] != "POST example.org /open "+tt.want+` ""` || len(denied) > 0 {
 				t.Errorf("%s, HTTP/2 %v: server got %q, denied %q, %v", tt.name, http2, got, denied, err)
 			}
+		}
+	}
+}
+
+// TestSecretBody: where a secret allows it, a request has the placeholder in its body, and nothing takes its place there. In no other
+// place may it be, as with any secret.
+func TestSecretBody(t *testing.T) {
+	secret := &Secret{Header: "Authorization", Format: "Bearer {}", Value: value, Body: true}
+	for _, http2 := range []bool{false, true} {
+		w := newSecure(t, "example.org", secret, nil)
+		send := func(change func(*http.Request)) (int, error) {
+			in, err := http.NewRequest(http.MethodPost, "https://example.org/open", strings.NewReader("key="+placeholder))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Header.Set("Authorization", "Bearer "+placeholder)
+			change(in)
+			reply, err := w.client(http2).Do(in)
+			if err != nil {
+				return 0, err
+			}
+			return reply.StatusCode, reply.Body.Close()
+		}
+		status, err := send(func(*http.Request) {})
+		got, denied := w.take()
+		if want := fmt.Sprintf("POST example.org /open Bearer %s %q", value, "key="+placeholder); err != nil || status != 200 || len(got) != 1 ||
+			got[0] != want || len(denied) > 0 {
+			t.Errorf("HTTP/2 %v: %d, %v, server got %q, want %q, denied %q", http2, status, err, got, want, denied)
+		}
+		if status, err = send(func(r *http.Request) { r.Header.Set("X-Other", placeholder) }); err != nil || status != 403 {
+			t.Errorf("HTTP/2 %v: another header: %d, %v", http2, status, err)
+		}
+		if status, err = send(func(r *http.Request) { r.URL.Path = "/open/without/x"; r.Header.Del("Authorization") }); err == nil && status == 200 {
+			t.Errorf("HTTP/2 %v: a path whose rule has no secret: %d", http2, status)
 		}
 	}
 }

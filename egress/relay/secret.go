@@ -21,6 +21,7 @@ type Secret struct {
 	Header string // where it is allowed, for example Authorization
 	Format string // the value of the header, with {} in the secret's place
 	Value  string
+	Body   bool // the placeholder may be in bodies, where it stands for nothing
 }
 
 // MinSecret is the minimum length in bytes of a Secret.Value. A shorter one is not looked for in responses, as it is in many by chance.
@@ -31,7 +32,8 @@ var (
 	errEcho        = denied("the response has a secret in it that requests to this host are given")
 )
 
-// exchange puts the secret in the placeholder's place, and returns whether it did. A placeholder in any other place is denied.
+// exchange puts the secret in the placeholder's place, and returns whether it did. A placeholder in any other place is denied, unless it
+// is in a body that may have it.
 func (i *Inspection) exchange(in *http.Request, secret *Secret) (used bool, d *Denied) {
 	if i.Placeholder == "" {
 		return false, nil
@@ -46,7 +48,7 @@ func (i *Inspection) exchange(in *http.Request, secret *Secret) (used bool, d *D
 		}
 		used = used || exchanged
 	}
-	if in.Body != nil && in.Body != http.NoBody {
+	if in.Body != nil && in.Body != http.NoBody && (secret == nil || !secret.Body) {
 		in.Body = &watched{ReadCloser: in.Body, texts: guard{[]byte(i.Placeholder)}, err: errPlaceholder}
 	}
 	return used, nil

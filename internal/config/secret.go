@@ -11,6 +11,9 @@ import (
 // SecretVariable is the environment variable in which every job finds the placeholder, if a rule has a secret for it.
 const SecretVariable = "CORRAL_SECRET"
 
+// BodyAllow is the Secret.Body that has a request passed on with the placeholder in its body.
+const BodyAllow = "allow"
+
 // HeaderOf returns Header with its default.
 func (s Secret) HeaderOf() string {
 	if s.Header == "" {
