@@ -59,7 +59,7 @@ type Rules struct {
 
 // A Rule allows connections to a host, or to those of a preset.
 type Rule struct {
-	// Hosts that belong together: `go`, `npm`, `pypi`, `cargo`, `debian` or `github-read`. Only `registry` and `min_age` can be beside it.
+	// Hosts that belong together: `npm`, `anthropic` and [others](#presets). Only `registry` and `min_age` can be beside it.
 	Preset string `json:"preset,omitempty" yaml:"preset" form:"preset" without:"none" example:"npm"`
 	// `HOST`, or `*.HOST` for all names below it, but not `HOST` itself.
 	Host string `json:"host,omitempty" yaml:"host" form:"host-pattern" without:"required unless there is a preset" example:"example.org"`

@@ -464,6 +464,14 @@ func TestPresets(t *testing.T) {
 			"github.com:443", "github.com:443", "api.github.com:443", "codeload.github.com:443", "raw.githubusercontent.com:443",
 			"objects.githubusercontent.com:443", "release-assets.githubusercontent.com:443",
 		},
+		"anthropic": {"api.anthropic.com:443"},
+		"openai":    {"api.openai.com:443"},
+		"google-ai": {"generativelanguage.googleapis.com:443"},
+		"github-copilot": {
+			"api.githubcopilot.com:443", "api.individual.githubcopilot.com:443", "api.business.githubcopilot.com:443",
+			"api.enterprise.githubcopilot.com:443", "api.github.com:443",
+		},
+		"openrouter": {"openrouter.ai:443"},
 	}
 	for _, p := range Presets() {
 		s := compile(t, Rules{Allow: []Rule{{Preset: p.Name}}})
