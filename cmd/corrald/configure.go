@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"corral/internal/config"
@@ -112,8 +113,14 @@ func (o *options) connect(c config.Config) error {
 		}
 		c.Network.Allow = named.Allow
 	}
+	n := newNetworks(c)
+	if o.key != "" {
+		if err := n.useKey(o.key, os.NewFile(keyDescriptor, "key")); err != nil {
+			return fmt.Errorf("--key: %w", err)
+		}
+	}
 	var err error
-	s.Network, s.Requests, err = newNetworks(c).of(config.Repo{})
+	s.Network, s.Requests, err = n.of(config.Repo{})
 	for i := range s.Repos {
 		s.Repos[i].Network, s.Repos[i].Requests = s.Network, s.Requests
 	}

@@ -45,6 +45,7 @@ type options struct {
 	socket, config string
 	embedded       int
 	images         bool   // the client of an embedded supervisor may create and remove root file systems
+	key            string // the preset of the API whose key is on descriptor 4; "": none
 	network        string // what the jobs of an embedded supervisor may reach; "": what the configuration says
 	version        bool
 	supervisor     isolate.Config
@@ -63,6 +64,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.images, "images", false, "")
 	f.StringVar(&o.supervisor.Kept, "kept", "", "")
 	f.StringVar(&o.network, "network", "", "")
+	f.StringVar(&o.key, "key", "", "")
 	f.BoolVar(&o.version, "version", false, "")
 	f.Func("repo", "", func(dir string) error {
 		o.supervisor.Repos = append(o.supervisor.Repos, admit.Entry{Path: dir})
@@ -96,8 +98,8 @@ func parse(args []string) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if (o.images || o.supervisor.Kept != "" || o.supervisor.Account != nil || o.network != "") && o.embedded < 0 {
-		return nil, errors.New("--images, --kept, --account and --network are for an embedded supervisor")
+	if (o.images || o.supervisor.Kept != "" || o.supervisor.Account != nil || o.network != "" || o.key != "") && o.embedded < 0 {
+		return nil, errors.New("--images, --kept, --account, --network and --key are for an embedded supervisor")
 	}
 	if o.embedded >= 0 {
 		if o.supervisor.Account == nil { // fail closed: without an account, directories would be opened with root's rights

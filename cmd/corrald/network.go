@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"os"
 	"slices"
 
 	"corral/egress/control"
@@ -66,6 +69,45 @@ func (n *networks) of(r config.Repo) (json.RawMessage, *admit.Requests, error) {
 		}
 	}
 	return encoded, requests, nil
+}
+
+// keyDescriptor is where root's front-end passes the key of an API.
+const keyDescriptor = 4
+
+// keyName begins the name of the secret that is the key.
+const keyName = "key-of-"
+
+// useKey reads the key of a preset's API, closes f, and has requests to the API, which jobs may reach by it, carry the key. Agents repeat
+// what their commands print, so bodies may have the placeholder.
+func (n *networks) useKey(preset string, f *os.File) error {
+	defer f.Close()
+	p, known := network.PresetNamed(preset)
+	if !known || p.Key == nil {
+		return fmt.Errorf("%q is not the preset of an API with a key", preset)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxSecret+3))
+	value, err := secretSource{File: "the key"}.clean(b, err)
+	if err != nil {
+		return err
+	}
+	name := keyName + preset
+	if _, taken := n.config.Secrets[name]; taken {
+		return fmt.Errorf("the configuration has a secret %q, which is the name of the key: rename it", name)
+	}
+	n.read[name] = control.Secret{Name: name, Header: p.Key.Header, Format: p.Key.Format, Value: value, Body: true}
+	n.config.Secrets = maps.Clone(n.config.Secrets)
+	if n.config.Secrets == nil {
+		n.config.Secrets = map[string]config.Secret{}
+	}
+	n.config.Secrets[name] = config.Secret{Env: []string{p.Key.Variable}}
+	allow := p.Keyed(name)
+	for _, r := range n.config.Network.Allow {
+		if r.Preset != preset {
+			allow = append(allow, r)
+		}
+	}
+	n.config.Network.Allow = allow
+	return nil
 }
 
 func (n *networks) secret(name string) (control.Secret, error) {

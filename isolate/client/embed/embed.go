@@ -34,8 +34,10 @@ type Options struct {
 	Account    string
 	Toolchains []string // directories to show read-only in every jail
 	Network    string   // hosts that jobs may reach, as in job.Spec.Network; "" is what the operator's configuration allows
-	Images     bool     // permit this process to create and remove root file systems
-	Kept       string   // id of a kept layer, whose repository is served too; "" is none
+	// Key is the user's key of the API of the preset KeyOf, which jobs use by a placeholder; "" is none.
+	Key, KeyOf string
+	Images     bool   // permit this process to create and remove root file systems
+	Kept       string // id of a kept layer, whose repository is served too; "" is none
 	// Prepare, if set, is called while this process is still root, with the identity that it is about to get. If it
 	// returns an error, Start fails.
 	Prepare func(Identity) error
@@ -63,7 +65,11 @@ func start(o Options) (*client.Client, func(), error) {
 	}
 	commons := o.commons(whose)
 	supervisor := o.command(theirs, whose, commons)
-	err = supervisor.Start()
+	closeKey, err := o.passKey(supervisor)
+	if err == nil {
+		err = supervisor.Start()
+		closeKey()
+	}
 	theirs.Close()
 	if err != nil {
 		_ = ours.Close()
@@ -114,6 +120,27 @@ func (o *Options) command(socket *os.File, whose directory.Account, commons map[
 	// A session of its own: an interrupt typed at the terminal is handled by this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
+}
+
+// passKey gives the supervisor the key on a descriptor, as anybody can read a command line. The caller calls closeKey when the supervisor
+// was started.
+func (o *Options) passKey(supervisor *exec.Cmd) (closeKey func(), err error) {
+	if o.Key == "" {
+		return func() {}, nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	closeKey = func() { read.Close() }
+	_, err = write.WriteString(o.Key)
+	if err := errors.Join(err, write.Close()); err != nil {
+		closeKey()
+		return nil, err
+	}
+	supervisor.Args = append(supervisor.Args, "--key", o.KeyOf)
+	supervisor.ExtraFiles = append(supervisor.ExtraFiles, read) // descriptor 4
+	return closeKey, nil
 }
 
 // handOver waits for the supervisor and drops root in this process.
