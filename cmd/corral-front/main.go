@@ -38,6 +38,7 @@ func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
 		commands.Editor: commands.EditorCommand, server.ToolchainFinder: server.ToolchainCommand, embed.FindCommon: findCommonCommand,
 		ci.Relay: ci.RelayCommand, commands.ForwardName: commands.ForwardCommand,
+		commands.ReviewName:     commands.ReviewCommand,
 		commands.BackgroundName: commands.BackgroundCommand, commands.KeeperName: commands.KeeperCommand,
 	}
 }

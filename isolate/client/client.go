@@ -96,6 +96,18 @@ func (c *Client) Close() error {
 	return err
 }
 
+// Socket returns the connection for a child of this process, which makes no request while the child has it. The caller closes it.
+func (c *Client) Socket() (socket *os.File, err error) {
+	err = c.conn.Hand(func(fd int) error {
+		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err == nil {
+			socket = os.NewFile(uintptr(dup), "supervisor")
+		}
+		return err
+	})
+	return socket, err
+}
+
 // Hello returns the supervisor's Welcome.
 func (c *Client) Hello() (wire.Welcome, error) { return c.hello(context.Background()) }
 
