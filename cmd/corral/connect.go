@@ -66,6 +66,7 @@ func dial(socket string) (*client.Client, error) {
 func embedded(o *runOptions) (*client.Client, func(), error) {
 	return startSupervisor(embed.Options{
 		Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account, Network: o.spec.Network,
+		Key: o.key, KeyOf: o.keyOf,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/internal/nearest"
+	"corral/isolate/client"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/policy/ask"
@@ -33,6 +34,12 @@ type runOptions struct {
 	set          []string
 	pass         []string
 	cwd          string
+	key, keyOf   string // see embed.Options
+	home         bool   // the job has a session of its own in any case, whose home directory other jobs see
+	// entered, if set, is called when the job's session is open, and ended when the job has ended there.
+	entered func(*client.Client) error
+	ended   func(*client.Client)
+	closed  bool // ended has closed the session
 }
 
 // parseRun parses the command line of run. It returns flag.ErrHelp if the usage text is requested. The options may be

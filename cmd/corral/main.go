@@ -58,6 +58,7 @@ func own() []ownCommand {
 	}
 	return []ownCommand{
 		{"run", usage.Run, runCommand},
+		{"agent", usage.Agent, agentCommand},
 		{"ps", usage.Ps, plain(psCommand)},
 		{"reload", usage.Reload, plain(reloadCommand)},
 		{"kill", usage.Kill, plain(killCommand)},
@@ -110,7 +111,7 @@ func help(args []string) error {
 
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
-	"run", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
+	"run", "agent", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
 	"audit", "cache", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network", "output", "policy",
 	"repo", "rootfs", "serve", "token",
 }

@@ -15,11 +15,11 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 	switch {
 	case o.spec.Session != "":
 		return nothing, o.join(c)
-	case o.spec.Workspace != job.Overlay:
+	case o.spec.Workspace != job.Overlay && !o.home:
 		return nothing, nil
 	}
 	s, err := c.OpenSession(context.Background(), job.SessionSpec{
-		Repo: o.spec.Repo, Profile: o.spec.Profile, Workspace: job.Overlay, Network: o.spec.Network,
+		Repo: o.spec.Repo, Profile: o.spec.Profile, Workspace: o.spec.Workspace, Network: o.spec.Network, Share: o.home,
 		// The job's limits on the repository apply to the session's layer here.
 		Disk: max(o.spec.Limits.Disk, 0), Inodes: max(o.spec.Limits.Inodes, 0),
 	})
@@ -28,6 +28,9 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 	}
 	o.spec.Session = s.ID
 	return func() error {
+		if o.closed {
+			return nil
+		}
 		kept, err := c.CloseSession(context.Background(), s.ID, true)
 		if err != nil {
 			return fmt.Errorf("the changes were not kept: %w", err)

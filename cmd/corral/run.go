@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -62,7 +63,7 @@ func isPiped(f *os.File) bool {
 // connectAndRun runs the job in o and waits for its end, and for the end of the supervisor if it was started for this
 // job.
 func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
-	o.spec.Claim.Tool = "run"
+	o.spec.Claim.Tool = cmp.Or(o.spec.Claim.Tool, "run")
 	var t *terminal.Terminal
 	if o.tty {
 		var err error
@@ -80,11 +81,19 @@ func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
 	if err != nil {
 		return job.Result{}, explain(err, o)
 	}
+	if o.entered != nil {
+		if err := o.entered(c); err != nil {
+			return job.Result{}, errors.Join(explain(err, o), leave())
+		}
+	}
 	var result job.Result
 	if o.tty {
 		result, err = o.runTerminal(c, t)
 	} else {
 		result, err = o.run(c, out)
+	}
+	if err == nil && o.ended != nil {
+		o.ended(c)
 	}
 	if left := leave(); err == nil {
 		o.keepErr = left

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"corral/job"
+	"corral/policy/network"
+)
+
+// TestAgents: each row of the table has what an agent needs, and nothing of another's.
+func TestAgents(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range agents {
+		preset, known := network.PresetNamed(a.api)
+		if seen[a.name] || a.name == "" || a.program == "" || !known || preset.Key == nil || len(a.state) == 0 {
+			t.Errorf("%+v", a)
+		}
+		seen[a.name] = true
+		for _, path := range append(slices.Clone(a.state), a.places...) {
+			if filepath.IsAbs(path) || filepath.Clean(path) != path || strings.HasPrefix(path, "..") || path == "." {
+				t.Errorf("%s: %q must be below the home directory", a.name, path)
+			}
+		}
+		if _, err := network.RulesFor(strings.Join(append([]string{a.api}, a.login...), " ")); err != nil {
+			t.Errorf("%s: %v", a.name, err)
+		}
+		if _, err := environment(a.env, nil, false); err != nil {
+			t.Errorf("%s: %v", a.name, err)
+		}
+	}
+}
+
+// TestApproval: Claude Code knows a key by its last 20 characters, which are the same for each placeholder.
+func TestApproval(t *testing.T) {
+	const behind = "--placeholder-corral"
+	a, _ := agentNamed("claude")
+	if len(behind) != 20 || !strings.Contains(a.begin, `"$CORRAL_SECRET`+behind+`"`) || !strings.Contains(a.begin, `["`+behind+`"]`) {
+		t.Errorf("%q", a.begin)
+	}
+}
+
+// TestInstallation: what is shown of an installation has nothing beside it.
+func TestInstallation(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for path, want := range map[string]string{
+		"/usr/bin/claude": "", "/usr/local/lib/node_modules/@anthropic-ai/claude-code/cli.js": "",
+		"/opt/claude/2.1/claude":                   "/opt/claude/2.1",
+		home + "/.local/share/claude/versions/2.1": home + "/.local/share/claude/versions",
+		"/x/node_modules/@anthropic-ai/code/bin/c": "/x/node_modules/@anthropic-ai/code",
+		"/x/node_modules/opencode/bin/opencode":    "/x/node_modules/opencode",
+		"/y/node_modules/a/node_modules/@b/c/d":    "/y/node_modules/a",
+		home + "/.local/bin/claude":                "error",
+		home + "/claude":                           "error",
+		filepath.Dir(home) + "/claude":             "error",
+		"/shown/bin/claude":                        "",
+	} {
+		a := &agentRun{runOptions: runOptions{toolchains: []string{"/shown"}}}
+		got, err := a.installation(path)
+		if (err != nil) != (want == "error") || err == nil && strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+		}
+	}
+}
+
+// TestAgentWords: options come before the agent's name, and all that follows is the agent's.
+func TestAgentWords(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	program := filepath.Join(home, "agent", "claude")
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args      string
+		words     string // the end of the job's program and arguments
+		workspace job.Workspace
+		network   string
+		err       string
+	}{
+		{args: "--supervisor /s --program PROGRAM claude --direct -p x", words: "PROGRAM --direct -p x", workspace: job.Overlay, network: "anthropic"},
+		{args: "--supervisor /s --network npm --direct --program PROGRAM claude", words: "PROGRAM", workspace: job.Direct, network: "anthropic npm"},
+		{args: "--supervisor /s --login --program PROGRAM claude", words: "PROGRAM", workspace: job.Overlay, network: "anthropic claude.ai console.anthropic.com platform.claude.com"},
+		{args: "--supervisor /s -- claude -p x", words: "claude -p x", workspace: job.Overlay},
+		{args: "--supervisor /s --workspace readonly -- true", words: "true", workspace: job.ReadOnly},
+		{args: "", err: "no agent given"},
+		{args: "claud", err: "did you mean corral agent claude?"},
+		{args: "--session x -- true", err: "are for corral run"},
+		{args: "--direct --workspace overlay -- true", err: "cannot be combined"},
+		{args: "--login --key-file k --program PROGRAM claude", err: "cannot be combined"},
+		{args: "--key-file k -- true", err: "for an agent by name"},
+		{args: "--program /nowhere/claude claude", err: "/nowhere/claude is not installed"},
+	} {
+		a, err := parseAgent(strings.Fields(strings.ReplaceAll(tt.args, "PROGRAM", program)))
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: %v, want %q", tt.args, err, tt.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.args, err)
+			continue
+		}
+		words := strings.Join(a.spec.Args, " ")
+		if want := strings.ReplaceAll(tt.words, "PROGRAM", program); !strings.HasSuffix(words, want) || a.spec.Workspace != tt.workspace || a.spec.Network != tt.network {
+			t.Errorf("%s: %q, %v, %q", tt.args, words, a.spec.Workspace, a.spec.Network)
+		}
+	}
+}
