@@ -86,7 +86,7 @@ func (w *watcher) add(g *Job, f func()) error {
 	return nil
 }
 
-// openOOMEvent returns an eventfd that the kernel signals when memory runs out for a group of v1, whose memory.oom_control is open as control:
+// openOOMEvent returns an eventfd that the kernel signals when memory runs out for a group of v1, whose memory.oom_control is open:
 // cgroup-v1/memory, section 10.
 func openOOMEvent(dir group.Group, control int) (int, error) {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)

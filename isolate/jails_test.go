@@ -119,31 +119,6 @@ func TestStubKilled(t *testing.T) {
 	}
 }
 
-// child returns the child of a process that has one thread and one child.
-func child(t *testing.T, pid int) int {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	child, wrong := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err := errors.Join(err, wrong); err != nil {
-		t.Fatal(err)
-	}
-	return child
-}
-
-// gone waits until processes have exited.
-func (f *front) gone(pids []int) {
-	f.T.Helper()
-	eventually(f.T, func() string {
-		for _, pid := range pids {
-			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // none if its parent knows already
-			if stat := strings.Fields(string(b)); len(stat) > 2 && stat[1] == "(corral-stub)" && stat[2] != "Z" {
-				return fmt.Sprintf("%d of %v has not exited: %s", pid, pids, stat[2])
-			}
-		}
-		return ""
-	})
-}
-
 // newest returns the first process of the job that was started last.
 func newest(t *testing.T, s *Supervisor) int {
 	t.Helper()

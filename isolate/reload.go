@@ -15,7 +15,7 @@ import (
 // A Reloaded says what reading the configuration again had for results.
 type Reloaded struct {
 	Restart  []string // keys with a new value that only a restart of the supervisor applies
-	Rejected []string // configured repositories that are not served, and users whose jobs use more than user_memory now allows, with the reason
+	Rejected []string // repositories that are not served, and users whose jobs use more than user_memory now allows, with the reason
 }
 
 // Notes returns r as sentences for an operator.

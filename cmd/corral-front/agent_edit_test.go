@@ -12,8 +12,8 @@ import (
 func TestAgentChanges(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	p.file(t, "a.txt", "old\n", 0o644)
-	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", daemon(t).Socket, "--tools", "agent"))
+	p.file(t, "a.txt", "old\n")
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t), "--supervisor", daemon(t).Socket, "--tools", "agent"))
 	if got := h.agentCall("changes", object{}); got != "[no changes]" {
 		t.Errorf("at first: %q", got)
 	}
@@ -46,12 +46,12 @@ func TestAgentChanges(t *testing.T) {
 func TestAgentBeside(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	p.file(t, "a.txt", "old\n", 0o644)
-	p.file(t, "b.txt", "old\n", 0o644)
-	config, socket := p.overlaid(t, ""), daemon(t).Socket
+	p.file(t, "a.txt", "old\n")
+	p.file(t, "b.txt", "old\n")
+	config, socket := p.overlaid(t), daemon(t).Socket
 	h := connect(t, p.front("mcp", "--config", config, "--supervisor", socket, "--tools", "agent"))
 	h.run("cat a.txt b.txt; echo mine >a.txt")
-	p.file(t, "new.txt", "theirs\n", 0o644)
+	p.file(t, "new.txt", "theirs\n")
 	if err := os.Rename(p.repo+"/new.txt", p.repo+"/b.txt"); err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{T: t, p: newPlace(t), lines: map[string]int{}}
-	s.p.file(t, "server.py", jailServer, 0o644)
+	s.p.file(t, "server.py", jailServer)
 	var hashA, hashB [32]byte
 	s.token, hashA = config.NewToken()
 	s.victim, hashB = config.NewToken()
@@ -353,15 +353,15 @@ func TestPreviewOfAttacks(t *testing.T) {
 	needBrowser(t)
 	sandboxtest.Require(t, sandboxtest.Program("python3"))
 	s := newScene(t)
-	s.p.file(t, "pages/worker.js", s.fill(`fetch("http://{loopback}/worker",{mode:"no-cors"}).then(()=>postMessage("got"),()=>postMessage(""))`), 0o644)
-	s.p.file(t, "pages/opened.html", `<script>fetch('/opener-' + window.opener)</script>`, 0o644)
-	s.p.file(t, "pages/sw.js", `self.addEventListener('fetch', (e) => e.respondWith(new Response('stayed')))`, 0o644)
+	s.p.file(t, "pages/worker.js", s.fill(`fetch("http://{loopback}/worker",{mode:"no-cors"}).then(()=>postMessage("got"),()=>postMessage(""))`))
+	s.p.file(t, "pages/opened.html", `<script>fetch('/opener-' + window.opener)</script>`)
+	s.p.file(t, "pages/sw.js", `self.addEventListener('fetch', (e) => e.respondWith(new Response('stayed')))`)
 	s.seen(s.token, s.session, 8001)
 	s.seen(s.victim, s.victims, 8000)
 	s.loopback.silence()
 	s.api.silence()
 	for n, a := range attacks {
-		s.p.file(t, fmt.Sprintf("pages/%d.html", n), s.page(a), 0o644)
+		s.p.file(t, fmt.Sprintf("pages/%d.html", n), s.page(a))
 		s.b.open("http://" + s.own + fmt.Sprintf("/pages/%d.html?", n) + s.fillQuery(a.query))
 		if got, err := s.b.value("window.result"); got != a.want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", a.name, got, err, a.want)
@@ -404,7 +404,7 @@ func TestPreviewCookieTaken(t *testing.T) {
 	})
 	name, _, _ := strings.Cut(s.own, ":")
 	_, port, _ := net.SplitHostPort(thief.address)
-	s.p.file(t, "pages/lead.html", "<!doctype html><script>location = 'http://"+name+":"+port+"/taken'</script>", 0o644)
+	s.p.file(t, "pages/lead.html", "<!doctype html><script>location = 'http://"+name+":"+port+"/taken'</script>")
 	s.b.open("http://" + s.own + "/pages/lead.html")
 	s.b.wait("document.title", "taken")
 	cookies := <-got
@@ -472,7 +472,7 @@ func TestPreviewExceptions(t *testing.T) {
 		{"speculation rules", `<script type=speculationrules>{"prefetch":[{"source":"list","urls":["` + at + `/ahead"],"eagerness":"immediate"}]}</script>`, "/ahead"},
 		{"leading the tab", `<script>location = "` + at + `/led"</script>`, "/led"},
 	} {
-		s.p.file(t, fmt.Sprintf("pages/exception-%d.html", n), "<!doctype html><link rel=icon href=data:,>"+c.page, 0o644)
+		s.p.file(t, fmt.Sprintf("pages/exception-%d.html", n), "<!doctype html><link rel=icon href=data:,>"+c.page)
 		mu.Lock()
 		clear(heard)
 		mu.Unlock()

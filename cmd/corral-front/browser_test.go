@@ -173,15 +173,16 @@ func TestPreviewOfVite(t *testing.T) {
 	needBrowser(t)
 	p, d := newPlace(t), daemon(t)
 	p.installVite(t)
-	p.file(t, "index.html", `<!doctype html><p id="text">nothing</p><script type="module" src="/main.js"></script>`, 0o644)
-	p.file(t, "style.css", "p { color: rgb(1, 2, 3) }\n", 0o644)
-	p.file(t, "text.js", "export const text = 'before'\n", 0o644)
+	p.file(t, "index.html", `<!doctype html><p id="text">nothing</p><script type="module" src="/main.js"></script>`)
+	p.file(t, "style.css", "p { color: rgb(1, 2, 3) }\n")
+	p.file(t, "text.js", "export const text = 'before'\n")
 	p.file(t, "main.js", `import './style.css'
 import { text } from './text.js'
 const show = (text) => { document.getElementById('text').textContent = text }
 show(text)
 import.meta.hot.accept('./text.js', (changed) => show(changed.text))
-`, 0o644)
+`)
+
 	agent, hash := config.NewToken()
 	w := p.webAt(t, d, p.config(t, fmt.Sprintf("principals:\n  - {name: a, token_sha256: \"%x\", tools: [agent]}\n", hash)), "--preview", "localhost:0")
 	_, session, _ := w.post(agent, "", hello)

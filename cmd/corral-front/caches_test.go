@@ -89,9 +89,9 @@ func newGoCachePlace(t *testing.T) cachePlace {
 			t.Fatal(err)
 		}
 	}
-	p.file(t, "go.mod", "module example.com/app\n\ngo 1.20\n\nrequire example.com/greet v1.2.0\n", 0o644)
+	p.file(t, "go.mod", "module example.com/app\n\ngo 1.20\n\nrequire example.com/greet v1.2.0\n")
 	// The message of the compiler says what it has read. A program that printed it would need the runtime, which takes seconds to compile.
-	p.file(t, "app.go", "package app\n\nimport \"example.com/greet\"\n\nconst number int = greet.Word\n", 0o644)
+	p.file(t, "app.go", "package app\n\nimport \"example.com/greet\"\n\nconst number int = greet.Word\n")
 	p.asOwner(t, []string{"GOPROXY=file://" + filepath.Join(p.dir, "proxy"), "GOSUMDB=off", "GOFLAGS=-mod=mod"}, "go", "mod", "tidy")
 	return p
 }
@@ -163,11 +163,12 @@ func TestNpmCache(t *testing.T) {
 	p.asOwner(t, nil, "npm", "cache", "add", url)
 	registry.Close()
 	sum := sha512.Sum512(archive)
-	p.file(t, "package.json", `{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}}`, 0o644)
+	p.file(t, "package.json", `{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}}`)
 	p.file(t, "package-lock.json", fmt.Sprintf(`{"name":"app","version":"1.0.0","lockfileVersion":3,"packages":{
 		"":{"name":"app","version":"1.0.0","dependencies":{"greet":"1.2.0"}},
 		"node_modules/greet":{"version":"1.2.0","resolved":%q,"integrity":"sha512-%s"}}}`,
-		url, base64.StdEncoding.EncodeToString(sum[:])), 0o644)
+		url, base64.StdEncoding.EncodeToString(sum[:])))
+
 	if err := os.WriteFile(filepath.Join(p.home, ".npmrc"), []byte("//registry/:_authToken=hunter2\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +194,12 @@ func TestCargoRegistry(t *testing.T) {
 	}
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(files[r.URL.Path])) }))
 	files["/config.json"] = `{"dl":"` + registry.URL + `/dl?{crate}"}`
-	p.file(t, "Cargo.toml", "[package]\nname = \"app\"\nversion = \"1.0.0\"\n\n[dependencies]\ngreet = \"1.2.0\"\n", 0o644)
-	p.file(t, "src/main.rs", "fn main() { println!(\"{}\", greet::WORD) }\n", 0o644)
+	p.file(t, "Cargo.toml", "[package]\nname = \"app\"\nversion = \"1.0.0\"\n\n[dependencies]\ngreet = \"1.2.0\"\n")
+	p.file(t, "src/main.rs", "fn main() { println!(\"{}\", greet::WORD) }\n")
 	// A sparse index is an unstable feature of cargo before 1.68.
 	p.file(t, ".cargo/config.toml", "[unstable]\nsparse-registry = true\n"+
-		"[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+"+registry.URL+"/\"\n", 0o644)
+		"[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+"+registry.URL+"/\"\n")
+
 	p.asOwner(t, []string{"RUSTC_BOOTSTRAP=1"}, "env", "cargo", "fetch") // the one in /usr/bin, as in jails
 	registry.Close()
 	cargo := filepath.Join(p.home, ".cargo")

@@ -29,7 +29,7 @@ func hooked(t *testing.T) (p *place, path string) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	p.file(t, "README", "the checkout\n", 0o644)
+	p.file(t, "README", "the checkout\n")
 	return p, bin + ":/usr/local/bin:/usr/bin:/bin"
 }
 
@@ -205,7 +205,7 @@ func TestActionByAct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.file(t, "jail/action.yml", string(action), 0o644)
+	p.file(t, "jail/action.yml", string(action))
 	home, program := filepath.Join(p.dir, "home"), filepath.Join(p.dir, "act")
 	secret := filepath.Join(home, "secret")
 	if err := errors.Join(
@@ -239,7 +239,7 @@ func TestActionByAct(t *testing.T) {
 		{"      - run: " + mask + "\n" + show, 0, "this is ***", "this is plain"}, // a command that act obeys
 		{jail(mask) + show, 0, "this is plain", "this is ***"},
 	} {
-		p.file(t, ".github/workflows/w.yml", fmt.Sprintf(workflow, tt.steps), 0o644)
+		p.file(t, ".github/workflows/w.yml", fmt.Sprintf(workflow, tt.steps))
 		code, out := p.as(t, env, program, "push", "-P", "self-hosted=-self-hosted", "--action-offline-mode")
 		if code != tt.code || !strings.Contains(out, tt.says) || tt.hush != "" && strings.Contains(out, tt.hush) {
 			t.Errorf("%s: %d, %s", tt.steps, code, out)

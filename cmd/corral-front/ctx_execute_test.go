@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"corral/internal/test/sandboxtest"
 )
@@ -74,7 +73,7 @@ func TestCtxLanguages(t *testing.T) {
 	}
 	p, _, h := servedWith(t, "runtime: {max_duration: 5m}\n", tools...)
 	const path = `some dir/it's "odd" $(x) #{y} \n.txt`
-	p.file(t, path, "first\n\"second\"\n", 0o644)
+	p.file(t, path, "first\n\"second\"\n")
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			// Compiling takes seconds. The tests of package runtimes run these languages, too.
@@ -112,7 +111,7 @@ func TestCtxFileContained(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("hunter2"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p.file(t, "x", "", 0o644)
+	p.file(t, "x", "")
 	if err := os.Symlink("../secret", filepath.Join(p.repo, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,25 +124,6 @@ func TestCtxFileContained(t *testing.T) {
 	if r := h.ctx("ctx_execute_file", object{"path": "../secret", "language": "shell", "code": "true"}); r.Code != "INVALID_REQUEST" {
 		t.Errorf("got %q", r.text)
 	}
-}
-
-// background starts a script in the background, and waits until it prints that it is ready.
-func (h *host) background(code string) (id string) {
-	h.t.Helper()
-	r := h.ctx("ctx_execute", object{"language": "shell", "code": code, "background": true})
-	if r.isError || r.JobID == "" || r.Status != "running" {
-		h.t.Fatalf("got %q", r.text)
-	}
-	h.says(r.JobID, "ready\n")
-	return r.JobID
-}
-
-// says waits until a background job has written want.
-func (h *host) says(id, want string) {
-	h.t.Helper()
-	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), want, func() bool {
-		return strings.Contains(h.ctx("ctx_job", object{"id": id, "action": "output"}).text, want)
-	})
 }
 
 // TestCtxMemory checks that the reply of a job that reached a limit names the limit.

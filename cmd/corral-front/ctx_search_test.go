@@ -25,8 +25,8 @@ func (h *host) finds(want string, arguments object) bool {
 // TestCtxIndexHere checks that a job indexes a file of the repository, and that no other file is indexed.
 func TestCtxIndexHere(t *testing.T) {
 	p, _, h := served(t, "")
-	p.file(t, "docs/animals.md", "# Zebras\n\nThey are striped.\n\n# Quaggas\n\nThey are gone.\n", 0o644)
-	p.file(t, "-n odd'\nname", "an okapi\n", 0o644)
+	p.file(t, "docs/animals.md", "# Zebras\n\nThey are striped.\n\n# Quaggas\n\nThey are gone.\n")
+	p.file(t, "-n odd'\nname", "an okapi\n")
 	if err := errors.Join(
 		os.Symlink("/etc/passwd", filepath.Join(p.repo, "out")), os.Symlink("docs/animals.md", filepath.Join(p.repo, "in")),
 		syscall.Mkfifo(filepath.Join(p.repo, "pipe"), 0o666),

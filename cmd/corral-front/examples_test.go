@@ -53,7 +53,7 @@ func newExampleSite(t *testing.T) *exampleSite {
 	for _, b := range common.Blocks {
 		switch b.Role {
 		case example.File:
-			p.file(t, b.Name, b.Text, 0o644)
+			p.file(t, b.Name, b.Text)
 		case example.Config:
 			s.sections += s.matcher.Actual(b.Text)
 		case example.Rules:

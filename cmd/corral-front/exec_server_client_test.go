@@ -130,13 +130,6 @@ func (c *execClient) stream(id string) *deltas {
 	return c.streams[id]
 }
 
-// of returns a copy of the output received from a process so far.
-func (c *execClient) of(id string) deltas {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return *c.stream(id)
-}
-
 func (c *execClient) send(message object) {
 	text, err := json.Marshal(message)
 	if err == nil {

@@ -142,7 +142,7 @@ func TestExecSignal(t *testing.T) {
 func TestExecEmbedded(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	p.file(t, "sub/here", "x\n", 0o644)
+	p.file(t, "sub/here", "x\n")
 	for dir, want := range map[string]string{"/": p.repo, p.repo + "/sub": p.repo + "/sub"} {
 		s := &execSite{t: t, p: p, over: overStdio}
 		c := &execClient{t: t, ended: make(chan struct{}), pending: map[string]chan<- *execMessage{}, streams: map[string]*deltas{}}

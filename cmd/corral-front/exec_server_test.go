@@ -14,7 +14,7 @@ import (
 func TestExec(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	p.file(t, "sub/here", "x\n", 0o644)
+	p.file(t, "sub/here", "x\n")
 	c := p.execSite(t, daemon(t), overStdio, "").client()
 	write := object{"type": "workspaceWrite"}
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestExecFullAccess(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := daemon(t)
-	p.file(t, ".git/config", "old\n", 0o644)
+	p.file(t, ".git/config", "old\n")
 	c := p.execSite(t, d, overStdio, "profiles: {full: {defaults: {pids: 40}, workspace: direct}}\nexec_server: {full_access: full}\n").client()
 	for _, kind := range []string{"dangerFullAccess", "externalSandbox"} {
 		policy := object{"sandboxPolicy": object{"type": kind}}

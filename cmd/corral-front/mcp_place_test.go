@@ -44,7 +44,7 @@ func newPlace(t *testing.T) *place {
 }
 
 // file writes a file in the repository.
-func (p *place) file(t *testing.T, name, content string, mode os.FileMode) {
+func (p *place) file(t *testing.T, name, content string) {
 	t.Helper()
 	path := filepath.Join(p.repo, name)
 	for dir := filepath.Dir(path); dir != p.repo; dir = filepath.Dir(dir) {
@@ -53,7 +53,7 @@ func (p *place) file(t *testing.T, name, content string, mode os.FileMode) {
 		}
 	}
 	if err := errors.Join(
-		os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode),
+		os.WriteFile(path, []byte(content), 0o644), os.Chmod(path, 0o644),
 		os.Chown(path, p.uid, p.uid),
 	); err != nil {
 		t.Fatal(err)

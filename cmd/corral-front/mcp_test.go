@@ -74,7 +74,7 @@ func still(t *testing.T, path string) {
 // TestSensitive checks that the reply names changed sensitive paths.
 func TestSensitive(t *testing.T) {
 	p, _, h := served(t, "")
-	p.file(t, ".git/hooks/pre-commit.sample", "", 0o644)
+	p.file(t, ".git/hooks/pre-commit.sample", "")
 	h.shell("true")
 	o := h.shell("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit")
 	if o.Status != "success" || len(o.SensitiveChanges) == 0 || !strings.Contains(strings.Join(o.SensitiveChanges, " "), ".git/hooks/pre-commit") {

@@ -42,10 +42,10 @@ func overlayOf(t *testing.T, a *response) *overlay {
 }
 
 // overlaid writes a configuration in which app's workspace is overlay.
-func (p *place) overlaid(t *testing.T, sections string) string {
+func (p *place) overlaid(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(p.dir, fmt.Sprintf("overlay-%d.yaml", serial.Add(1)))
-	text := fmt.Sprintf("version: 1\nrepos:\n  - {id: app, path: %s, workspace: overlay}\n%s", p.repo, sections)
+	text := fmt.Sprintf("version: 1\nrepos:\n  - {id: app, path: %s, workspace: overlay}\n", p.repo)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func TestOverlay(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := daemon(t)
-	p.file(t, "a", "before\n", 0o644)
-	file := p.overlaid(t, "")
+	p.file(t, "a", "before\n")
+	file := p.overlaid(t)
 	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
 	other := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
 	o, v := h.behind("cat a; echo after > a; echo new > b")
@@ -114,7 +114,7 @@ func TestOverlayOfOperator(t *testing.T) {
 	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
 		Everyone: true, Config: fmt.Sprintf("repos:\n  - {path: %s, workspace: overlay, users: [%d]}\n", p.repo, p.uid),
 	})
-	h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", p.overlaid(t, "")))
+	h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", p.overlaid(t)))
 	if o, v := h.behind("echo x >made"); o.Status != "success" || v.ChangesHandle == "" {
 		t.Errorf("%+v %+v", o, v)
 	}
@@ -142,7 +142,7 @@ func TestOverlayKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			d := daemon(t)
-			h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", p.overlaid(t, "")))
+			h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", p.overlaid(t)))
 			_, v := h.behind("echo precious >made")
 			end(h, d)
 			sandboxtest.Eventually(t, time.Minute, "the changes are kept", func() bool {

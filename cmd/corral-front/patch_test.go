@@ -76,9 +76,9 @@ func TestPatchArtifact(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	p := newPlace(t)
 	d := daemon(t)
-	p.file(t, "a", "one\ntwo\n", 0o644)
-	p.file(t, "gone", "x\n", 0o644)
-	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.Socket))
+	p.file(t, "a", "one\ntwo\n")
+	p.file(t, "gone", "x\n")
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t), "--supervisor", d.Socket))
 	if v := h.patched("cat a", nil); v.PatchArtifact != "" || v.ChangesReason != "" {
 		t.Errorf("of nothing: %+v", v)
 	}

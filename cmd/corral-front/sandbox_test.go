@@ -96,7 +96,7 @@ func TestSandbox(t *testing.T) {
 // TestSandboxUser checks that an ordinary user owns the root file system, and sees no private files of the host.
 func TestSandboxUser(t *testing.T) {
 	p, _, h := served(t, "")
-	p.file(t, "here", "of the repository", 0o644)
+	p.file(t, "here", "of the repository")
 	h.sh("cat "+p.repo+"/here; echo x >> "+p.repo+"/here; stat -c %u / /etc /usr/bin /home | uniq; id -u").want(t, 0, "of the repository1000\n1000\n")
 	h.sh("echo '#!/bin/sh' > /usr/bin/true; echo echo changed >> /usr/bin/true; /usr/bin/true; cat /etc/shadow; chown 0:1 /home; mount -t tmpfs x /mnt; chmod u+s /usr/bin/env; test -u /usr/bin/env; grep CapEff /proc/self/status; ls /root /sys/kernel").
 		want(t, 2, "changed\nCapEff:\t0000000000000000\n")
@@ -108,8 +108,8 @@ func TestSandboxUser(t *testing.T) {
 // emptied deletes everything that an agent can delete, and returns what it then sees of the repository.
 func (p *place) emptied(t *testing.T, h *host) {
 	t.Helper()
-	p.file(t, "README", "text\n", 0o644)
-	p.file(t, ".git/HEAD", "ref: refs/heads/main\n", 0o644)
+	p.file(t, "README", "text\n")
+	p.file(t, ".git/HEAD", "ref: refs/heads/main\n")
 	h.sh("rm -rf "+p.repo+"/* "+p.repo+"/.git; echo new > "+p.repo+"/new; ls -A "+p.repo).want(t, 0, "new\n")
 	h.sh("cat "+p.repo+"/new").want(t, 0, "new\n")
 }
@@ -151,7 +151,7 @@ func TestSandboxDeletes(t *testing.T) {
 // that, without an internal error.
 func TestSandboxRepositoryReplaced(t *testing.T) {
 	p, _, h := served(t, "")
-	p.file(t, "a", "old\n", 0o644)
+	p.file(t, "a", "old\n")
 	h.sh("cat "+p.repo+"/a; echo x > /home/x").want(t, 0, "old\n")
 	if err := os.RemoveAll(p.repo); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestSandboxRepositoryReplaced(t *testing.T) {
 	if err := errors.Join(os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid)); err != nil {
 		t.Fatal(err)
 	}
-	p.file(t, "a", "new\n", 0o644)
+	p.file(t, "a", "new\n")
 	r := h.sh("cat " + p.repo + "/a")
 	r.want(t, 0, "new\n")
 	if !strings.Contains(r.Stderr, "the previous session was ended") {

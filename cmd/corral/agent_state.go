@@ -19,8 +19,8 @@ import (
 )
 
 // What an agent keeps for the next time is an archive in its user's state directory: ~/.local/state/corral/agents/NAME.tar. The agent
-// writes all that is in it, so nobody outside of a jail reads it: jobs of the agent's session unpack it before the agent starts, and pack it when
-// the agent has ended.
+// writes all that is in it, so nobody outside of a jail reads it: jobs of the agent's session unpack it before the agent starts, and
+// pack it when the agent has ended.
 
 // maxState is the maximum size of an archive in bytes.
 const maxState = 1 << 30

@@ -43,7 +43,8 @@ func Table() []Row {
 // Corral returns corral with all its commands, those that it implements itself first.
 func Corral() *commandline.Program {
 	p := &commandline.Program{Name: "corral", Help: usage.Corral, Commands: []commandline.Command{
-		commandline.Parse("run", usage.Run), commandline.Parse("agent", usage.Agent), commandline.Parse("session", usage.Session), commandline.Parse("ps", usage.Ps),
+		commandline.Parse("run", usage.Run), commandline.Parse("agent", usage.Agent),
+		commandline.Parse("session", usage.Session), commandline.Parse("ps", usage.Ps),
 		commandline.Parse("kill", usage.Kill), commandline.Parse("drain", usage.Drain), commandline.Parse("reload", usage.Reload),
 		commandline.Parse("top", usage.Top),
 	}}

@@ -133,7 +133,8 @@ func (w *forwarder) listen(list []mapping, to io.Writer) (err error) {
 		for _, l := range found {
 			w.listeners = append(w.listeners, forwardListener{l, m.port})
 		}
-		if _, err := fmt.Fprintf(to, "%s -> port %d of session %s\n", found[0].Addr(), m.port, text.Escape(cmp.Or(w.session.Name, w.session.ID))); err != nil {
+		name := text.Escape(cmp.Or(w.session.Name, w.session.ID))
+		if _, err := fmt.Fprintf(to, "%s -> port %d of session %s\n", found[0].Addr(), m.port, name); err != nil {
 			return err
 		}
 	}

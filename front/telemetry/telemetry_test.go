@@ -235,7 +235,3 @@ func TestOpen(t *testing.T) {
 		}
 	}
 }
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }

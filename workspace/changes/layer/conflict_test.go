@@ -164,10 +164,6 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func name(dir string, i int) string {
-	return filepath.Join(dir, string(rune('a'+i%7)), strings.Repeat("n", 1+i/7))
-}
-
 func temporaries(t *testing.T, repo string) (n int) {
 	for path := range tree(t, repo) {
 		if isTemp(filepath.Base(path)) {
