@@ -1,6 +1,7 @@
 package commandline_test
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -58,7 +59,7 @@ var (
 func TestFlags(t *testing.T) {
 	root := sandboxtest.ModuleRoot(t)
 	sources := map[string][]string{ // command → source
-		"run": {"cmd/corral/flags.go"}, "session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/ps.go"},
+		"run": {"cmd/corral/flags.go"}, "agent": {"cmd/corral/agent.go"}, "session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/ps.go"},
 		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "top": {"front/top/top.go"}, "drain": {"cmd/corral/drain.go"},
 		"mcp": {"front/server/mcp.go"}, "serve": {"front/server/http.go", "front/server/options.go"}, "exec-server": {"front/server/exec.go"},
 		"completion": {"front/commands/completion.go"}, "ci": {"front/ci/ci.go", "front/ci/gitlab.go"},
@@ -110,6 +111,9 @@ func flagsOf(t *testing.T, file string) (names []string) {
 		t.Fatal(err)
 	}
 	for _, m := range flagCall.FindAllSubmatch(source, -1) {
+		if bytes.Contains(m[0], []byte(".Init(")) { // names the command
+			continue
+		}
 		names = append(names, string(m[1]))
 	}
 	for _, loop := range flagMap.FindAllSubmatch(source, -1) {
