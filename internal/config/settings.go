@@ -95,7 +95,7 @@ type UIDs struct {
 	// The first id.
 	Base uint32 `yaml:"base" form:"id" min:"0x10000" max:"0xfffffffe" default:"0x70000000"`
 	// The number of ids.
-	Size uint32 `yaml:"size" form:"id" min:"0x400" max:"0xfffffffe" default:"0x0f000000"`
+	Size uint32 `yaml:"size" form:"id" min:"0x800" max:"0xfffffffe" default:"0x0f000000"`
 }
 
 // A Repo is a directory to serve. Its profile and then the rest of the configuration say what it leaves unset: see Config.For.

@@ -207,8 +207,8 @@ func set(message []byte, at int, value byte) []byte {
 
 // TestMalformed: a field that is out of range makes its message malformed.
 func TestMalformed(t *testing.T) {
-	// The strings of Run follow the flags, eleven numbers and the terminal's size.
-	const profile = 4 + 11*8 + 2*2
+	// The strings of Run follow the flags, the limits and the terminal's size.
+	const profile = 4 + job.NumLimits*8 + 2*2
 	denied := (&Denied{fullClaim}).Append(1)
 	signal, fact := Signal{Number: 9}.Append(1), (&Fact{Name: "x"}).Append(1)
 	for _, tt := range []struct {
