@@ -121,7 +121,7 @@ func processes(t *testing.T, s *Supervisor, program string) []int {
 	var list []int
 	seen := map[int]bool{}
 	for _, pattern := range []string{"", "*/", "*/*/"} {
-		files, _ := filepath.Glob("/sys/fs/cgroup/" + pattern + "corral/" + s.InstanceName() + "/*/job-*/cgroup.procs")
+		files, _ := filepath.Glob("/sys/fs/cgroup/" + pattern + "corral/" + s.InstanceName() + "/user-*/*/job-*/cgroup.procs")
 		for _, file := range files {
 			b, _ := os.ReadFile(file) // gone with its job
 			for _, word := range strings.Fields(string(b)) {
