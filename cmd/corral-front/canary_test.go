@@ -28,6 +28,10 @@ var canaries = map[string][]string{
 		"gitlab cleanup --supervisor SOCKET", "gitlab prepare --dir DIR-jobs --supervisor SOCKET", "gitlab config --account DIR-name",
 		"gitlab run --supervisor FILE-socket FILE-script step_script",
 	},
+	"agent": {
+		"-- true", "claude", "--key-file FILE-key --program FILE-program claude", "--program /usr/bin/true --key-file FILE-key claude",
+		"--repo DIR-repo --toolchain DIR-tools -- true", "--supervisor SOCKET -- true", "--supervisor FILE-socket --direct -- true",
+	},
 	"completion": {"bash"},
 	"config": {
 		"check", "check FILE-config", "show FILE-config", "init FILE-config", "init DIR-new/config.yaml", "schema", "token x",
@@ -82,6 +86,7 @@ var canaries = map[string][]string{
 	"version": {""},
 	// Programs that corral executes in its place.
 	"session-background": {"--supervisor FILE-socket"}, "session-keeper": {"--supervisor SOCKET"}, "edit-config": {""},
+	"session-review":  {"x"},
 	"find-toolchains": {""}, "find-common-directory": {"DIR-repo"}, "ci-relay": {"FILE-socket true"},
 }
 
