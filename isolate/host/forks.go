@@ -15,20 +15,15 @@ import (
 const forkPatience = time.Second
 
 // forks are the process's: each is closed when a process that was being started has executed its program.
-var forks struct {
+var forks = struct {
 	mu      fault.Mutex
 	running map[chan struct{}]struct{} // guarded by mu
-}
+}{running: map[chan struct{}]struct{}{}}
 
 // Forking notes that a process is being started. The caller calls done when the process has executed its program, or has ended.
 func Forking() (done func()) {
 	c := make(chan struct{})
-	fault.With(&forks.mu, func() {
-		if forks.running == nil {
-			forks.running = map[chan struct{}]struct{}{}
-		}
-		forks.running[c] = struct{}{}
-	})
+	fault.With(&forks.mu, func() { forks.running[c] = struct{}{} })
 	return func() {
 		fault.With(&forks.mu, func() { delete(forks.running, c) })
 		close(c)

@@ -3,8 +3,11 @@ package host
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"corral/internal/directory"
 )
 
 // maxSockets is how much of the kernel's list of unix sockets is read, in bytes: 80,000 sockets.
@@ -13,6 +16,9 @@ const maxSockets = 8 << 20
 // SocketsBelow returns the paths of unix sockets below one of dirs to which a process can connect or send, which a read-only mount does not
 // prevent. It finds those of this network namespace by the path to which they were bound.
 func SocketsBelow(dirs []string) ([]string, error) {
+	if len(dirs) == 0 {
+		return nil, nil
+	}
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
 		return nil, err
@@ -31,7 +37,7 @@ func socketsBelow(list string, dirs []string) (paths []string) {
 			continue
 		}
 		_, path, _ := strings.Cut(strings.TrimLeft(f[6], " "), " ")
-		if slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") }) {
+		if slices.ContainsFunc(dirs, func(dir string) bool { return directory.Within(path, filepath.Clean(dir)) }) {
 			paths = append(paths, path)
 		}
 	}
