@@ -70,7 +70,9 @@ func newEvents() *events {
 	if err != nil {
 		return nil
 	}
-	return &events{fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]*zone{}, buf: make([]byte, 64<<10)}
+	return &events{
+		fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]*zone{}, seen: map[int32]map[string]seen{}, buf: make([]byte, 64<<10),
+	}
 }
 
 func (e *events) on() bool { return e != nil && e.fd >= 0 }
@@ -153,25 +155,24 @@ func (e *events) note(wd int32, mask uint32, name []byte) {
 	}
 	before, known := e.seen[wd][string(name)]
 	switch {
-	case known:
-		now.came, now.left = now.came || before.came, now.left || before.left
-	case e.names >= maxSeen:
+	case !known && e.names >= maxSeen:
 		e.lost = true
 		return
-	case e.seen[wd] == nil:
-		if e.seen == nil {
-			e.seen = map[int32]map[string]seen{}
-		}
-		e.seen[wd] = map[string]seen{}
-		e.names++
-	default:
+	case !known:
 		e.names++
 	}
+	if e.seen[wd] == nil {
+		e.seen[wd] = map[string]seen{}
+	}
+	now.came, now.left = now.came || before.came, now.left || before.left
 	e.seen[wd][string(name)] = now
 }
 
 // reset forgets what the drains found.
-func (e *events) reset() { e.seen, e.names, e.lost = nil, 0, false }
+func (e *events) reset() {
+	clear(e.seen)
+	e.names, e.lost = 0, false
+}
 
 // in returns what was found in the directory with watch wd.
 func (e *events) in(wd int32) map[string]seen {
