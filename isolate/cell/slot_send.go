@@ -57,10 +57,7 @@ func (sl *Slot) keepMountPoints(kept *inside.Kept, tool bool) (*inside.Kept, err
 	if err != nil || len(points) == 0 {
 		return kept, err
 	}
-	var all inside.Kept
-	if kept != nil {
-		all = *kept
-	}
+	all := kept.Copy()
 	for _, p := range points { // after all others: a mount on a directory above would hide it
 		all.Add(byte(scan.ReadOnly), p)
 	}
@@ -69,7 +66,7 @@ func (sl *Slot) keepMountPoints(kept *inside.Kept, tool bool) (*inside.Kept, err
 		j.s.Log.Info("file systems are mounted below the repository: jobs do not see them, and their places are read-only",
 			"jail", j.name, "repo", j.repo.Path, "paths", points)
 	}
-	return &all, nil
+	return all, nil
 }
 
 // addWorktrees has directories made in place of a list of worktrees, see wire.Run: by the stub in the job's private directories and in a
@@ -78,10 +75,7 @@ func (sl *Slot) addWorktrees(kept *inside.Kept, list string, files int64) *insid
 	if list == "" {
 		return kept
 	}
-	var all inside.Kept
-	if kept != nil {
-		all = *kept
-	}
+	all := kept.Copy()
 	for path := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
 		parts, holds := int64(strings.Count(path, "/")), func(d rootfs.Dir) bool { return directory.Within(path, d.Path) }
 		switch {
@@ -94,7 +88,7 @@ func (sl *Slot) addWorktrees(kept *inside.Kept, list string, files int64) *insid
 			all.Add(inside.Worktree, path)
 		}
 	}
-	return &all
+	return all
 }
 
 // A Job is a job to be started in a slot.

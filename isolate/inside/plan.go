@@ -222,6 +222,15 @@ type Kept struct {
 // MaxKept is the maximum size of a Kept's List in bytes.
 const MaxKept = keptSize - keptList
 
+// Copy returns a copy of k to add to; k may be nil.
+func (k *Kept) Copy() *Kept {
+	if k == nil {
+		return &Kept{}
+	}
+	all := *k
+	return &all
+}
+
 // Add adds an entry, unless the list would be too long: a Hold of package scan and a path, or Worktree and a directory's absolute path.
 func (k *Kept) Add(what byte, path string) {
 	if len(k.List)+len(path)+2 <= MaxKept {
