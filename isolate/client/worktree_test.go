@@ -85,11 +85,7 @@ func TestCommon(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			top, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			git(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt\n"+tt.made)
+			top := withWorktree(t, tt.made)
 			repo := tt.repo
 			if repo == "" {
 				repo = "wt"
@@ -108,6 +104,17 @@ func TestCommon(t *testing.T) {
 			dir.Close()
 		})
 	}
+}
+
+// withWorktree makes a repository main with a worktree wt, runs a script in the directory of both, and returns that.
+func withWorktree(t *testing.T, script string) string {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	git(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt\n"+script)
+	return top
 }
 
 // TestOtherWorktrees: the worktrees of a repository count that are outside of it and name their entries in turn.
@@ -153,11 +160,7 @@ func TestOtherWorktrees(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			top, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			git(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt\n"+tt.made)
+			top := withWorktree(t, tt.made)
 			common, want := "", ""
 			if tt.common != "" {
 				common = filepath.Join(top, tt.common)

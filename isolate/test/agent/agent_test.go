@@ -247,7 +247,7 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// TestReview: on a terminal, a person sees the changes at the end, and says what becomes of them.
+// TestReview: on a terminal, a person sees the changes at the end, and says what to do with them.
 func TestReview(t *testing.T) {
 	p := newPlace(t)
 	p.install(`stty size; echo three >>file; rm -f new; echo new >new; echo ready; read line; exit 3`)
