@@ -129,7 +129,10 @@ func (a *agentRun) prepare() error {
 	a.tty = a.tty || isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	a.stdin = a.stdin || !a.noStdin && !a.tty && isPiped(os.Stdin)
 	if a.agent.api != "" {
-		words := append([]string{a.agent.api, a.spec.Network}, a.agent.login[:len(a.agent.login)*flagged(a.login)]...)
+		words := []string{a.agent.api, a.spec.Network}
+		if a.login {
+			words = append(words, a.agent.login...)
+		}
 		a.spec.Network = strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" || s == job.NoNetwork }), " ")
 	}
 	if err := a.complete(); err != nil {
@@ -142,13 +145,6 @@ func (a *agentRun) prepare() error {
 	a.keyOf = a.agent.api
 	a.key, err = a.readKey()
 	return err
-}
-
-func flagged(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // readKey returns the key of the agent's API: from the file that the command line names, else the environment, else the user's own file.
@@ -176,7 +172,7 @@ func (a *agentRun) readKey() (string, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxKey+1))
 	if err == nil && len(b) > maxKey {
-		err = fmt.Errorf("%s has more than %d bytes, which is no key", path, maxKey)
+		err = fmt.Errorf("%s is too large for a key: the maximum is %d bytes", path, maxKey)
 	}
 	return strings.TrimSpace(string(b)), err
 }

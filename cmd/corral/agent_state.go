@@ -106,11 +106,11 @@ func (s *stateFile) save(c *client.Client, spec *job.Spec, paths []string) (err 
 	if err != nil {
 		return err
 	}
-	merge := "0"
+	merge, in := "0", io.Reader(nil)
 	if others != nil {
 		defer others.Close()
 		if st.Ino != s.loaded.Ino || st.Mtim != s.loaded.Mtim {
-			merge = "1"
+			merge, in = "1", others
 		}
 	}
 	fresh, err := os.CreateTemp(filepath.Dir(s.name), filepath.Base(s.name)+".*")
@@ -121,10 +121,6 @@ func (s *stateFile) save(c *client.Client, spec *job.Spec, paths []string) (err 
 		_ = fresh.Close()
 		_ = os.Remove(fresh.Name()) // unless it has taken the archive's place
 	}()
-	var in io.Reader
-	if merge == "1" {
-		in = others
-	}
 	to := &bounded{w: fresh, left: maxState}
 	if err := helper(c, spec, in, to, pack, append([]string{merge}, paths...)...); err != nil || to.left == maxState {
 		return err
