@@ -145,8 +145,8 @@ type Secret struct {
 	// Value of that header, with `{}` in the secret's place. Of `Basic` credentials, which git sends, the password is replaced and the
 	// user's name stays.
 	Format string `yaml:"format" form:"secret-format" implied:"Bearer {}"`
-	// What becomes of a request that has the placeholder in its body, as those of an agent have what its commands print. `deny`: it is
-	// denied; `allow`: it is passed on as it is, because the placeholder is no secret and a body never gets the secret.
+	// How a request is treated that has the placeholder in its body: an agent sends what its commands print. `deny`: the request is
+	// denied; `allow`: it is passed on unchanged, because the placeholder is no secret and a body never gets the secret.
 	Body string `yaml:"body" words:"deny allow" implied:"deny"`
 	// Variables in which jobs find the placeholder, unless the request sets them.
 	Env []string `yaml:"env" form:"variable" list:"some" without:"only CORRAL_SECRET" example:"[NPM_TOKEN]"`
