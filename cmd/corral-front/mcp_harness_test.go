@@ -51,8 +51,7 @@ type response struct {
 			InputSchema, OutputSchema json.RawMessage
 		}
 	} `json:"result"`
-	at   time.Time // when it was received
-	size int       // bytes of the line
+	at time.Time // when it was received
 }
 
 // connect starts a server and does what a host does before it calls a tool.
@@ -116,7 +115,7 @@ func (h *host) receive(out io.Reader) {
 		if err != nil {
 			break
 		}
-		a := &response{at: time.Now(), size: len(line)}
+		a := &response{at: time.Now()}
 		if err := json.Unmarshal(line, a); err != nil {
 			h.t.Errorf("standard output has %.200q: %v", line, err)
 			continue

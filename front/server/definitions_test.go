@@ -31,6 +31,25 @@ func tools(t *testing.T) (listed, agents []tool.Tool) {
 	return listed, agents
 }
 
+// TestListSize: what clients read of the listed tools in each session is short. A new tool has room for about as much as the others.
+func TestListSize(t *testing.T) {
+	const average = 1100 // bytes of description and schemas
+	listed, _ := tools(t)
+	total := 0
+	for _, tool := range listed {
+		d := tool.Definition()
+		size := len(d.Description) + len(d.Input)
+		if !d.TextOnly {
+			size += len(d.Output)
+		}
+		t.Logf("%s: %d bytes", d.Name, size)
+		total += size
+	}
+	if limit := average * len(listed); total > limit {
+		t.Errorf("%d tools have %d bytes of descriptions and schemas, more than %d: shorten one (-v shows each)", len(listed), total, limit)
+	}
+}
+
 // TestPublishedDefinitions: what tools/list publishes about each tool is the file of its name in mcp/testdata/definitions. Clients depend
 // on names, types and bounds; UPDATE=1 writes the files again after a deliberate change.
 func TestPublishedDefinitions(t *testing.T) {
