@@ -77,7 +77,7 @@ var promises = []promise{
 		"where a worktree of git is, in its entry", "rm -rf ../wt; git worktree add -q ../wt", "w .git/worktrees/wt/gitdir",
 		".git/worktrees/wt/gitdir", "r", "r", ".git/worktrees/wt/gitdir",
 	},
-	{"a file that only git's configuration names", "git config core.hooksPath tools", "w tools/pre-commit", "", "w", "w", ""},
+	{"a file that git's configuration names", "git config core.hooksPath tools", "w tools/pre-commit", "tools/pre-commit", "r", "r", "tools/pre-commit"},
 }
 
 const tryWriting = `w() { (echo evil >>"$1") 2>/dev/null && echo written || echo refused; }; `

@@ -172,6 +172,27 @@ var attempts = []struct {
 	{"link in a directory behind a link", "mkdir s t; ln -s ../t s/t; ln -s ../s .claude/s; ln -s ../s t/s", "echo > t/x; echo > s/y", []string{".claude/s/t/x", ".claude/s/y"}},
 	{"git directory that is a link", "mv vendor/dep/.git vendor/g; ln -s ../g vendor/dep/.git", "echo > vendor/g/hooks/pre-commit; echo > vendor/g/x", []string{"vendor/dep/.git/hooks/pre-commit", "vendor/g/hooks/pre-commit"}},
 
+	// What the git configuration names.
+	{"hook of core.hooksPath", "mkdir -p .tools/h; git config core.hooksPath .tools/h", "echo evil > .tools/h/pre-commit; echo > .tools/x", []string{".tools/h/pre-commit"}},
+	{"core.hooksPath, absolute", "mkdir h; git config core.hooksPath $PWD/h", "echo evil > h/pre-commit", []string{"h/pre-commit"}},
+	{"core.hooksPath made", "git config core.hooksPath h", "mkdir h; echo evil > h/pre-commit", []string{"h"}},
+	{"core.hooksPath replaced", "mkdir h h2; echo evil > h2/pre-commit; git config core.hooksPath h", "mv h h3; mv h2 h", []string{"h"}},
+	{"core.hooksPath by a link", "mkdir h; ln -s h g; git config core.hooksPath g", "echo evil > h/pre-commit", []string{"h/pre-commit"}},
+	{"core.hooksPath of a nested repository", "mkdir vendor/dep/h; git -C vendor/dep config core.hooksPath h", "echo > vendor/dep/h/x", []string{"vendor/dep/h/x"}},
+	{
+		"core.hooksPath of a module", "git init -q --bare .git/modules/m; git -C .git/modules/m config core.worktree ../../../src; " +
+			"git config -f .git/modules/m/config core.hooksPath h; mkdir src/h", "echo > src/h/x", []string{"src/h/x"},
+	},
+	{"included", "echo > shared; git config include.path ../shared", "git config -f shared core.pager evil", []string{"shared"}},
+	{"included, by condition", "echo > shared; git config includeIf.onbranch:x.path ../shared", "echo >> shared", []string{"shared"}},
+	{"included by an included one", "mkdir c; git config -f c/a include.path b; git config include.path ../c/a", "git config -f c/b core.pager evil", []string{"c/b"}},
+	{"included, replaced", "echo > a; echo evil > b; git config include.path ../a", "mv b a", []string{"a"}},
+	{"included, removed", "echo > a; git config include.path ../a", "rm a", []string{"a"}},
+	{"program", "echo > src/fs; git config core.fsmonitor ./src/fs", "echo evil > src/fs", []string{"src/fs"}},
+	{"program of a filter", `git config filter.x.clean 'sh "src/a/clean.sh" --x'`, "echo evil > src/a/clean.sh", []string{"src/a/clean.sh"}},
+	{"program of an alias", "git config alias.x '!tools/x; true'", "mkdir tools; echo evil > tools/x", []string{"tools/x"}},
+	{"program in a configuration that was made sensitive", "echo > t; git config -f c include.path t; git config include.path ../c", "echo > t; echo > c", []string{"c", "t"}},
+
 	{"newline in a name", "", "mkdir 'a\nb'; echo > 'a\nb/.envrc'", []string{"a\nb/.envrc"}},
 
 	// Nothing to report.
@@ -190,6 +211,7 @@ var attempts = []struct {
 	{"an agent's own checkout", "mkdir -p .claude/worktrees/w", "echo > .claude/worktrees/w/main.go", nil},
 	{"below a link to what contains it", "ln -s ../.. .claude/up; ln -s .. .claude/up2; ln -s . .claude/self; ln -s .. vendor/.claude", "echo > src/new; echo > vendor/new", nil},
 	{"behind a link that is not sensitive", "ln -s ../docs src/docs; ln -s ../docs .github/docs", "echo > docs/new", nil},
+	{"settings that name no file", "git config core.pager less; git config remote.o.url ../src/x; git config core.hooksPath '~/h'; git config core.editor /usr/bin/vi", "echo > src/x; echo > less; mkdir h", nil},
 	{"directory by the name of a file", "", "mkdir .envrc CLAUDE.md; echo > CLAUDE.md/x", nil},
 }
 

@@ -70,8 +70,9 @@ func (l *Links) scan(repo *os.File) bool {
 // tree adds what the links in a directory lead to.
 func (l *Links) tree(s *Scanner, at spot, n *node) {
 	for i := range n.files {
-		if f := &n.files[i]; f.link != nil {
-			l.link(s, at.join(f.name), f)
+		f := &n.files[i]
+		for _, to := range f.links() {
+			l.link(s, at.join(f.name), to)
 		}
 	}
 	for _, c := range n.dirs {
@@ -79,9 +80,9 @@ func (l *Links) tree(s *Scanner, at spot, n *node) {
 	}
 }
 
-// link adds what one link leads to.
-func (l *Links) link(s *Scanner, at spot, f *file) {
-	y := &f.link.way
+// link adds what a link at a spot leads to.
+func (l *Links) link(s *Scanner, at spot, to *link) {
+	y := &to.way
 	for _, on := range y.links {
 		l.add(on, l.exact)
 	}
@@ -89,17 +90,17 @@ func (l *Links) link(s *Scanner, at spot, f *file) {
 	case y.end == undecided:
 		l.missed = true
 		return
-	case y.end != arrived || !y.st.is(unix.S_IFDIR) || f.link.trackDir:
+	case y.end != arrived || !y.st.is(unix.S_IFDIR) || to.trackDir:
 		l.add(y.at, l.exact)
 	default:
 		l.add(y.at, l.above)
 	}
-	key, ok := s.leads(f, at)
+	key, ok := s.leads(to, at)
 	if !ok {
 		return
 	}
-	if path := y.at.path; !slices.Contains(l.zones[path], f.link.zone) {
-		l.zones[path] = append(l.zones[path], f.link.zone)
+	if path := y.at.path; !slices.Contains(l.zones[path], to.zone) {
+		l.zones[path] = append(l.zones[path], to.zone)
 	}
 	if c := s.linked[key]; c != nil && !l.visited[c] {
 		l.visited[c] = true

@@ -66,7 +66,8 @@ func FuzzReadKept(f *testing.F) {
 func TestServerOfTwo(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	top := t.TempDir()
-	shell(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; rm -rf main/.git/branches; git -C main worktree add -q ../wt")
+	shell(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; rm -rf main/.git/branches; git -C main worktree add -q ../wt;"+
+		"mkdir wt/h; git -C main config core.hooksPath h; echo >main/c; git -C main config include.path ../c")
 	common := top + "/main/.git"
 	t.Chdir(top + "/wt")
 	s, err := newServer(".", common)
@@ -78,8 +79,8 @@ func TestServerOfTwo(t *testing.T) {
 	defer s.events.stop()
 	s.answer(OpBaseline, time.Time{})
 	for op, want := range map[Op]string{
-		OpKeepHooks: "r.git Rconfig Rhooks Pworktrees Pworktrees/wt Rworktrees/wt/commondir Rworktrees/wt/gitdir",
-		OpKeepAll:   "r.git",
+		OpKeepHooks: "r.git Rconfig rh Rhooks Pworktrees Pworktrees/wt Rworktrees/wt/commondir Rworktrees/wt/gitdir",
+		OpKeepAll:   "r.git rh",
 	} {
 		a, err := ReadKept(s.answer(op, time.Time{}))
 		if got := strings.ReplaceAll(strings.TrimSuffix(a.List, "\x00"), "\x00", " "); err != nil || got != want || int(a.Count) != len(strings.Fields(want)) {
@@ -87,10 +88,10 @@ func TestServerOfTwo(t *testing.T) {
 		}
 	}
 	since := settle()
-	shell(t, top, "echo >wt/.envrc; echo >main/.git/hooks/pre-commit; echo >main/.envrc; git -C wt commit -q --allow-empty -m two")
+	shell(t, top, "echo >wt/.envrc; echo >main/.git/hooks/pre-commit; echo >main/.envrc; echo >main/c; echo >wt/h/pre-push; git -C wt commit -q --allow-empty -m two")
 	a, err := ReadAnswer(s.answer(OpChanged, since))
 	got := strings.Split(strings.TrimSuffix(a.Paths, "\x00"), "\x00")
-	if err != nil || !slices.Equal(got, []string{".envrc", common + "/hooks/pre-commit"}) || a.More != 0 || a.Incomplete {
+	if err != nil || !slices.Equal(got, []string{".envrc", common + "/hooks/pre-commit", "h/pre-push"}) || a.More != 0 || a.Incomplete {
 		t.Errorf("%q, %+v, %v", got, a, err)
 	}
 	a, err = ReadAnswer(s.answer(OpUsage, since))

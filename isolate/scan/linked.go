@@ -6,11 +6,34 @@ import "golang.org/x/sys/unix"
 // place: .git/hooks -> ../tools makes tools/pre-commit a hook. Such directories are examined by each pass like those of
 // the tree, after it, each once however many links lead to it.
 
-// A link is what a file has that is a symbolic link.
+// A link is what a file has that is a symbolic link. What a git configuration names is one too, see config.
 type link struct {
 	way      way
 	zone     *zone // the rules for a directory in the link's place; nil: no rule is about its content
 	trackDir bool  // a directory in the link's place is itself sensitive
+
+	// Of what a git configuration names:
+
+	from, to string  // an absolute directory, and the path from there
+	include  bool    // the file is a configuration too
+	was      *target // of the last pass; nil: it is new
+}
+
+// A target is what a link leads to; see way.target.
+type target struct {
+	id    ident
+	ctime int64
+}
+
+// links returns the link that the file is, and what it names.
+func (f *file) links() (list []*link) {
+	if f.link != nil {
+		list = append(list, f.link)
+	}
+	if f.config != nil {
+		list = append(list, f.config.named...)
+	}
+	return list
 }
 
 // newLink returns the link of a file with the rules k and the state st; nil if it is not a link.
@@ -42,14 +65,14 @@ type linkedDir struct {
 	end    int  // length of the part of walk.path that stands for at
 }
 
-// leads returns the directory behind the link at, if its content is sensitive. An ordinary directory is not: it is in
+// leads returns the directory behind l, the link at, if its content is sensitive. An ordinary directory is not: it is in
 // the tree anyway. Nor is a directory that the rules would make sensitive as a whole and that contains the link itself:
 // that would be the whole repository, or the directory in which the link's neighbors are.
-func (s *Scanner) leads(f *file, at spot) (key linkedKey, ok bool) {
-	if f.link == nil || f.link.way.end != arrived || !f.link.way.st.is(unix.S_IFDIR) {
+func (s *Scanner) leads(l *link, at spot) (key linkedKey, ok bool) {
+	y, z := &l.way, l.zone
+	if y.end != arrived || !y.st.is(unix.S_IFDIR) {
 		return linkedKey{}, false
 	}
-	y, z := &f.link.way, f.link.zone
 	if z == nil || z.tree && z.rest == z || z.all != noRow && (y.at.path == "" || at.within(y.at)) {
 		return linkedKey{}, false
 	}
@@ -68,13 +91,13 @@ func (w *walk) here(name string) spot {
 	return at.join(string(w.path[from:]) + name)
 }
 
-// follow returns where the link of this name in the current directory leads.
-func (w *walk) follow(name string) way {
+// follow returns where a path leads from the directory dir, for the entry name of the current directory.
+func (w *walk) follow(name, dir, path string) way {
 	e := w.s.events
 	if w.links++; w.links > maxFollowed && e.on() {
 		e, w.gaps = nil, true
 	}
-	y, gaps := w.s.follow(w.here(name), e, w.overdue)
+	y, gaps := w.s.follow(dir, path, e, w.overdue)
 	w.gaps = w.gaps || gaps
 	if y.end == undecided || y.end == closed {
 		w.miss(name)
@@ -83,10 +106,10 @@ func (w *walk) follow(name string) way {
 	return y
 }
 
-// enqueue has the directory behind the file f, a link in the current directory, examined. reported tells that f itself is
-// reported.
-func (w *walk) enqueue(f *file, reported bool) {
-	key, ok := w.s.leads(f, w.here(f.name))
+// enqueue has the directory behind l, a link of the file f in the current directory, examined. Users see it as path. reported tells
+// that the link itself is reported.
+func (w *walk) enqueue(f *file, l *link, path string, reported bool) {
+	key, ok := w.s.leads(l, w.here(f.name))
 	if !ok || w.passed[key] {
 		return
 	}
@@ -95,7 +118,7 @@ func (w *walk) enqueue(f *file, reported bool) {
 	}
 	w.passed[key] = true
 	w.queue = append(w.queue, linkedDir{
-		key: key, zone: f.link.zone, at: f.link.way.at, path: string(w.path) + f.name + "/", row: f.row, track: f.link.trackDir, silent: reported,
+		key: key, zone: l.zone, at: l.way.at, path: path + "/", row: f.row, track: l.trackDir, silent: reported,
 	})
 }
 

@@ -105,10 +105,13 @@ type follower struct {
 	way   way
 }
 
-// follow returns where the link at leads. It stops when over returns true.
-func (s *Scanner) follow(at spot, e *events, over func() bool) (y way, gaps bool) {
+// follow returns where a path leads from the directory dir, which is absolute and has no link in it. It stops when over returns true.
+func (s *Scanner) follow(dir, path string, e *events, over func() bool) (y way, gaps bool) {
+	if strings.HasPrefix(path, "/") {
+		dir = ""
+	}
 	for range swapRetries {
-		f := follower{s: s, e: e, over: over, dir: s.places[at.place].path, rest: strings.Split(at.path, "/")}
+		f := follower{s: s, e: e, over: over, dir: dir, rest: strings.Split(path, "/")}
 		swapped := f.run()
 		y, gaps = f.way, gaps || f.gaps
 		if !swapped {

@@ -236,12 +236,16 @@ func (k *keeping) keep(pinned bool) {
 func (k *keeping) file(f *file, dir func(*node)) {
 	at := spot{k.place, string(k.path) + f.name}
 	k.hold(at, true)
-	if f.link == nil {
-		return
+	for _, l := range f.links() {
+		k.link(l, at, dir)
 	}
-	y := &f.link.way
-	for _, l := range y.links {
-		k.hold(l, true)
+}
+
+// link makes what a link at a spot leads to read-only, see file.
+func (k *keeping) link(l *link, at spot, dir func(*node)) {
+	y := &l.way
+	for _, on := range y.links {
+		k.hold(on, true)
 	}
 	switch {
 	case y.end == undecided, y.end == closed && y.at.path == "":
@@ -249,7 +253,7 @@ func (k *keeping) file(f *file, dir func(*node)) {
 	case y.end == closed, y.end == arrived && !y.st.is(unix.S_IFDIR):
 		k.hold(y.at, true)
 	}
-	key, ok := k.s.leads(f, at)
+	key, ok := k.s.leads(l, at)
 	c := k.s.linked[key]
 	if !ok || c == nil || dir == nil || k.linked[c] {
 		return

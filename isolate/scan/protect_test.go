@@ -102,6 +102,9 @@ func TestKeep(t *testing.T) {
 		{"a directory by the name of a file", "mkdir d; echo > d/f; ln -s d .envrc; ln -s d/f .npmrc", []string{"p d", "r .envrc", "r .npmrc", "r d/f"}, nil},
 		{"links of other directories", "mkdir -p src d; ln -s ../d src/.claude; ln -s d link", nil, nil},
 		{"hook that is a link", "mkdir s; echo > s/h; ln -s ../../s/h .git/hooks/pre-commit", []string{"p s", "r s/h"}, nil},
+		{"what the git configuration names", "mkdir -p h src; echo > src/fs; echo > c; git config core.hooksPath h; git config core.fsmonitor src/fs; git config include.path ../c", []string{
+			"p src", "r c", "r h", "r src/fs",
+		}, nil},
 		{"in one that is kept", "git init -q .claude/x; mkdir .claude/worktrees; git init -q .claude/worktrees/y", []string{"r .claude"}, nil},
 		{"other case", "mkdir .VSCode; echo > Agents.MD", []string{"r .VSCode", "r Agents.MD"}, nil},
 	} {

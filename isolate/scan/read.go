@@ -188,6 +188,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	f, known := m.files[name]
 	f.name, f.row, f.presence = name, k.row, k.presence
 	if !k.presence {
+		w.configure(&f, m.n, st)
 		f.wd = w.watchFile(fd, &f, st)
 		f.link = newLink(k, st)
 	}
@@ -198,7 +199,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 		w.report(name, k.row)
 	}
 	f.st = now
-	w.enqueue(&f, report)
+	w.lead(&f, report)
 	if !known {
 		if w.s.tracked >= maxTracked {
 			m.n.racy = true

@@ -15,9 +15,9 @@
 //
 //   - each step opens one name below an open directory, by openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS,
 //     RESOLVE_NO_MAGICLINKS and RESOLVE_NO_XDEV: no symbolic link is followed, no mount is entered, nothing outside is read;
-//   - directories alone are opened for reading; of all other files only the metadata is read. A sensitive path that is a
-//     symbolic link is followed step by step in the same way, and each directory that is sensitive behind it is examined like
-//     those of the tree; what lies outside is not looked up;
+//   - directories and git configurations are opened for reading; of all other files only the metadata is read. A sensitive path that is
+//     a symbolic link is followed step by step in the same way, as is what a git configuration names, and each directory that is
+//     sensitive behind it is examined like those of the tree; what lies outside is not looked up;
 //   - anything that cannot be examined within [Bounds], or at all, makes the report [Report.Incomplete]; it is never skipped
 //     silently;
 //   - sensitive directories are walked before others and shallow ones before deep ones, and a report that must leave paths out
@@ -26,8 +26,8 @@
 // The scanner of [Serve] watches everything it has examined, so that poll(2) alone shows that another pass would find
 // nothing (inotify(7), see [Answer.Armed]).
 //
-// System calls after [New]: openat2, newfstatat, fstat, getdents64, close, fgetxattr and readlinkat; Serve also uses
-// inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor. The walk holds one descriptor per level, at
+// System calls after [New]: openat2, newfstatat, fstat, getdents64, read, close, fgetxattr and readlinkat; Serve also uses
+// inotify_add_watch, inotify_rm_watch and poll. The walk holds one descriptor per level, at
 // most [MaxDepth] + 2, and two for a symbolic link. The package logs nothing, writes nothing, starts no goroutine and
 // never runs git.
 //

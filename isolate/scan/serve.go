@@ -207,7 +207,10 @@ func (s *server) answer(op Op, since time.Time) []byte {
 	if s.common != nil {
 		b := s.common.answer(op, since)
 		for i, p := range b.paths {
-			b.paths[i] = path.Join(s.path, p)
+			if !path.IsAbs(p) {
+				p = path.Join(s.path, p)
+			}
+			b.paths[i] = strings.TrimPrefix(p, s.repo.places[repoPlace].path+"/") // its configuration may name files of the tree
 		}
 		if a.Missed == "" && b.Missed != "" {
 			a.Missed = path.Join(s.path, b.Missed)

@@ -48,7 +48,8 @@ type file struct {
 	presence bool
 	wd       int32 // inotify watch; 0: none
 	st       state
-	link     *link // of a link
+	link     *link   // of a link
+	config   *config // of a git configuration
 }
 
 // state is compared to detect a change of a file. Every change shows in ctime; the other fields cost nothing and help
@@ -315,6 +316,7 @@ func (w *walk) files(n *node, fd int) {
 		}
 		w.rep.Entries++
 		if !f.presence {
+			w.configure(f, n, &st)
 			f.wd = w.watchFile(fd, f, &st)
 		}
 		now := w.stateOf(f, &st)
@@ -323,7 +325,7 @@ func (w *walk) files(n *node, fd int) {
 			w.report(f.name, f.row)
 		}
 		f.st = now
-		w.enqueue(f, report)
+		w.lead(f, report)
 	}
 }
 
@@ -334,7 +336,8 @@ func (w *walk) stateOf(f *file, st *stat) state {
 	}
 	now := state{id: st.id, mode: st.mode, size: st.size, ctime: st.ctime}
 	if st.is(unix.S_IFLNK) && f.link != nil {
-		f.link.way = w.follow(f.name)
+		at := w.here(f.name)
+		f.link.way = w.follow(f.name, w.s.places[at.place].path, at.path)
 		now.to, now.toCtime = f.link.way.target()
 	}
 	return now
