@@ -106,6 +106,7 @@ test-setup:
 	@[ "$$(id -u)" = 0 ] || { echo 'run as root: make test installs packages and runs root tests; make test-unit does not' >&2; exit 1; }
 	scripts/setup test
 	scripts/setup-clients
+	scripts/setup-clients agents
 
 setup-vm:
 	@. /etc/os-release; [ "$$ID" != debian ] || scripts/setup vm

@@ -107,12 +107,20 @@ func (a *agentRun) take(words []string) error {
 	}
 	a.toolchains = append(a.toolchains, shown...)
 	a.set = slices.Concat(a.agent.env, a.set)
-	a.spec.Args = append([]string{"sh", "-c", a.agent.begin + "\nexec \"$@\"", "sh", path}, words[1:]...)
+	a.spec.Args = append([]string{"sh", "-c", a.agent.script(), "sh", path}, words[1:]...)
 	return nil
+}
+
+// script returns what a shell runs, with the agent's program and arguments in "$@".
+func (a agent) script() string {
+	preset, _ := network.PresetNamed(a.api)
+	key := fmt.Sprintf(`[ -z "$CORRAL_SECRET" ] || export %s="%s"`, preset.Key.Variable, cmp.Or(a.key, "$CORRAL_SECRET"))
+	return key + "\n" + a.begin + "\nexec \"$@\""
 }
 
 // prepare completes the options, and reads the key.
 func (a *agentRun) prepare() error {
+	preset, _ := network.PresetNamed(a.agent.api)
 	switch {
 	case a.json, a.background, a.spec.Session != "":
 		return errors.New("--json, --background and --session are for corral run")
@@ -120,6 +128,8 @@ func (a *agentRun) prepare() error {
 		return errors.New("--direct and --workspace cannot be combined")
 	case a.login && a.keyFile != "":
 		return errors.New("--login and --key-file cannot be combined: who logs in has no key")
+	case a.login && a.agent.name != "" && a.agent.login == nil:
+		return fmt.Errorf("--login is not for %s\nhint: give it a key of %s, by --key-file or %s", a.agent.name, a.agent.api, preset.Key.Variable)
 	case a.agent.api == "" && (a.login || a.keyFile != "" || a.program != ""):
 		return errors.New("--login, --key-file and --program are for an agent by name")
 	}
@@ -215,7 +225,8 @@ func (a *agentRun) installed() (path string, shown []string, err error) {
 }
 
 // installation returns the directory that has a program's installation and nothing else, nil if jails show it: the package of npm that it
-// is in, or the directory of its versions. One for all programs of a user has much else, which may be secret.
+// is in, with nvm's node if it has one, or the directory of its versions. One for all programs of a user has much else, which may be
+// secret.
 func (a *agentRun) installation(path string) ([]string, error) {
 	for _, shown := range append([]string{"/usr", "/bin", "/sbin"}, a.toolchains...) {
 		if directory.Within(path, shown) {
@@ -223,6 +234,9 @@ func (a *agentRun) installation(path string) ([]string, error) {
 		}
 	}
 	if before, after, ok := strings.Cut(path, "/node_modules/"); ok {
+		if node := filepath.Dir(before); strings.HasSuffix(filepath.Dir(node), "/.nvm/versions/node") {
+			return []string{node}, nil // the package and the node that runs it, and other packages
+		}
 		parts := strings.Split(after, "/")
 		if strings.HasPrefix(after, "@") && len(parts) > 2 {
 			return []string{filepath.Join(before, "node_modules", parts[0], parts[1])}, nil

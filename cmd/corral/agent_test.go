@@ -38,8 +38,8 @@ func TestAgents(t *testing.T) {
 func TestApproval(t *testing.T) {
 	const behind = "--placeholder-corral"
 	a, _ := agentNamed("claude")
-	if len(behind) != 20 || !strings.Contains(a.begin, `"$CORRAL_SECRET`+behind+`"`) || !strings.Contains(a.begin, `["`+behind+`"]`) {
-		t.Errorf("%q", a.begin)
+	if len(behind) != 20 || a.key != "$CORRAL_SECRET"+behind || !strings.Contains(a.begin, `["`+behind+`"]`) {
+		t.Errorf("%q %q", a.key, a.begin)
 	}
 }
 
@@ -49,15 +49,16 @@ func TestInstallation(t *testing.T) {
 	t.Setenv("HOME", home)
 	for path, want := range map[string]string{
 		"/usr/bin/claude": "", "/usr/local/lib/node_modules/@anthropic-ai/claude-code/cli.js": "",
-		"/opt/claude/2.1/claude":                   "/opt/claude/2.1",
-		home + "/.local/share/claude/versions/2.1": home + "/.local/share/claude/versions",
-		"/x/node_modules/@anthropic-ai/code/bin/c": "/x/node_modules/@anthropic-ai/code",
-		"/x/node_modules/opencode/bin/opencode":    "/x/node_modules/opencode",
-		"/y/node_modules/a/node_modules/@b/c/d":    "/y/node_modules/a",
-		home + "/.local/bin/claude":                "error",
-		home + "/claude":                           "error",
-		filepath.Dir(home) + "/claude":             "error",
-		"/shown/bin/claude":                        "",
+		"/opt/claude/2.1/claude":                                                    "/opt/claude/2.1",
+		home + "/.local/share/claude/versions/2.1":                                  home + "/.local/share/claude/versions",
+		"/x/node_modules/@anthropic-ai/code/bin/c":                                  "/x/node_modules/@anthropic-ai/code",
+		"/x/node_modules/opencode/bin/opencode":                                     "/x/node_modules/opencode",
+		"/h/.nvm/versions/node/v22.1.0/lib/node_modules/@openai/codex/bin/codex.js": "/h/.nvm/versions/node/v22.1.0",
+		"/y/node_modules/a/node_modules/@b/c/d":                                     "/y/node_modules/a",
+		home + "/.local/bin/claude":                                                 "error",
+		home + "/claude":                                                            "error",
+		filepath.Dir(home) + "/claude":                                              "error",
+		"/shown/bin/claude":                                                         "",
 	} {
 		a := &agentRun{runOptions: runOptions{toolchains: []string{"/shown"}}}
 		got, err := a.installation(path)
@@ -95,6 +96,7 @@ func TestAgentWords(t *testing.T) {
 		{args: "--session x -- true", err: "are for corral run"},
 		{args: "--direct --workspace overlay -- true", err: "cannot be combined"},
 		{args: "--login --key-file k --program PROGRAM claude", err: "cannot be combined"},
+		{args: "--login --program PROGRAM gemini", err: "--login is not for gemini"},
 		{args: "--key-file k -- true", err: "for an agent by name"},
 		{args: "--program /nowhere/claude claude", err: "/nowhere/claude is not installed"},
 	} {
