@@ -37,7 +37,14 @@ func (s *Supervisor) authorizeInSession(served *admit.Served, r *run, q *admit.R
 		if err != nil {
 			return nil, nil, err
 		}
-		if ss.Jail().Connects() {
+		r.apart = ss.Narrows(q)
+		switch {
+		case !ss.Jail().Connects() || r.apart && q.Network == job.NoNetwork:
+		case r.apart:
+			o := s.network.opening(ss.Peer(), repo, r.id, q.Network, sessions.NewPlaceholder())
+			o.Request = r.request()
+			r.connect(access, o)
+		default:
 			r.connect(access, s.network.opening(ss.Peer(), repo, ss.ID(), ss.Network(), ss.Placeholder()))
 		}
 	}
@@ -127,7 +134,11 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 
 // inSlot runs the job in a slot of its jail, or, if that was killed before it began the job, in one that is made now.
 func (s *Supervisor) inSlot(ctx context.Context, j *cell.Jail, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
-	sl, err := j.TakeSlot(q.Tool != string(job.ToolNone))
+	take := func() (*cell.Slot, error) { return j.TakeSlot(q.Tool != string(job.ToolNone)) }
+	if r.apart {
+		take = func() (*cell.Slot, error) { return j.TakeApart(r.door != nil) }
+	}
+	sl, err := take()
 	if err != nil {
 		return wire.Result{}, err
 	}

@@ -36,6 +36,7 @@ type run struct {
 	protect    job.Protection
 	sent       time.Time        // when the job was sent to its stub: its wall time counts from here, also if this process is delayed
 	network    string           // record.Decision.Network
+	apart      bool             // it may reach less than other jobs of its session, and shares no network with them
 	door       *door.Opening    // of the network of the job or its session, without the sockets and the authority; nil: it reaches no host
 	variables  []string         // NAME=VALUE that the job gets unless its request sets them
 	claim      job.Claim        // set before the run is registered

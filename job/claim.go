@@ -28,6 +28,7 @@ func (c *Claim) Fields() []ClaimField {
 		{"artifact", &c.Artifact, MaxClaim},
 		{"reason", &c.Reason, 4 * MaxClaim},
 		{"network", &c.Network, 4 * MaxClaim},
+		{"client", &c.Client, 4 * MaxClaim},
 		{"argv", &c.Argv, MaxArgv},
 		{"source", &c.Source, MaxSource},
 	}

@@ -165,7 +165,7 @@ func (r *Record) claim(artifact string) Claim {
 		Tool: r.Request.Tool, Principal: r.Request.Principal, Session: r.Request.Session, Request: r.Request.ID,
 		Repo: r.Request.Repo, Runtime: r.Request.Runtime,
 		Decision: r.Decision.Hash, Code: r.Decision.Code, Args: r.Decision.Args, Stdin: r.Decision.Stdin, Artifact: artifact,
-		Network: r.Request.Network,
+		Network: r.Request.Network, Client: r.Request.Client,
 	}
 }
 

@@ -78,6 +78,8 @@ type Spec struct {
 	// it, Env is the whole environment. A policy sets more of them in Env.
 	Usual     bool
 	Workspace Workspace
+	// ReadOnly refuses all writes to the repository, whatever Workspace says: the job sees it as the jobs do that may write.
+	ReadOnly bool
 	// Session is the id of an open session, or of a kept layer, that the job runs in; "" means none. Workspace
 	// Overlay requires one. Repo and Profile must equal the session's, or be "".
 	Session string

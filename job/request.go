@@ -8,6 +8,7 @@ type Request struct {
 	Principal string // the caller: "user:ada", "token:ci"
 	Session   string // of the client, "" if it has none
 	ID        string // of this request, [0-9a-f]{32}: the trace id if the client sent one
+	Client    string // what the client says of the request, for the audit log; see Claim
 	Repo      string // id of the repository
 	Runtime   string // a row of package runtimes, or Starlark; "" with a Command
 	// Command is a program and its arguments, run unchanged: there is no runtime then, and Executable, Args and Code
@@ -30,10 +31,15 @@ type Request struct {
 	// Workspace is the client's choice; nil takes the policy's. The client never gets more access than the policy
 	// gives: Direct becomes Overlay in an overlay repository and is denied in a ReadOnly one.
 	Workspace *Workspace
-	Protect   Protection // of sensitive paths, see Spec; the policy's applies if it is stronger
+	// ReadOnly refuses all writes to the repository, see Spec.
+	ReadOnly bool
+	Protect  Protection // of sensitive paths, see Spec; the policy's applies if it is stronger
 	// Network is what the client asks for of the hosts that it may reach, see Spec; "" is all of them. The policy may have a
 	// maximum.
 	Network string
+	// SessionNetwork is what the client asks for for the session of the request, which the jobs share that ask for the same: "" is the
+	// policy's maximum.
+	SessionNetwork string
 	// NeedsNetwork denies the request if it may reach no host, for protocols in which a client asks whether it has network access.
 	NeedsNetwork bool
 	Limits       Limits // as requested: a zero field leaves the limit to the policy
@@ -94,12 +100,13 @@ type Claim struct {
 	Artifact                          string // handle of the output, "" if it is not kept
 	Reason                            string // why a request was denied
 	Network                           string // what was asked for of the network, see Spec
+	Client                            string // what the client says of the request: the ids that it has of it
 	Argv                              string // the program and its arguments as a shell would take them, see RecordArgv
 	Source                            string // the code, see RecordCode
 }
 
-// MaxClaim is the maximum number of bytes kept of each field of a Claim, except Reason and Network, which may have four times as many, and
-// Argv and Source, which have maximums of their own.
+// MaxClaim is the maximum number of bytes kept of each field of a Claim, except Reason, Network and Client, which may have four times as
+// many, and Argv and Source, which have maximums of their own.
 const (
 	MaxClaim  = 256
 	MaxArgv   = 4 << 10

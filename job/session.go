@@ -124,10 +124,15 @@ const (
 	// ToolEdit changes one file of the repository, as standard input describes (see package edit). It sees the repository
 	// as any job with its Spec does, and has the rights of one. It has no terminal, and no root file system of its own.
 	ToolEdit Tool = "edit"
+	// ToolFiles reads or changes one file or directory, in the same way.
+	ToolFiles Tool = "files"
 )
 
 // InRepository reports whether the program works in the repository as the jobs of its session see it.
-func (t Tool) InRepository() bool { return t == ToolNone || t == ToolEdit }
+func (t Tool) InRepository() bool { return t == ToolNone || t.OnFiles() }
+
+// OnFiles reports whether the program is one of those that work on files of the repository as a job does.
+func (t Tool) OnFiles() bool { return t == ToolEdit || t == ToolFiles }
 
 // LayerDir is where ToolChanges finds the session's overlay: the directories upper and base.
 const LayerDir = "/var/layer"

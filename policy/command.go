@@ -24,7 +24,7 @@ func (c *chain) builtin() []string {
 	switch r := c.r; {
 	case r.Builtin == job.ToolNone:
 		return nil
-	case r.Builtin != job.ToolEdit:
+	case r.Builtin != job.ToolEdit && r.Builtin != job.ToolFiles:
 		return []string{fmt.Sprintf("Program %q cannot be requested", r.Builtin)}
 	case r.Root || r.Terminal != (job.Size{}):
 		return []string{fmt.Sprintf("Program %q has no terminal, and no root file system of its own", r.Builtin)}
@@ -121,6 +121,14 @@ func narrowerWorkspace(_ context.Context, c *chain) []string {
 		c.workspace = job.Overlay
 	}
 	return nil
+}
+
+// access returns what the job may do to the repository: less than the other jobs of its session, or as much.
+func (c *chain) access() job.Workspace {
+	if c.r.ReadOnly && c.workspace != job.NoRepo {
+		return job.ReadOnly
+	}
+	return c.workspace
 }
 
 // protect returns the protection that applies if the workspace is Direct.

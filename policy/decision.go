@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 
 	"corral/job"
+	"corral/policy/ask"
 )
 
 // decision builds the result of the chain. A rule of "" allows the request.
@@ -37,10 +38,10 @@ func (c *chain) spec() job.Spec {
 	c.env = c.environment(env)
 	s := job.Spec{
 		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
-		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal, Tool: c.r.Builtin,
-		Network: c.network, SessionNetwork: c.p.rules.Network.ofSession(c.r),
+		Profile: c.repo.Profile, Workspace: c.workspace, ReadOnly: c.r.ReadOnly, Terminal: c.r.Terminal, Tool: c.r.Builtin,
+		Network: c.network, SessionNetwork: ask.Common(c.p.rules.Network.ofSession(c.r), c.r.SessionNetwork),
 	}
-	if s.Workspace == job.Direct {
+	if s.Workspace == job.Direct && !s.ReadOnly {
 		s.Protect = c.protect()
 	}
 	return s
@@ -110,6 +111,9 @@ func (c *chain) extra() extra {
 	if c.r.Workspace != nil {
 		a.workspace = c.r.Workspace.String()
 	}
+	if c.r.ReadOnly {
+		a.workspace += readOnlyJob
+	}
 	if p := c.protect(); p != job.ProtectNone {
 		a.protect = p.String()
 	}
@@ -121,6 +125,9 @@ func (c *chain) extra() extra {
 	}
 	return a
 }
+
+// readOnlyJob follows the requested workspace of a job that may only read it.
+const readOnlyJob = ", only read"
 
 func (a extra) encode(b []byte) []byte {
 	network := a.askedNetwork != "" || a.network != ""
@@ -152,7 +159,7 @@ func (c *chain) identity(d *job.Decision) identity {
 		asked: c.r.Limits, limits: c.limits, rule: d.Rule, reasons: d.Reasons, more: c.extra(),
 	}
 	if c.repo.ID != "" {
-		i.workspace = c.workspace.String()
+		i.workspace = c.access().String()
 	}
 	return i
 }

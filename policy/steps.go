@@ -301,7 +301,7 @@ func (c *chain) query() starlark.Query {
 	q := starlark.Query{
 		Tool: c.r.Tool, Principal: c.r.Principal, Session: c.r.Session, Repo: c.r.Repo, Runtime: c.r.Runtime,
 		Executable: c.choice.Executable, Path: c.choice.Real, Args: c.r.Args, Dir: c.dir, Code: c.code,
-		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.variables().names(), Workspace: c.workspace.String(), Profile: c.repo.Profile,
+		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.variables().names(), Workspace: c.access().String(), Profile: c.repo.Profile,
 		Network: c.network, Limits: c.limits,
 	}
 	if c.isCommand() {

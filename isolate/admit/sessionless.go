@@ -25,7 +25,7 @@ func CheckSessionless(q *Request, starlark bool) error {
 		return workspaceRefusal("workspace overlay requires a session")
 	case tool == job.ToolStarlark:
 		return checkStarlark(q, starlark)
-	case tool == job.ToolEdit:
+	case tool.OnFiles():
 		return CheckEdit(q, false)
 	case tool != job.ToolNone:
 		return &job.Refusal{Step: "session", Message: fmt.Sprintf("tool %.40q requires a session", q.Tool)}
@@ -55,16 +55,16 @@ func checkStarlark(q *Request, installed bool) error {
 	return nil
 }
 
-// CheckEdit refuses an edit of a file where there is no repository to edit. root says that the job would have a root file
+// CheckEdit refuses work on files where there is no repository to edit. root says that the job would have a root file
 // system of its session's own.
 func CheckEdit(q *Request, root bool) error {
 	switch {
 	case root:
-		return &job.Refusal{Step: "session", Message: fmt.Sprintf("tool %q cannot be used in a session with a root file system of its own", job.ToolEdit)}
+		return &job.Refusal{Step: "session", Message: fmt.Sprintf("tool %q cannot be used in a session with a root file system of its own", q.Tool)}
 	case q.Flags&wire.FlagNoRepo != 0:
-		return workspaceRefusal(fmt.Sprintf("tool %q requires a repository", job.ToolEdit))
+		return workspaceRefusal(fmt.Sprintf("tool %q requires a repository", q.Tool))
 	case q.Flags&wire.FlagTerminal != 0:
-		return &job.Refusal{Step: "request", Message: fmt.Sprintf("tool %q cannot have a terminal", job.ToolEdit)}
+		return &job.Refusal{Step: "request", Message: fmt.Sprintf("tool %q cannot have a terminal", q.Tool)}
 	}
 	return nil
 }

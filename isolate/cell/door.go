@@ -88,7 +88,7 @@ func (j *Jail) Allow() error {
 // makeSharedDoor makes the door of a session's network namespace, together with the slot of a job: late is set if the jail was built
 // without one.
 func (j *Jail) makeSharedDoor(late bool) error {
-	sl, err := j.plainSlot(late)
+	sl, err := j.plainSlot(kindOf{opens: late})
 	if err != nil {
 		return err
 	}

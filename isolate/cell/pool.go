@@ -260,7 +260,7 @@ func (p *pool) make() bool {
 		p.demand.want = len(p.ready) // until a job finds none
 		return false
 	}
-	sl, err := j.plainSlot(false)
+	sl, err := j.plainSlot(kindOf{})
 	if err != nil {
 		j.s.slots.giveBack(1)
 		fault.With(&p.mu, func() { p.stuck = true })

@@ -24,8 +24,8 @@ import (
 // A Slot is a prepared environment for one job: a stub that waits in fresh namespaces and in a cgroup of its own,
 // confined as far as possible without knowing the job. It is used once.
 type Slot struct {
-	jail         *Jail
-	plain        bool   // in the jail's own root, whatever the session has
+	jail *Jail
+	kindOf
 	user         uint32 // number of the job's user in the jail
 	limits       cgroup.Limits
 	tmp          [2]int64 // limits in bytes and inodes of each private directory
@@ -36,12 +36,19 @@ type Slot struct {
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 	ready        bool                   // every step before the job is known was done
-	opens        bool                   // the stub makes the door of a session that had none
 	jailIDs      bool                   // its user has the number that it has in the jail
 	kind         inside.DoorKind        // what its network has, decided once: Jail.Allow may be called meanwhile
 	door         []*os.File             // the sockets of its own door, see UseDoor; nil: none
 	doneOnce     sync.Once              // ends its part in the jail's work
 	news         []string               // mounts below the repository that its job is the first to have
+}
+
+// A kindOf says in what a slot differs from most of its jail. Most have none of it.
+type kindOf struct {
+	plain  bool // in the jail's own root, whatever the session has
+	opens  bool // the stub makes the door of a session that had none
+	apart  bool // in a network namespace of its own, whatever the session's jobs share
+	noDoor bool // without a door, whatever the jail's jobs may reach
 }
 
 // Jail returns the slot's jail.
@@ -75,7 +82,7 @@ func (sl *Slot) others() int {
 // newSlot makes a slot with limits and prepares it. plain is for corral's own programs, which run in the jail's own
 // root whatever the session has. The caller must call destroy.
 func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot, error) {
-	return j.prepareSlot(&Slot{jail: j, limits: limits, plain: plain}, profile)
+	return j.prepareSlot(&Slot{jail: j, limits: limits, kindOf: kindOf{plain: plain}}, profile)
 }
 
 // prepareSlot is newSlot for a slot whose jail, limits and kind are set.
@@ -252,39 +259,47 @@ func (sl *Slot) giveBack() {
 // TakeSlot returns a prepared slot: a waiting one, or a new one. Its job sees the host's /etc as it is now, except in a session
 // with a root of its own.
 func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
+	return j.takeSlot(kindOf{plain: plain && len(j.view.roots) > 0})
+}
+
+// TakeApart returns a slot that shares no network with others, made for this job: jobs that may reach less than their session are few.
+// door says that the job may reach hosts, through a door of its own.
+func (j *Jail) TakeApart(door bool) (*Slot, error) {
+	return j.takeSlot(kindOf{apart: true, noDoor: !door})
+}
+
+func (j *Jail) takeSlot(k kindOf) (*Slot, error) {
 	if err := j.s.roots.refresh(j.root); err != nil { // what the jail has still works
 		j.s.Log.Warn("/etc of a jail not refreshed", "jail", j.name, "error", err)
 	}
-	plain = plain && len(j.view.roots) > 0
-	if !plain {
+	if k == (kindOf{}) {
 		if sl := j.pool.take(); sl != nil {
 			return sl, nil
 		}
 	}
-	return j.slotFor(plain)
+	return j.slotFor(k)
 }
 
 // slotFor makes a slot for a job.
-func (j *Jail) slotFor(plain bool) (*Slot, error) {
-	if plain {
+func (j *Jail) slotFor(k kindOf) (*Slot, error) {
+	if k.plain {
 		return j.newSlot(j.s.groupLimits(j.s.Defaults), j.key.profile, true)
 	}
-	return j.plainSlot(false)
+	return j.plainSlot(k)
 }
 
 // Replace returns a new slot for the job whose slot failed with ErrSlotKilled.
 func (sl *Slot) Replace() (*Slot, error) {
 	sl.EndOnOOM(func() {}) // the job is not in it
-	return sl.jail.slotFor(sl.plain)
+	return sl.jail.slotFor(sl.kindOf)
 }
 
-// plainSlot makes a slot with the jail's default limits and profile, as most jobs need; opens is set for the one that makes the door of
-// a session that had none. Some hosts permit user namespaces to nobody but root (kernel.unprivileged_userns_clone): there, the number of
-// a job's user is that in the jail. It is so for a single slot when the jail has too many namespaces, because others keep those of
-// jobs that have ended: that must not reach other jails, nor refuse a job.
-func (j *Jail) plainSlot(opens bool) (*Slot, error) {
+// plainSlot makes a slot with the jail's default limits and profile, as most jobs need. Some hosts permit user namespaces to nobody but
+// root (kernel.unprivileged_userns_clone): there, the number of a job's user is that in the jail. It is so for a single slot when the
+// jail has too many namespaces, because others keep those of jobs that have ended: that must not reach other jails, nor refuse a job.
+func (j *Jail) plainSlot(k kindOf) (*Slot, error) {
 	limits := j.s.groupLimits(j.s.Defaults)
-	sl, err := j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens}, j.key.profile)
+	sl, err := j.prepareSlot(&Slot{jail: j, limits: limits, kindOf: k}, j.key.profile)
 	var refused *job.Refusal
 	if !errors.As(err, &refused) || refused.Step != inside.OwnIDs {
 		return sl, err
@@ -293,7 +308,7 @@ func (j *Jail) plainSlot(opens bool) (*Slot, error) {
 	if (errno == unix.EPERM || errno == unix.EACCES) && !j.s.jailIDs.Swap(true) {
 		j.s.Log.Warn("a job's user has another number than the repository's owner: this host permits no user namespaces in a jail", "error", err)
 	}
-	return j.prepareSlot(&Slot{jail: j, limits: limits, opens: opens, jailIDs: true}, j.key.profile)
+	return j.prepareSlot(&Slot{jail: j, limits: limits, kindOf: k, jailIDs: true}, j.key.profile)
 }
 
 // groupLimits returns the limits of the cgroup of a job with limits l.

@@ -46,10 +46,10 @@ func (sl *Slot) preparation() inside.Prepare {
 }
 
 // network returns the init's operation that starts the slot's stub. The jobs of a session that share their files share the network
-// namespace of its jail as well, so that one of them can connect to a server that another one runs. The scanner, and corral's
-// own programs in a session with a root of its own, have others.
+// namespace of its jail as well, so that one of them can connect to a server that another one runs. The scanner, corral's
+// own programs in a session with a root of its own, and jobs that may reach less than their session have others.
 func (sl *Slot) network() uint32 {
-	if ss := sl.jail.session; ss != nil && ss.sharesNetwork() && sl.user == 0 && !sl.plain {
+	if ss := sl.jail.session; ss != nil && ss.sharesNetwork() && sl.user == 0 && !sl.plain && !sl.apart {
 		return inside.AskNetSlot
 	}
 	return inside.AskSlot
@@ -58,13 +58,13 @@ func (sl *Slot) network() uint32 {
 // doorKind returns what the network of a slot with this profile has. The scanner and corral's own programs have no door.
 func (sl *Slot) doorKind(profile string) inside.DoorKind {
 	switch {
-	case sl.plain || profile == seccomp.Scanner:
+	case sl.plain || sl.noDoor || profile == seccomp.Scanner:
 		return inside.NoDoor
 	case sl.opens:
 		return inside.OpenDoor
 	case !sl.jail.Connects():
 		return inside.NoDoor
-	case sl.jail.door.Load() != nil:
+	case sl.jail.door.Load() != nil && !sl.apart:
 		return inside.DoorThere
 	}
 	return inside.OpenDoor

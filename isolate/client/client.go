@@ -249,14 +249,13 @@ func message(spec job.Spec) wire.Run {
 		Rows:   spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: spec.Profile, Repo: spec.Repo, Dir: spec.Dir,
 		Claim: spec.Claim, Network: spec.Network,
 	}
-	switch spec.Workspace {
-	case job.ReadOnly:
-		m.Flags |= wire.FlagReadOnly
-	case job.Overlay:
-		m.Flags |= wire.FlagOverlay
-	case job.NoRepo:
+	switch {
+	case spec.Workspace == job.NoRepo:
 		m.Flags |= wire.FlagNoRepo
-	case job.Direct:
+	case spec.Workspace == job.ReadOnly || spec.ReadOnly:
+		m.Flags |= wire.FlagReadOnly
+	case spec.Workspace == job.Overlay:
+		m.Flags |= wire.FlagOverlay
 	}
 	switch spec.Protect {
 	case job.ProtectHooks:

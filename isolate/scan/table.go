@@ -83,6 +83,7 @@ var kinds = []kind{
 	},
 	{Tree, "agent's skills and instructions", ".agents/ .agent/"},
 	{Tree, "agent's settings, rules and MCP servers", ".codex/ .continue/"},
+	{Tree, "settings of AWS clients: credential_process runs a program", ".aws/"},
 	{Tree, "agent's rules, hooks and MCP servers", ".cursor/"},
 	{
 		Tree, "agent's settings, rules, commands and MCP servers",

@@ -86,10 +86,10 @@ func (ss *Session) checkRequest(q *admit.Request) error {
 		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none cannot be used in a session"}
 	case strings.HasPrefix(q.Dir, "/") && !ss.root():
 		return &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
-	case q.Network != "" && q.Network != ss.spec.Network:
+	case q.Network != "" && q.Network != ss.spec.Network && !ss.Narrows(q):
 		return &job.Refusal{
 			Step: "network", Message: fmt.Sprintf("the session was opened with network %q, and its jobs share it: got %.100q", ss.spec.Network, q.Network),
-			Hint: "request the network when opening a session, and none for its jobs",
+			Hint: "request the network when opening a session; a job of a session that asked for no less can ask for less",
 		}
 	case tool == job.ToolUnpack != ss.imports() || tool == job.ToolChanges && (ss.workspace != job.Overlay || overlay):
 		return sessionRefusal("tool %.40q cannot be used in this session", q.Tool)
@@ -97,7 +97,7 @@ func (ss *Session) checkRequest(q *admit.Request) error {
 		return nil
 	case !tool.InRepository():
 		return sessionRefusal("unknown tool %.40q", q.Tool)
-	case tool == job.ToolEdit && admit.CheckEdit(q, ss.root()) != nil:
+	case tool.OnFiles() && admit.CheckEdit(q, ss.root()) != nil:
 		return admit.CheckEdit(q, ss.root())
 	case readOnly:
 		return nil
@@ -105,6 +105,13 @@ func (ss *Session) checkRequest(q *admit.Request) error {
 		return &job.Refusal{Step: "workspace", Message: fmt.Sprintf("the session's workspace is %v", ss.workspace)}
 	}
 	return nil
+}
+
+// Narrows reports whether a job may reach less than other jobs of the session, and so shares no network with them. Only a session that
+// asked for all that the rules allow has such jobs, or jobs without a network: whether one word asks for less than another is not
+// decided here.
+func (ss *Session) Narrows(q *admit.Request) bool {
+	return q.Network != "" && q.Network != ss.spec.Network && (q.Network == job.NoNetwork || ss.spec.Network == "") && !ss.root()
 }
 
 // Enter lets a job of peer's into the session that it requests. The caller must call leave when the job has ended.
