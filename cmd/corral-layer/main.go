@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,9 +20,10 @@ import (
 // tools maps the program's first argument, its name, to the function that implements it.
 func tools() map[string]func(ctx context.Context, args []string) error {
 	return map[string]func(context.Context, []string) error{
-		"changes": func(ctx context.Context, args []string) error { return layer.Run(ctx, args, os.Stdout) },
-		edit.Name: func(_ context.Context, args []string) error { return edit.Run(args, os.Stdin, os.Stdout) },
-		"unpack":  func(_ context.Context, args []string) error { return unpack.Run(args, os.Stdin, os.Stdout) },
+		"changes":      func(ctx context.Context, args []string) error { return layer.Run(ctx, args, os.Stdout) },
+		edit.Name:      func(_ context.Context, args []string) error { return edit.Run(args, os.Stdin, os.Stdout) },
+		edit.FilesName: func(_ context.Context, args []string) error { return edit.RunFiles(args, os.Stdin, os.Stdout) },
+		"unpack":       func(_ context.Context, args []string) error { return unpack.Run(args, os.Stdin, os.Stdout) },
 	}
 }
 
@@ -32,6 +34,10 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "corral-layer:", err)
+		var failed *edit.FileError
+		if errors.As(err, &failed) {
+			os.Exit(failed.ExitCode())
+		}
 		os.Exit(1)
 	}
 }
@@ -42,5 +48,5 @@ func run(ctx context.Context, args []string) error {
 			return tool(ctx, args[1:])
 		}
 	}
-	return fmt.Errorf("started as %q: must be changes, edit or unpack", args)
+	return fmt.Errorf("started as %q: must be changes, edit, files or unpack", args)
 }

@@ -167,7 +167,7 @@ func (w *walker) step() (last string, done bool, err error) {
 		}
 		return "", false, w.into(name)
 	case err == unix.ENOENT:
-		return "", false, fmt.Errorf("there is no directory %s", path.Join(append(w.names, name)...))
+		return "", false, missingDirectory(path.Join(append(w.names, name)...))
 	case err != nil:
 		return "", false, err
 	}
@@ -182,6 +182,14 @@ func (w *walker) step() (last string, done bool, err error) {
 	}
 	return name, true, nil
 }
+
+// A missingDirectory is the error for a directory on the way that does not exist.
+type missingDirectory string
+
+func (m missingDirectory) Error() string { return "there is no directory " + string(m) }
+
+// Is reports it as the kernel does.
+func (m missingDirectory) Is(err error) bool { return err == unix.ENOENT }
 
 // mkdir makes a directory, and remembers that unless another program was faster.
 func (w *walker) mkdir(name string) error {
