@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -47,7 +48,7 @@ type client struct {
 	conn Conn
 	who  Caller
 	ctx  context.Context // parent context of the client's processes
-	out  *jsonrpc.Outbox
+	out  atomic.Pointer[jsonrpc.Outbox]
 	all  sync.WaitGroup // running processes
 
 	// Used by the goroutine that reads. A process reads only what was set before it was created.
@@ -58,6 +59,8 @@ type client struct {
 	pending   map[string]bool     // guarded by mu: unanswered requests, by idKey
 	processes map[handle]*process // guarded by mu
 	unnamed   int                 // guarded by mu: number of processes so far that the client gave no id
+
+	environment *environment // nil unless this is a session of the environment protocol
 }
 
 // A handle is the key of a process. Each family of methods has its own name space.
@@ -80,10 +83,12 @@ func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	c := &client{
-		s: s, conn: conn, who: who, ctx: ctx, out: newOutbox(conn),
+		s: s, conn: conn, who: who, ctx: ctx,
 		pending: map[string]bool{}, processes: map[handle]*process{},
 	}
-	go c.out.Run()
+	out := newOutbox(conn)
+	c.out.Store(out)
+	go out.Run()
 	read := make(chan struct{})
 	var err error // of c.read; valid once read is closed
 	go func() {
@@ -95,7 +100,7 @@ func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 	select {
 	case <-read:
 		ended = true
-	case <-c.out.Done(): // writing failed
+	case <-out.Done(): // writing failed
 	case <-ctx.Done():
 	}
 	failure := c.end(cancel, ended)
@@ -116,29 +121,30 @@ func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 // end ends every process and closes the connection. If ended is true, the client closed its sending side and may still
 // read the last answers. The error is that of writing to the client.
 func (c *client) end(cancel context.CancelCauseFunc, ended bool) error {
+	out := c.out.Load()
 	cancel(errGone)
 	if ended { // no process can be added any more
 		timer := time.NewTimer(finalReadTimeout)
 		defer timer.Stop()
 		go func() {
 			c.all.Wait()
-			c.out.Close()
+			out.Close()
 		}()
 		select {
-		case <-c.out.Done():
+		case <-out.Done():
 		case <-timer.C:
 		}
 	}
-	failure := c.out.Failure()
-	c.out.Fail(errGone)
+	failure := out.Failure()
+	out.Fail(errGone)
 	_ = c.conn.Close()
-	<-c.out.Done()
+	<-out.Done()
 	return failure
 }
 
 // read handles messages until the connection ends.
 func (c *client) read() error {
-	for c.out.WaitBelow(c.ctx, maxAnswers) {
+	for c.out.Load().WaitBelow(c.ctx, maxAnswers) {
 		text, err := c.conn.Read()
 		switch {
 		case errors.Is(err, ErrTooLong):
@@ -172,6 +178,8 @@ func (c *client) handle(line []byte) {
 // serve answers a request, or starts the process that will answer it. If it returns a fault, it did neither.
 func (c *client) serve(m *message) *jsonrpc.Error {
 	switch {
+	case c.environment != nil:
+		return c.serveEnvironment(m)
 	case m.method == "initialize":
 		return c.initialize(m)
 	case !c.initialized:
@@ -199,6 +207,11 @@ func (c *client) initialize(m *message) *jsonrpc.Error {
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "Already initialized")
 	}
 	r := read(m.params)
+	if jsonrpc.String(r.fields["clientName"]) == environmentClient {
+		const hint = `set args = ["codex-environment"] with program = "corral" in $CODEX_HOME/environments.toml, or start corral codex-environment for its url`
+		c.s.warn(c.ctx, "the client needs an execution environment of Codex, which this server is not", "hint", hint)
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "corral exec-server is not an execution environment: %s", hint)
+	}
 	info := r.object("clientInfo", r.required("clientInfo"))
 	name := info.text("clientInfo.name", info.required("name"))
 	r.inherit(info)
@@ -252,7 +265,7 @@ func newOutbox(conn Conn) *jsonrpc.Outbox {
 }
 
 // answer queues a text without blocking.
-func (c *client) answer(text []byte) { c.out.Put(jsonrpc.Item{Text: text}) }
+func (c *client) answer(text []byte) { c.out.Load().Put(jsonrpc.Item{Text: text}) }
 
 func (c *client) refuse(id json.RawMessage, f *jsonrpc.Error) { c.answer(dialect.Error(id, f)) }
 
@@ -276,12 +289,20 @@ func (c *client) addPending(id json.RawMessage) {
 	c.pending[jsonrpc.Key(id)] = true
 }
 
-// answerPending sends the answer to a pending request. From then on its id may be reused.
-func (c *client) answerPending(id json.RawMessage, text []byte) {
+// answerPending sends the answer to a pending request of the connection that writes the outbox to. From then on its id may be reused.
+func (c *client) answerPending(to *jsonrpc.Outbox, id json.RawMessage, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.pending, jsonrpc.Key(id))
-	c.answer(text)
+	c.forgetPending(to, id)
+	to.Put(jsonrpc.Item{Text: text})
+}
+
+// forgetPending says that a request is answered. On another connection of the session, its id is that of another request. The caller holds
+// c.mu.
+func (c *client) forgetPending(to *jsonrpc.Outbox, id json.RawMessage) {
+	if c.out.Load() == to {
+		delete(c.pending, jsonrpc.Key(id))
+	}
 }
 
 // find returns the process that the client gave name to.

@@ -37,7 +37,7 @@ func jailed(t *testing.T) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Server{Access: Access{Engine: &job.Engine{Policy: p, Runner: c, Auditor: c}, Repos: []Repo{{"app", repo}}}, Dir: repo}
+	return &Server{Access: Access{Engine: &job.Engine{Policy: p, Runner: c, Auditor: c}, Repos: []Repo{{ID: "app", Path: repo}}}, Dir: repo}
 }
 
 // TestJail checks the results and errors of real commands.

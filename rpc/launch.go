@@ -24,6 +24,9 @@ type launch struct {
 	stream  bool   // output is streamed
 	cap     int64  // maximum number of bytes of each stream that are forwarded or kept
 	tty     bool
+	file    string // an operation on files, "" if it is none
+	quiet   bool   // no model reads the output
+	repo    string // path of the repository, of the environment protocol
 }
 
 // newLaunch returns a launch with the access of this moment.

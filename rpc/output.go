@@ -58,7 +58,11 @@ func (o *output) terminal(master *os.File) {
 		return
 	}
 	o.p.announce()
-	o.begin("stdout", file, true)
+	name := "stdout"
+	if o.p.family == environmentFamily {
+		name = "pty"
+	}
+	o.begin(name, file, true)
 	o.p.input.open(file, true)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,10 +24,12 @@ type process struct {
 	c         *client
 	key       handle
 	requestID json.RawMessage // id of the request that started it
+	to        *jsonrpc.Outbox // of the connection that waits for the answer to that
 	cancel    context.CancelCauseFunc
 	out       *output
 	input     *input // nil unless input is streamed
 	screen    *screen
+	events    events // of the environment protocol
 	call      *calls.Call
 
 	answered bool // guarded by c.mu: process/spawn was answered
@@ -37,9 +40,14 @@ func (c *client) start(l *launch, m *message) *jsonrpc.Error {
 	if fault := c.fill(l); fault != nil {
 		return fault
 	}
+	return c.launch(l, m)
+}
+
+// launch registers and runs a process for l, which is filled.
+func (c *client) launch(l *launch, m *message) *jsonrpc.Error {
 	l.request.ID = m.trace.ID
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	p := &process{launch: *l, c: c, requestID: m.id, cancel: cancel}
+	p := &process{launch: *l, c: c, requestID: m.id, to: c.out.Load(), cancel: cancel}
 	p.out, p.screen = newOutput(p), &screen{}
 	if p.stdin {
 		p.input = newInput(c.s, c.who.Principal)
@@ -91,7 +99,7 @@ func (c *client) register(p *process) *jsonrpc.Error {
 		p.key.number = c.unnamed
 	}
 	switch {
-	case c.processes[p.key] != nil:
+	case c.processes[p.key] != nil || p.family == environmentFamily && c.hasEnded(p.id):
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "%s %s", p.family.duplicate, quoted(p.id))
 	case len(c.processes) >= maxProcesses:
 		return jsonrpc.Errorf(codeBusy, "the connection has %d processes, which is the maximum: wait for one to end", len(c.processes))
@@ -105,6 +113,11 @@ func (c *client) register(p *process) *jsonrpc.Error {
 	return nil
 }
 
+// hasEnded reports whether an ended process of the environment protocol, which can still be read, has an id. The caller holds c.mu.
+func (c *client) hasEnded(id string) bool {
+	return slices.ContainsFunc(c.environment.ended, func(p *process) bool { return p.id == id })
+}
+
 // run runs the job, waits for its output, and sends the final message.
 func (p *process) run(ctx context.Context) {
 	defer p.c.all.Done()
@@ -114,7 +127,9 @@ func (p *process) run(ctx context.Context) {
 		defer timer.Stop()
 	}
 	p.call.Repo(p.request.Repo)
-	record, err := p.engine.Run(ctx, &p.request, p.out, job.Hooks{Stdin: p.out.stdin, Terminal: p.out.terminal})
+	record, err := p.engine.Run(ctx, &p.request, p.out, job.Hooks{
+		Stdin: p.out.stdin, Terminal: p.out.terminal, Started: p.events.started,
+	})
 	p.call.Ran(record)
 	if p.input != nil {
 		p.input.end()
@@ -135,21 +150,29 @@ func (p *process) announce() {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.announceLocked(dialect.Result(p.requestID, strictjson.Encode(empty{})))
+	p.announceLocked(p.startedAnswer())
 }
 
 // announceLocked sends answer unless process/spawn was answered already. The caller holds c.mu.
 func (p *process) announceLocked(answer []byte) {
 	if !p.answered {
 		p.answered = true
-		delete(p.c.pending, jsonrpc.Key(p.requestID))
-		p.c.answer(answer)
+		p.c.forgetPending(p.to, p.requestID)
+		p.to.Put(jsonrpc.Item{Text: answer})
 	}
 }
 
 // finish removes a process and sends its final message under one lock: a client that has read the message may reuse the
 // ids of the process and of the request.
 func (p *process) finish(e *outcome) {
+	switch p.family {
+	case environmentFamily:
+		p.finishEnvironment(e)
+		return
+	case fileFamily:
+		p.finishFile(e)
+		return
+	}
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +193,7 @@ func (p *process) finish(e *outcome) {
 		last.Sent()
 		return
 	}
-	c.out.Put(last)
+	c.out.Load().Put(last)
 }
 
 // write queues input for the process. The request is answered once little enough input waits.
@@ -178,11 +201,11 @@ func (p *process) write(id json.RawMessage, data []byte, last bool) *jsonrpc.Err
 	if p.input == nil {
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "%s", p.family.noStdin)
 	}
-	done := dialect.Result(id, strictjson.Encode(empty{}))
+	done, to := dialect.Result(id, strictjson.Encode(empty{})), p.c.out.Load()
 	p.c.addPending(id)
-	fault := p.input.put(chunk{data: data, last: last, reply: func() { p.c.answerPending(id, done) }})
+	fault := p.input.put(chunk{data: data, last: last, reply: func() { p.c.answerPending(to, id, done) }})
 	if fault != nil {
-		p.c.answerPending(id, dialect.Error(id, fault))
+		p.c.answerPending(to, id, dialect.Error(id, fault))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestReplace(t *testing.T) {
 	w.mu.Lock()
 	w.deny = denials
 	w.mu.Unlock()
-	s.Replace(Access{Engine: s.Engine, Repos: []Repo{{"new", "/srv/new"}}, Removed: s.Repos})
+	s.Replace(Access{Engine: s.Engine, Repos: []Repo{{ID: "new", Path: "/srv/new"}}, Removed: s.Repos})
 	if a := echo("/srv/new/sub"); a.Error != nil {
 		t.Errorf("an added repository: %s", a.raw)
 	}

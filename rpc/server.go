@@ -49,6 +49,8 @@ type Engine interface {
 type Repo struct {
 	ID   string // id in the policy
 	Path string // absolute and clean
+	// Offline says that the operator allows no host to its jobs.
+	Offline bool
 }
 
 // A Server serves clients. It must not be copied, and its fields must not be changed after the first call of Serve; see Replace.
@@ -75,6 +77,8 @@ type Server struct {
 	// Current returns a caller with what its principal may use now, and false if its credentials have been revoked. It is called
 	// before each process is started; nil lets callers keep what they had when they connected.
 	Current func(who Caller) (Caller, bool)
+	// Environment is set on a server of the environment protocol, see ServeEnvironment.
+	Environment *Environment
 
 	now       atomic.Pointer[Access]
 	held      shares       // the budget in use
@@ -156,6 +160,12 @@ func (s *Server) absolute(dir string) string {
 func (s *Server) log(ctx context.Context, message string, args ...any) {
 	if s.Log != nil {
 		s.Log.ErrorContext(ctx, message, args...)
+	}
+}
+
+func (s *Server) warn(ctx context.Context, message string, args ...any) {
+	if s.Log != nil {
+		s.Log.WarnContext(ctx, message, args...)
 	}
 }
 

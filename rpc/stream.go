@@ -67,11 +67,15 @@ func (s *stream) consume(b []byte) {
 
 // send sends b to the client as a delta. It blocks while too much output waits for the client.
 func (s *stream) send(b []byte, last bool) {
+	if s.o.p.family == environmentFamily {
+		s.o.p.emit(s.name, b)
+		return
+	}
 	s.o.p.announce()
 	if s.mute {
 		return
 	}
-	out := s.o.p.c.out
+	out := s.o.p.c.out.Load()
 	text := append(out.Buffer(), s.head...)
 	text = base64.StdEncoding.AppendEncode(text, b)
 	if last {

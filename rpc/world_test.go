@@ -76,7 +76,7 @@ func (w *world) server() *Server {
 	return &Server{
 		Access: Access{
 			Engine: &job.Engine{Policy: w, Runner: w, Auditor: w},
-			Repos:  []Repo{{"app", served}, {"inner", served + "/inner"}, {"other", "/srv/other"}},
+			Repos:  []Repo{{ID: "app", Path: served}, {ID: "inner", Path: served + "/inner"}, {ID: "other", Path: "/srv/other"}},
 		},
 		Dir: served, Version: "1.2.3",
 	}

@@ -185,7 +185,7 @@ var rooms = []room{
 		"the supervisor knows no protocol, policy or front-end: a front-end has decided before it asks",
 	},
 	{"mcp", []string{"internal", "job", "policy", "store", "workspace/edit"}, "the front-end of a protocol runs jobs through job.Runner"},
-	{"rpc", []string{"internal", "job"}, "the front-end of a protocol runs jobs through job.Runner"},
+	{"rpc", []string{"internal", "job", "workspace/edit"}, "the front-end of a protocol runs jobs through job.Runner"},
 	{
 		"front",
 		[]string{"egress/store", "internal", "isolate/client", "isolate/wire", "job", "mcp", "policy", "rpc", "store", "workspace"},
