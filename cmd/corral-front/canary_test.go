@@ -40,9 +40,10 @@ var canaries = map[string][]string{
 	"doctor": {
 		"--supervisor SOCKET --state DIR-state", "--supervisor FILE-socket", "--state DIR-state", "--runtimes", "--runtimes --supervisor SOCKET",
 	},
-	"drain":       {"--supervisor FILE-socket", "--undo --supervisor SOCKET"},
-	"exec-server": {"--repo DIR-repo --config FILE-config", "--supervisor FILE-socket", "--repo . --supervisor SOCKET"},
-	"help":        {"", "run", "serve"},
+	"drain":             {"--supervisor FILE-socket", "--undo --supervisor SOCKET"},
+	"codex-environment": {"--repo DIR-repo --config FILE-config", "--supervisor FILE-socket", "--repo . --supervisor SOCKET"},
+	"exec-server":       {"--repo DIR-repo --config FILE-config", "--supervisor FILE-socket", "--repo . --supervisor SOCKET"},
+	"help":              {"", "run", "serve"},
 	"index": {
 		"stats --config FILE-config --state DIR-state", "stats --state DIR-state", "purge --yes --state DIR-state", "rebuild --yes --state DIR-state",
 	},

@@ -112,8 +112,8 @@ func help(args []string) error {
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "agent", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
-	"audit", "cache", "changes", "ci", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network", "output", "policy",
-	"repo", "rootfs", "serve", "token",
+	"audit", "cache", "changes", "ci", "codex-environment", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network",
+	"output", "policy", "repo", "rootfs", "serve", "token",
 }
 
 // frontSlack is the timer slack of corral-front in nanoseconds: how late its timers may fire (prctl(2),

@@ -23,6 +23,7 @@ func Table() []Row {
 		{"cache", cacheHelp, cacheCommand},
 		{"changes", changesHelp, changesCommand},
 		{"ci", ci.Help, ci.Command},
+		{"codex-environment", server.EnvironmentHelp, server.CodexEnvironment},
 		{"completion", completionHelp, completion},
 		{"config", configHelp, configCommand},
 		{"doctor", doctorHelp, doctorCommand},

@@ -106,6 +106,7 @@ type execListeners struct {
 	backend *Backend
 	options config.ExecServer
 	tokens  *tokens
+	also    func(token string) (rpc.Caller, bool) // identifies callers with another token; nil: nobody
 	serves  []func(ctx context.Context, serve transport.Handler) error
 	closes  []func() error
 }
@@ -177,7 +178,7 @@ func (e *execListeners) openUnix(path string) error {
 }
 
 func (e *execListeners) openWeb(address string) error {
-	if len(e.backend.Config.Principals) == 0 {
+	if len(e.backend.Config.Principals) == 0 && e.also == nil {
 		return errNoTokens
 	}
 	host, _, _ := net.SplitHostPort(address)
@@ -193,11 +194,26 @@ func (e *execListeners) openWeb(address string) error {
 	e.backend.Log.Info("serving", "url", "ws://"+l.Addr().String())
 	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
 		return transport.ServeWeb(ctx, l, transport.WebOptions{
-			Authenticate: execAuthenticate(e.tokens), Log: e.backend.Log, Ready: e.backend.Supervisor.Ready,
+			Authenticate: e.authenticate(), Log: e.backend.Log, Ready: e.backend.Supervisor.Ready,
 			Hosts: append(ownHosts(address, l.Addr()), e.options.AllowedHosts...),
 		}, serve)
 	})
 	return nil
+}
+
+// authenticate identifies callers by their tokens.
+func (e *execListeners) authenticate() func(token string) (rpc.Caller, bool) {
+	if len(e.backend.Config.Principals) == 0 {
+		return e.also
+	}
+	known := execAuthenticate(e.tokens)
+	return func(token string) (rpc.Caller, bool) {
+		who, ok := known(token)
+		if !ok && e.also != nil {
+			return e.also(token)
+		}
+		return who, ok
+	}
 }
 
 // execAuthenticate identifies callers by their tokens. A token that is restricted to some tools must include

@@ -27,6 +27,9 @@ func newExecServer(b *Backend, started string) (*rpc.Server, error) {
 func execAccess(b *Backend, c config.Config) (a rpc.Access, err error) {
 	c.Runtime.MaxDuration = 0 // bounds one call of a tool, which a client waits for; a command may be an interactive shell
 	a.Repos = execRepos(c.Repos)
+	for n, r := range c.Repos {
+		a.Repos[n].Offline = c.Rules(r) == nil
+	}
 	if a.Engine, err = b.Engine(c); err != nil || c.ExecServer.FullAccess == "" {
 		return a, err
 	}

@@ -66,20 +66,22 @@ var placeholders = map[string]Kind{
 
 // words are the words that an option accepts, by command and option. The values of others are not fixed.
 var words = map[string][]string{
-	"run --workspace":         {"direct", "readonly", "overlay", "none"},
-	"run --protect":           {"none", "hooks", "all"},
-	"run --profile":           {"default", "strict"},
-	"session --workspace":     {"direct", "readonly", "overlay"},
-	"session --profile":       {"default", "strict"},
-	"repo --profile":          {"default", "strict"},
-	"ci --profile":            {"default", "strict"},
-	"mcp --tool-names":        {"plain", "dotted"},
-	"mcp --log-level":         {"debug", "info", "warn", "error"},
-	"serve --tool-names":      {"plain", "dotted"},
-	"serve --log-level":       {"debug", "info", "warn", "error"},
-	"exec-server --log-level": {"debug", "info", "warn", "error"},
-	"audit --outcome":         {"success", "failure", "timeout", "cancelled", "lost", "refused", "denied"},
-	"output --stream":         {"stdout", "stderr", "both"},
+	"run --workspace":               {"direct", "readonly", "overlay", "none"},
+	"run --protect":                 {"none", "hooks", "all"},
+	"run --profile":                 {"default", "strict"},
+	"session --workspace":           {"direct", "readonly", "overlay"},
+	"session --profile":             {"default", "strict"},
+	"repo --profile":                {"default", "strict"},
+	"ci --profile":                  {"default", "strict"},
+	"mcp --tool-names":              {"plain", "dotted"},
+	"mcp --log-level":               {"debug", "info", "warn", "error"},
+	"serve --tool-names":            {"plain", "dotted"},
+	"serve --log-level":             {"debug", "info", "warn", "error"},
+	"exec-server --log-level":       {"debug", "info", "warn", "error"},
+	"codex-environment --log-level": {"debug", "info", "warn", "error"},
+	"codex-environment --workspace": {"direct", "overlay", "readonly"},
+	"audit --outcome":               {"success", "failure", "timeout", "cancelled", "lost", "refused", "denied"},
+	"output --stream":               {"stdout", "stderr", "both"},
 }
 
 // Words returns the words that an option of the command accepts, or nil if they are not fixed.

@@ -20,6 +20,7 @@ Usage:
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output
   corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
   corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
+  corral codex-environment [--repo DIR]      be an execution environment of Codex
   corral changes show|diff|apply|discard     what jobs of a session changed behind an overlay
   corral output [HANDLE]                     the output of earlier jobs of agents
   corral index stats|purge|rebuild           the full-text index of that output

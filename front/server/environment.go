@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/front/cli"
+	"corral/front/settings"
+	"corral/internal/config"
+	"corral/job"
+	"corral/rpc"
+)
+
+// EnvironmentHelp is the help text of corral codex-environment.
+const EnvironmentHelp = `corral codex-environment is an execution environment for Codex: its commands, patches and file reads happen in jails.
+
+Usage: corral codex-environment [--listen ADDRESS [--token-file FILE]] [--workspace WORD] [--repo DIR]...
+                                [--config FILE] [--supervisor SOCKET] [--log-level LEVEL]
+
+  --listen ADDRESS      stdio (default), or ws://HOST:PORT: serve clients of a WebSocket, which need a token. Port 0 chooses
+                        a free port
+  --token-file FILE     accept the token in this file, too; who has it is this user
+  --workspace WORD      direct, overlay or readonly: what jobs may do to the repository, at most what its settings allow
+                        (default: its settings)
+  --repo DIR            serve this directory, with its base name as id; repeatable (default: the repositories in
+                        the configuration)
+  --config FILE         read this configuration, too; it overrides the operator's and the user's
+  --supervisor SOCKET   use the supervisor on this socket (default: that of the service; root starts its own)
+  --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
+
+Codex starts it, by $CODEX_HOME/environments.toml:
+
+  default = "corral"
+  include_local = false
+  [[environments]]
+  id = "corral"
+  program = "corral"
+  args = ["codex-environment"]
+
+The sandbox that Codex asks for only takes away from what the operator allows; without one, and after an escalation, a command
+is still in its jail. With overlay, corral changes shows what was changed after Codex has ended. SIGTERM and the end of
+standard input end all commands. A connection of a WebSocket that breaks can be resumed for 45 seconds.
+
+Examples:
+  corral codex-environment --repo ~/src/app
+  corral codex-environment --repo ~/src/app --workspace overlay
+  corral codex-environment --repo ~/src/app --listen ws://127.0.0.1:4600 --token-file ~/.config/corral/codex-token
+`
+
+// CodexEnvironment is the cli.Command of corral codex-environment.
+func CodexEnvironment(args []string) error {
+	f := flag.NewFlagSet("codex-environment", flag.ContinueOnError)
+	address := f.String("listen", "stdio", "")
+	token := f.String("token-file", "", "")
+	e := &rpc.Environment{Shell: shell()}
+	f.Func("workspace", "", func(word string) error {
+		w, err := job.ParseWorkspace(word)
+		e.Workspace = &w
+		return err
+	})
+	started, _ := unix.Getwd() // without links; "" if it was removed
+	s, err := parseServing(f, false, args, EnvironmentHelp)
+	if err != nil {
+		return err
+	}
+	listen, err := config.ParseListen(*address)
+	web := listen.Kind == config.ListenWeb
+	switch {
+	case err == nil && !web && listen.Kind != config.ListenStdio:
+		return fmt.Errorf("--listen %q: must be ws://HOST:PORT or stdio", *address)
+	case err != nil:
+		return fmt.Errorf("--listen %q: %w", *address, err)
+	case *token != "" && !web:
+		return errors.New("--token-file is for --listen ws://HOST:PORT")
+	}
+	s.tokens, s.alone = web && *token == "", !web
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilTerminated()
+	defer stop()
+	b, err := s.backend()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	l := &execListeners{backend: b, options: b.Config.ExecServer, tokens: s.tokensOf(b)}
+	l.options.Listen = []config.Listen{listen}
+	defer l.close()
+	if *token != "" {
+		if _, err := readToken(*token); err != nil {
+			return err
+		}
+		l.also = tokenFile(*token)
+	}
+	return serveEnvironment(ctx, l, e, started)
+}
+
+// serveEnvironment serves clients until ctx ends.
+func serveEnvironment(ctx context.Context, l *execListeners, e *rpc.Environment, started string) error {
+	server, err := newExecServer(l.backend, started)
+	if err != nil {
+		return err
+	}
+	server.Environment, server.Current, server.Shared = e, l.currentCaller, l.shared()
+	retain := time.Duration(0)
+	if server.Shared {
+		retain = rpc.Retention
+	}
+	if err := l.open(); err != nil {
+		return err
+	}
+	defer e.EndSessions()
+	return l.serve(ctx, server.ServeEnvironment(retain))
+}
+
+// shell returns the shell of jobs, which see the system directories of the host.
+func shell() string {
+	const best = "/bin/bash"
+	if _, err := os.Stat(best); err != nil {
+		return "/bin/sh"
+	}
+	return best
+}
+
+// tokenFile identifies callers by the token in a file, which is read again for each: a token that was replaced is not accepted any more.
+func tokenFile(name string) func(token string) (rpc.Caller, bool) {
+	return func(token string) (rpc.Caller, bool) {
+		want, err := readToken(name)
+		if err != nil {
+			return rpc.Caller{}, false
+		}
+		has, should := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
+		return rpc.Caller{Principal: settings.UserPrincipal()}, subtle.ConstantTimeCompare(has[:], should[:]) == 1
+	}
+}
+
+// readToken reads a token of at least 16 characters.
+func readToken(name string) (string, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	const most, least = 4 << 10, 16
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	token := strings.TrimSpace(string(b))
+	if err == nil && len(token) < least {
+		err = fmt.Errorf("--token-file: %s has %d characters, the minimum is %d", name, len(token), least)
+	}
+	return token, err
+}
