@@ -4,6 +4,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/isolate/admit"
 	"corral/isolate/cell"
 	"corral/isolate/host"
@@ -150,6 +152,7 @@ func (m *Manager) nameTaken(ss *Session) error {
 	for _, other := range m.all {
 		if other.from == "" && other.spec.Name == ss.spec.Name && other.peer.UID == ss.peer.UID && other.peer.Embedded == ss.peer.Embedded {
 			r := sessionRefusal("you already have a session named %q: %s", ss.spec.Name, other.id)
+			r.Errno = int(unix.EEXIST) // to a client that opens it unless it is there
 			r.Hint = "choose another name, or end it: corral session close " + ss.spec.Name
 			return r
 		}
