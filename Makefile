@@ -62,6 +62,7 @@ $(addprefix $(BIN)/,$(STATIC)): static ;
 static: | setup-build
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(STATIC))
+	@ln -sf corral $(BIN)/corral-shell
 
 $(addprefix $(BIN)/,$(filter $(CGO_PROGRAMS),$(PROGRAMS))): $(BIN)/%: FORCE | setup-build
 	CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
@@ -179,6 +180,7 @@ install: installable ## the programs of bin/ into PREFIX (/usr/local)
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: programs that root starts must be owned by root' >&2; exit 1; }
 	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)' '$(UNITDIR)' '$(SYSUSERSDIR)' '$(TMPFILESDIR)'
 	install -m 0755 bin/corral '$(BINDIR)/corral'
+	ln -sf corral '$(BINDIR)/corral-shell'
 	install -m 0755 $(addprefix bin/,$(OTHERS)) '$(LIBDIR)/'
 	install -d -m 0755 '$(SHAREDIR)/man/man1' '$(SHAREDIR)/man/man8' '$(SHAREDIR)/bash-completion/completions' \
 		'$(SHAREDIR)/zsh/site-functions' '$(SHAREDIR)/fish/vendor_completions.d'
@@ -201,7 +203,7 @@ install: installable ## the programs of bin/ into PREFIX (/usr/local)
 	@[ -n '$(DESTDIR)' ] || echo 'next: systemd-sysusers && systemctl daemon-reload && systemctl enable --now corrald'
 
 uninstall: ## what install has put there
-	rm -f '$(BINDIR)/corral' $(foreach p,$(OTHERS),'$(LIBDIR)/$(p)') $(foreach u,$(notdir $(UNITS)) corral.service,'$(UNITDIR)/$(u)')
+	rm -f '$(BINDIR)/corral' '$(BINDIR)/corral-shell' $(foreach p,$(OTHERS),'$(LIBDIR)/$(p)') $(foreach u,$(notdir $(UNITS)) corral.service,'$(UNITDIR)/$(u)')
 	rm -f '$(SYSUSERSDIR)/corral.conf' '$(TMPFILESDIR)/corral.conf'
 	rm -f '$(SHAREDIR)/man/man1/corral.1' '$(SHAREDIR)'/man/man1/corral-*.1 '$(SHAREDIR)/man/man8/corrald.8' \
 		'$(SHAREDIR)/bash-completion/completions/corral' '$(SHAREDIR)/zsh/site-functions/_corral' \

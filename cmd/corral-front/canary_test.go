@@ -32,6 +32,7 @@ var canaries = map[string][]string{
 		"-- true", "claude", "--key-file FILE-key --program FILE-program claude", "--program /usr/bin/true --key-file FILE-key claude",
 		"--repo DIR-repo --toolchain DIR-tools -- true", "--supervisor SOCKET -- true", "--supervisor FILE-socket --direct -- true",
 	},
+	"shell":      {"true", "-c true", "--help"},
 	"completion": {"bash"},
 	"config": {
 		"check", "check FILE-config", "show FILE-config", "init FILE-config", "init DIR-new/config.yaml", "schema", "token x",

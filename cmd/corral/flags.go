@@ -35,6 +35,7 @@ type runOptions struct {
 	pass         []string
 	cwd          string
 	key, keyOf   string // see embed.Options
+	named        string // name of a lasting session, which is opened unless it is there
 	home         bool   // the job has a session of its own in any case, whose home directory other jobs see
 	// entered, if set, is called when the job's session is open, and ended when the job has ended there.
 	entered func(*client.Client) error

@@ -1,11 +1,12 @@
-// Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, kill, reload, drain,
-// session and version, and executes corral-top for top and corral-front for every other command. They are installed beside it or
-// in the library directory of the same release.
+// Corral is the command people type. It starts once per job, so it is kept small: it implements run, agent, shell, ps, kill, reload,
+// drain, session and version, and executes corral-top for top and corral-front for every other command. They are installed beside it
+// or in the library directory of the same release. Agents call it as corral-shell.
 package main
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
@@ -26,7 +27,11 @@ func main() {
 		printError(err)
 		os.Exit(exitFailure)
 	}
-	os.Exit(dispatch(os.Args[1:]))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == "corral-shell" { // a link to this program: agents name a shell by its path alone
+		args = append([]string{"shell"}, args...)
+	}
+	os.Exit(dispatch(args))
 }
 
 func dispatch(args []string) int {
@@ -59,6 +64,7 @@ func own() []ownCommand {
 	return []ownCommand{
 		{"run", usage.Run, runCommand},
 		{"agent", usage.Agent, agentCommand},
+		{"shell", usage.Shell, shellCommand},
 		{"ps", usage.Ps, plain(psCommand)},
 		{"reload", usage.Reload, plain(reloadCommand)},
 		{"kill", usage.Kill, plain(killCommand)},
@@ -111,7 +117,7 @@ func help(args []string) error {
 
 // commands lists every command, including those that corral-front implements.
 var commands = []string{
-	"run", "agent", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
+	"run", "agent", "shell", "ps", "kill", "reload", "drain", "session", "top", "version", "help",
 	"audit", "cache", "changes", "ci", "codex-environment", "completion", "config", "doctor", "exec-server", "index", "logs", "mcp", "network",
 	"output", "policy", "repo", "rootfs", "serve", "token",
 }

@@ -15,6 +15,8 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 	switch {
 	case o.spec.Session != "":
 		return nothing, o.join(c)
+	case o.named != "":
+		return nothing, o.joinNamed(c)
 	case o.spec.Workspace != job.Overlay && !o.home:
 		return nothing, nil
 	}

@@ -20,13 +20,19 @@ type streams struct {
 	limit int64  // bytes of each stream, -1 for no limit
 	keep  bool   // collect in memory instead of writing
 	first func() // called before the first output is forwarded
+	// merge makes one pipe of both outputs, so that what the job writes keeps its order. noting makes the job's input the write end of a
+	// pipe: what it writes there, up to maxNote bytes and one more, is in note.
+	merge, noting bool
 
 	said sync.Once
 
-	stdout, stderr stream
-	pipes          []*os.File // the read ends
-	work           sync.WaitGroup
+	stdout, stderr, note stream
+	pipes                []*os.File // the read ends
+	work                 sync.WaitGroup
 }
+
+// maxNote is the maximum size of a note in bytes: that of a path (PATH_MAX).
+const maxNote = 4 << 10
 
 type stream struct {
 	kept    []byte
@@ -46,11 +52,19 @@ func (s *streams) open(stdin bool) (stdio job.Stdio, err error) {
 
 func (s *streams) make(stdin bool) (job.Stdio, error) {
 	var stdio job.Stdio
-	for _, e := range []struct {
+	type end struct {
 		job    **os.File
-		to     *os.File
+		to     *os.File // nil: the bytes are kept
 		stream *stream
-	}{{&stdio.Stdout, os.Stdout, &s.stdout}, {&stdio.Stderr, os.Stderr, &s.stderr}} {
+	}
+	ends := []end{{&stdio.Stdout, os.Stdout, &s.stdout}}
+	if !s.merge {
+		ends = append(ends, end{&stdio.Stderr, os.Stderr, &s.stderr})
+	}
+	if s.noting {
+		ends = append(ends, end{&stdio.Stdin, nil, &s.note})
+	}
+	for _, e := range ends {
 		read, write, err := client.Output()
 		if err != nil {
 			return stdio, err
@@ -65,6 +79,13 @@ func (s *streams) make(stdin bool) (job.Stdio, error) {
 				s.drain(e.stream, read, e.to)
 			}
 		}()
+	}
+	if s.merge {
+		again, err := unix.FcntlInt(stdio.Stdout.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return stdio, fmt.Errorf("fcntl: %w", err)
+		}
+		stdio.Stderr = os.NewFile(uintptr(again), "|1")
 	}
 	if !stdin {
 		return stdio, nil
@@ -136,16 +157,19 @@ func (s *streams) deliver(st *stream, b []byte, to *os.File) {
 			s.first()
 		}
 	})
-	room := int64(len(b))
-	if s.limit >= 0 {
-		room = min(room, max(s.limit-st.total, 0))
+	room, limit := int64(len(b)), s.limit
+	if to == nil {
+		limit = maxNote + 1
+	}
+	if limit >= 0 {
+		room = min(room, max(limit-st.total, 0))
 	}
 	st.total += int64(len(b))
 	st.dropped += int64(len(b)) - room
 	b = b[:room]
 	switch {
 	case len(b) == 0 || st.err != nil:
-	case s.keep:
+	case s.keep || to == nil:
 		st.kept = append(st.kept, b...)
 		if st.dropped > 0 { // a JSON text has whole characters
 			whole := text.Complete(st.kept)

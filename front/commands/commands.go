@@ -45,6 +45,7 @@ func Table() []Row {
 func Corral() *commandline.Program {
 	p := &commandline.Program{Name: "corral", Help: usage.Corral, Commands: []commandline.Command{
 		commandline.Parse("run", usage.Run), commandline.Parse("agent", usage.Agent),
+		commandline.Parse("shell", usage.Shell),
 		commandline.Parse("session", usage.Session), commandline.Parse("ps", usage.Ps),
 		commandline.Parse("kill", usage.Kill), commandline.Parse("drain", usage.Drain), commandline.Parse("reload", usage.Reload),
 		commandline.Parse("top", usage.Top),

@@ -59,7 +59,7 @@ var placeholders = map[string]Kind{
 	"ID": Free, "ID,...": Free, "NAME": Free, "NAME,...": Free, "NAME=VALUE": Free, "HANDLE": Free, "SIZE": Free, "TIME": Free, "N": Free,
 	"USER": Free, "PRINCIPAL": Free, "TOOL": Free, "URL": Free,
 	"ADDRESS": Free, "HOST:PORT": Free, "HOST,...": Free, "DIGEST": Free, "TERM": Free, "A-B": Free, "T": Free, "SEQ:HASH": Free,
-	"JOB|SEQ": Free,
+	"JOB|SEQ": Free, "TEXT": Free,
 	// Examples in place of a name.
 	"GET": Free, "30s": Free, "30m": Free, "1GiB": Free, "1.5": Free, "256": Free,
 }

@@ -11,6 +11,7 @@ Usage:
   corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
   corral session open|exec|list|close        jails that stay open, with a layer of their own
   corral agent NAME [ARG]                    run a coding agent in a jail: claude, codex, or any other
+  corral shell TEXT                          run the commands of an agent in jails, as its shell
   corral ps                                  list running jobs and open sessions
   corral kill JOB                            end a running job
   corral top                                 watch, follow and end jobs on a terminal
