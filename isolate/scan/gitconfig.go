@@ -291,7 +291,7 @@ func sectionOf(head string) (name, rest string) {
 	return "", ""
 }
 
-// valueOf decodes a value that begins in a line. It returns what follows in text, of which lines are used up that continue it.
+// valueOf decodes a value that begins in a line and may go on in those of text. It returns the rest of text.
 func valueOf(line, text string) (value, rest string) {
 	var b strings.Builder
 	quoted, kept := false, 0 // kept: blanks at the end after this length are dropped

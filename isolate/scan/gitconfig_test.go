@@ -42,7 +42,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestConfigBounds: a configuration that cannot be read as a whole makes the report incomplete, and one that is no file is not opened.
+// TestConfigBounds: a configuration that cannot be read as a whole makes the report incomplete, and a FIFO in its place is not opened.
 func TestConfigBounds(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	for _, tc := range []struct {
