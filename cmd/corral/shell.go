@@ -29,12 +29,15 @@ type shellRun struct {
 }
 
 // errNoRepo is the error of a call that is not made in a repository.
-var errNoRepo = errors.New("commands run in the repository of git that the working directory is in, and there is none\nhint: git init")
+var errNoRepo = errors.New("is not in a repository of git, and commands run in the agent's\nhint: start the agent in one, or make one: git init")
 
 // shellCommand is `corral shell`, and the program corral-shell.
 func shellCommand(args []string) (int, error) {
 	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 		return 0, printText(usage.Shell)
+	}
+	if err := endWithParent(); err != nil {
+		return 0, err
 	}
 	s, err := parseShell(args)
 	if errors.Is(err, errNoRepo) {
@@ -42,9 +45,6 @@ func shellCommand(args []string) (int, error) {
 		return exitNoRepo, nil
 	}
 	if err != nil {
-		return 0, err
-	}
-	if err := endWithParent(); err != nil {
 		return 0, err
 	}
 	out := &streams{limit: s.limit, merge: sameFile(os.Stdout, os.Stderr), noting: s.call.report != ""}
@@ -74,7 +74,8 @@ func sameFile(a, b *os.File) bool {
 
 // parseShell returns the job for a call. Of the options of the user's files, those that this command sets itself are refused.
 func parseShell(args []string) (*shellRun, error) {
-	if len(args) == 2 && args[0] == "-c" {
+	asShell := len(args) == 2 && args[0] == "-c"
+	if asShell {
 		args = args[1:]
 	}
 	if len(args) != 1 {
@@ -82,17 +83,17 @@ func parseShell(args []string) (*shellRun, error) {
 	}
 	s := &shellRun{runOptions: runOptions{limit: -2}, call: parseCall(args[0], os.Getenv("CLAUDE_CODE_TMPDIR"))}
 	cwd, err := unix.Getwd() // not $PWD, which can have links
-	if err == nil {
-		s.spec.Repo, err = repositoryFor(cwd)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("the working directory: %w", err)
+	}
+	if s.spec.Repo, err = repositoryFor(cwd); err != nil {
 		return nil, err
 	}
 	if err := s.configure(); err != nil {
 		return nil, err
 	}
 	s.cwd = cwd
-	s.pass = append([]string{"TERM", "LANG", "CLAUDECODE", "GIT_EDITOR", "CLAUDE_CODE_SESSION_ID"}, s.pass...)
+	s.pass = append([]string{"TERM", "LANG", "CLAUDECODE", "GIT_EDITOR", "CLAUDE_CODE_SESSION_ID", "CLAUDE_PROJECT_DIR"}, s.pass...)
 	s.spec.Args = []string{"bash", "-c", s.call.script}
 	if s.call.snapshot != "" {
 		content, err := readSnapshot(s.call.snapshot)
@@ -101,18 +102,14 @@ func parseShell(args []string) (*shellRun, error) {
 		}
 		s.spec.Files = []job.File{{Path: snapshotInside, Content: content}}
 	}
-	s.claim(args[0])
-	return s, s.complete()
-}
-
-// claim says for the audit log what runs, for whom.
-func (s *shellRun) claim(text string) {
 	s.spec.Claim = job.Claim{
-		Tool: "shell", Runtime: s.call.kind(), Session: os.Getenv("CLAUDE_CODE_SESSION_ID"), Code: fmt.Sprintf("%x", sha256.Sum256([]byte(text))),
+		Tool: "shell", Runtime: s.call.kind(asShell), Session: os.Getenv("CLAUDE_CODE_SESSION_ID"),
+		Code: fmt.Sprintf("%x", sha256.Sum256([]byte(args[0]))),
 	}
 	if pid := os.Getenv("CLAUDE_PID"); pid != "" {
 		s.spec.Claim.Request = "claude-" + pid
 	}
+	return s, s.complete()
 }
 
 // shellDefaults are options that the files of settings can override. What has not ended half a second after a signal is killed: the agent

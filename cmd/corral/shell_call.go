@@ -64,12 +64,17 @@ func parseCall(text, temporary string) (c shellCall) {
 	return c
 }
 
-// kind is what the audit log calls the call.
-func (c *shellCall) kind() string {
-	if c.tool {
+// kind is what the audit log calls the call. Claude Code starts hooks in process groups of their own, and servers in its own one.
+func (c *shellCall) kind(asShell bool) string {
+	switch {
+	case asShell:
+		return "command"
+	case c.tool:
 		return "bash"
+	case unix.Getpgrp() == os.Getpid():
+		return "hook"
 	}
-	return "hook-or-server"
+	return "server"
 }
 
 // isSnapshot and isReport accept names that Claude Code gives to its files, and that no other file of a user has.
@@ -193,7 +198,7 @@ func repositoryFor(cwd string) (string, error) {
 	if repo := repositoryOf(cwd); repo != "" {
 		return repo, nil
 	}
-	return "", errNoRepo
+	return "", fmt.Errorf("%q %w", cwd, errNoRepo)
 }
 
 // repositoryOf returns the directory with .git that dir is, or is in; "" if there is none.

@@ -130,8 +130,9 @@ func TestShellOthers(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := c.command(t, "cat; echo no >&2; exit 2")
+	cmd := c.command(t, "cat; cd /; cd \"$CLAUDE_PROJECT_DIR\" && echo no >&2; exit 2")
 	cmd.Stdin = strings.NewReader(`{"tool": "Bash"}`)
+	cmd.Env = append(cmd.Env, "CLAUDE_PROJECT_DIR="+c.repo)
 	if got := start(t, cmd).ends(t); got != (outcome{2, `{"tool": "Bash"}`, "no\n"}) {
 		t.Errorf("a hook: %+v", got)
 	}
@@ -152,7 +153,7 @@ func TestShellOthers(t *testing.T) {
 	}
 	cmd = c.command(t, "echo ran")
 	cmd.Dir = c.own
-	if got := start(t, cmd).ends(t); got.code != 126 || got.stdout != "" || !strings.Contains(got.stderr, "corral: commands run in the repository of git") {
+	if got := start(t, cmd).ends(t); got.code != 126 || got.stdout != "" || !strings.Contains(got.stderr, "is not in a repository of git") {
 		t.Errorf("without a repository: %+v", got)
 	}
 	for _, tt := range []struct {

@@ -14,8 +14,8 @@ The agent's settings name the program corral-shell, a link to corral. Its option
                             each other's servers. So it is with --workspace overlay
 
 The job works in the repository of git that the agent was started in, or else that of the working directory. Its environment has
-TERM, LANG, CLAUDECODE, GIT_EDITOR and CLAUDE_CODE_SESSION_ID of the agent's, and what --env-pass names. Unless the files have others,
-the options are --protect hooks --kill-after 0.5s. Of a command of Claude Code's tool Bash, the job has the functions and aliases of your
+TERM, LANG, CLAUDECODE, GIT_EDITOR, CLAUDE_CODE_SESSION_ID and CLAUDE_PROJECT_DIR of the agent's, and what --env-pass names. Unless the
+files have others, the options are --protect hooks --kill-after 0.5s. Of a command of Claude Code's tool Bash, the job has the functions and aliases of your
 shell, and Claude Code learns in which directory it ended. Hooks and MCP servers run in jails of their own.
 
 A signal, and the end of the agent, end the job. There is no time limit but the operator's.
