@@ -80,6 +80,8 @@ type Spec struct {
 	Workspace Workspace
 	// ReadOnly refuses all writes to the repository, whatever Workspace says: the job sees it as the jobs do that may write.
 	ReadOnly bool
+	// Bounds are of the paths of the repository, where the job may do less than elsewhere.
+	Bounds Bounds
 	// Session is the id of an open session, or of a kept layer, that the job runs in; "" means none. Workspace
 	// Overlay requires one. Repo and Profile must equal the session's, or be "".
 	Session string

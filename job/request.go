@@ -33,6 +33,7 @@ type Request struct {
 	Workspace *Workspace
 	// ReadOnly refuses all writes to the repository, see Spec.
 	ReadOnly bool
+	Bounds   Bounds     // of paths of the repository, see Spec
 	Protect  Protection // of sensitive paths, see Spec; the policy's applies if it is stronger
 	// Network is what the client asks for of the hosts that it may reach, see Spec; "" is all of them. The policy may have a
 	// maximum.

@@ -38,7 +38,7 @@ func (c *chain) spec() job.Spec {
 	c.env = c.environment(env)
 	s := job.Spec{
 		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
-		Profile: c.repo.Profile, Workspace: c.workspace, ReadOnly: c.r.ReadOnly, Terminal: c.r.Terminal, Tool: c.r.Builtin,
+		Profile: c.repo.Profile, Workspace: c.workspace, ReadOnly: c.r.ReadOnly, Bounds: c.r.Bounds, Terminal: c.r.Terminal, Tool: c.r.Builtin,
 		Network: c.network, SessionNetwork: ask.Common(c.p.rules.Network.ofSession(c.r), c.r.SessionNetwork),
 	}
 	if s.Workspace == job.Direct && !s.ReadOnly {
@@ -114,6 +114,7 @@ func (c *chain) extra() extra {
 	if c.r.ReadOnly {
 		a.workspace += readOnlyJob
 	}
+	a.workspace += string(c.r.Bounds)
 	if p := c.protect(); p != job.ProtectNone {
 		a.protect = p.String()
 	}

@@ -120,7 +120,7 @@ func (s *Server) open(ctx context.Context, m *message, out *jsonrpc.Outbox, who 
 	r.text("clientName", r.required("clientName"))
 	resume := r.text("resumeSessionId", r.optional("resumeSessionId"))
 	if r.fault != nil {
-		return nil, r.fault
+		return nil, r.bad()
 	}
 	e := s.Environment
 	e.mu.Lock()
@@ -329,6 +329,15 @@ func pathOf(uri string) (string, error) {
 		return "", errors.New("must have an absolute path in UTF-8")
 	}
 	return u.Path, nil
+}
+
+// bad returns the fault of a request, which is one of its parameters.
+func (r *reader) bad() *jsonrpc.Error {
+	f := *r.fault
+	if f.Code == jsonrpc.CodeRequest {
+		f.Code = jsonrpc.CodeParams
+	}
+	return &f
 }
 
 // bad returns the fault of a parameter that is well-formed and not accepted.

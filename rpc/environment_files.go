@@ -79,7 +79,7 @@ func (c *client) serveFile(m *message) *jsonrpc.Error {
 	}
 	n := r.readSandbox()
 	if r.fault != nil {
-		return r.fault
+		return r.bad()
 	}
 	l := newLaunch(c.s, fileFamily)
 	l.cap, l.file = maxResult, f.Op
@@ -100,10 +100,10 @@ func (c *client) serveFile(m *message) *jsonrpc.Error {
 		if method.changes && v.refusal != "" {
 			return c.refuseFile(l, jsonrpc.Errorf(jsonrpc.CodeInternal, "the client's sandbox cannot be applied: %s", v.refusal))
 		}
-		if method.changes && v.readOnly {
-			v.keep = []string{""}
+		if v.readOnly {
+			v.keep = append(v.keep, "")
 		}
-		f.ReadOnly, f.Hidden = v.keep, v.hidden
+		f.ReadOnly, f.Open, f.Hidden = v.keep, v.open, v.hidden
 		c.confine(l, repo, "")
 		q.ReadOnly = !method.changes
 		q.Client = claims("path", f.Path, "to", f.To, "asked", n.String())

@@ -88,7 +88,7 @@ func (c *client) startProcess(m *message) *jsonrpc.Error {
 	thread, call := ids.text("threadId", ids.optional("threadId")), ids.text("toolCallId", ids.optional("toolCallId"))
 	l.quiet = r.optional("metadata") == nil
 	if r.fault != nil {
-		return r.fault
+		return r.bad()
 	}
 	if len(q.Command) == 0 {
 		return bad("argv must not be empty")
@@ -150,13 +150,17 @@ func (n narrowing) String() string {
 }
 
 func (v view) String() string {
-	switch {
-	case v.readOnly:
-		return "readonly"
-	case len(v.keep) > 0:
-		return "protect " + strings.Join(v.keep, " ")
+	list := []string{"as configured"}
+	if v.readOnly {
+		list[0] = "readonly"
 	}
-	return "as configured"
+	for word, paths := range map[string][]string{"write": v.open, "protect": v.keep, "hide": v.hidden} {
+		if len(paths) > 0 {
+			list = append(list, word+" "+strings.Join(paths, " "))
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
 }
 
 // repoOf returns the repository of a path that a client may use.
@@ -198,7 +202,7 @@ func (c *client) writeProcess(m *message) *jsonrpc.Error {
 	encoded := r.text("chunk", r.required("chunk"))
 	write := r.name("writeId", r.optional("writeId"))
 	if r.fault != nil {
-		return r.fault
+		return r.bad()
 	}
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
@@ -250,7 +254,7 @@ func (c *client) signalProcess(m *message) *jsonrpc.Error {
 	id := r.name("processId", r.required("processId"))
 	word := r.text("signal", r.required("signal"))
 	if r.fault != nil {
-		return r.fault
+		return r.bad()
 	}
 	if word != "interrupt" {
 		return bad("unknown signal %s: must be interrupt", quoted(text.Cut(word, maxWord)))
@@ -293,7 +297,7 @@ func (c *client) terminateProcess(m *message) *jsonrpc.Error {
 	r := read(m.params)
 	id := r.name("processId", r.required("processId"))
 	if r.fault != nil {
-		return r.fault
+		return r.bad()
 	}
 	p, running := c.process(id)
 	running = running && !p.events.hasExited()
@@ -318,7 +322,7 @@ func (c *client) readProcess(m *message) *jsonrpc.Error {
 	most, bounded := r.count("maxBytes")
 	wait, _ := r.count("waitMs")
 	if r.fault != nil {
-		return r.fault
+		return r.bad()
 	}
 	if !bounded {
 		most = maxRetained

@@ -141,11 +141,12 @@ func (r *reader) places(in *reader, roots []string) (list []rule) {
 	return list
 }
 
-// A view is what a narrowing leaves of a repository. Paths are relative to it.
+// A view is what a narrowing leaves of a repository. Paths are relative to it, the shortest first.
 type view struct {
 	readOnly bool
-	keep     []string // read-only paths of a repository that can be written
-	hidden   []string // paths that must not even be read
+	open     []string // paths of a read-only repository that can be written
+	keep     []string // read-only paths of what can be written
+	hidden   []string // paths that cannot be read either
 	refusal  string   // why nothing may run: what is asked for cannot be enforced; "" if it can
 }
 
@@ -154,18 +155,17 @@ func (n *narrowing) of(root string) (v view) {
 	if !n.given || len(n.rules) == 0 {
 		return v
 	}
-	// The longest path first; for one path, the strongest.
+	// For one path, the strongest comes first.
 	rank := map[string]int{"deny": 0, "read": 1, "write": 2}
 	rules := slices.Clone(n.rules)
 	slices.SortStableFunc(rules, func(a, b rule) int {
-		return cmp.Or(cmp.Compare(len(b.path), len(a.path)), cmp.Compare(rank[a.access], rank[b.access]))
+		return cmp.Or(cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.path, b.path), cmp.Compare(rank[a.access], rank[b.access]))
 	})
+	rules = slices.CompactFunc(rules, func(a, b rule) bool { return a.path == b.path && a.glob == "" && b.glob == "" })
 	access := ""
 	for _, r := range rules {
-		if _, in := within(r.path, root); r.glob == "" && in {
-			if access == "" || r.access == "deny" {
-				access = r.access
-			}
+		if _, in := within(r.path, root); r.glob == "" && in && access != "deny" {
+			access = r.access
 		}
 	}
 	if access == "" || access == "deny" {
@@ -181,17 +181,16 @@ func (n *narrowing) of(root string) (v view) {
 		case !in || rel == "":
 		case r.access == "deny":
 			v.hidden = append(v.hidden, rel)
-		case r.access == "read":
+		case r.access == "write":
+			v.open = append(v.open, rel)
+		default:
 			v.keep = append(v.keep, rel)
-		case v.readOnly:
-			v.refusal = "it allows writing to " + quoted(rel) + " of the read-only repository " + quoted(root) +
-				" alone, which corral cannot enforce: give Codex the repository as its workspace"
 		}
 	}
 	return v
 }
 
-// protected are the paths that job.ProtectAll makes read-only among those that exist when a job starts.
+// protected are paths that job.ProtectAll makes read-only, too: then the git directory that a worktree has elsewhere is one of them.
 var protected = []string{".git", ".agents", ".codex", ".aws"}
 
 // apply narrows the request of a command as the view says. It returns why that is not possible, "" if it is.
@@ -199,21 +198,46 @@ func (v *view) apply(r *job.Request) string {
 	if v.refusal != "" {
 		return v.refusal
 	}
-	if len(v.hidden) > 0 {
-		return "it hides " + quoted(v.hidden[0]) + " from commands, which corral cannot enforce: keep it outside of the repository"
+	r.ReadOnly = v.readOnly && len(v.open) == 0
+	if v.readOnly && !r.ReadOnly {
+		for _, p := range v.open {
+			r.Bounds.Add(job.BoundOpen, p)
+		}
+		r.Bounds.Add(job.BoundReadOnly, ".")
 	}
-	if r.ReadOnly = v.readOnly; v.readOnly {
-		return ""
-	}
-	for _, p := range v.keep {
-		if !slices.Contains(protected, p) {
-			return "it makes " + quoted(p) + " read-only, which corral can enforce only for " + strings.Join(protected, ", ")
+	if !r.ReadOnly {
+		v.pin(r)
+		for _, p := range v.keep {
+			r.Bounds.Add(job.BoundReadOnly, p)
+			if slices.Contains(protected, p) {
+				r.Protect = job.ProtectAll
+			}
 		}
 	}
-	if len(v.keep) > 0 {
-		r.Protect = job.ProtectAll
+	for _, p := range v.hidden {
+		r.Bounds.Add(job.BoundHidden, p)
+	}
+	if _, ok := r.Bounds.Count(); !ok {
+		return "it has too many paths in the repository, or one of them is not valid"
 	}
 	return ""
+}
+
+// pin keeps a job from moving the directories of protected paths, which the next job would see elsewhere.
+func (v *view) pin(r *job.Request) {
+	var dirs []string
+	for _, p := range slices.Concat(v.keep, v.hidden) {
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			opens := func(open string) bool { _, in := within(open, dir); return in }
+			if !v.readOnly || slices.ContainsFunc(v.open, opens) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	slices.Sort(dirs) // a directory before what is in it
+	for _, dir := range slices.Compact(dirs) {
+		r.Bounds.Add(job.BoundPinned, dir)
+	}
 }
 
 // readProxy reads the network rules of a profile into a narrowing that allows the network. corral starts no proxy: the words go into what

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -135,6 +136,39 @@ func TestEnvironmentEvents(t *testing.T) {
 	}
 }
 
+// TestNarrowing: the most specific entry of a sandbox wins, and deny over all.
+func TestNarrowing(t *testing.T) {
+	const root = "/srv/app"
+	for name, tt := range map[string]struct {
+		rules []rule
+		want  job.Request
+		why   string
+	}{
+		"all":                   {rules: []rule{{path: "/", access: "write"}}},
+		"read-only":             {rules: []rule{{path: "/", access: "read"}}, want: job.Request{ReadOnly: true}},
+		"workspace":             {rules: []rule{{path: "/", access: "read"}, {path: root, access: "write"}}},
+		"workspace, git":        {rules: []rule{{path: root + "/.git", access: "read"}, {path: root, access: "write"}}, want: job.Request{Protect: job.ProtectAll, Bounds: "r.git\x00"}},
+		"a part":                {rules: []rule{{path: "/", access: "read"}, {path: root + "/x", access: "write"}}, want: job.Request{Bounds: "ox\x00r.\x00"}},
+		"a part, with git":      {rules: []rule{{path: root + "/x/.git", access: "read"}, {path: root + "/x", access: "write"}, {path: root, access: "read"}}, want: job.Request{Bounds: "ox\x00r.\x00px\x00rx/.git\x00"}},
+		"hidden":                {rules: []rule{{path: root, access: "write"}, {path: root + "/s", access: "write"}, {path: root + "/s", access: "deny"}}, want: job.Request{Bounds: "hs\x00"}},
+		"hidden, deep":          {rules: []rule{{path: root, access: "write"}, {path: root + "/a/b/c", access: "deny"}, {path: root + "/a/d", access: "read"}}, want: job.Request{Bounds: "pa\x00pa/b\x00ra/d\x00ha/b/c\x00"}},
+		"hidden beside a part":  {rules: []rule{{path: "/", access: "read"}, {path: root + "/x", access: "write"}, {path: root + "/y/z", access: "deny"}}, want: job.Request{Bounds: "ox\x00r.\x00hy/z\x00"}},
+		"hidden, read-only":     {rules: []rule{{path: "/", access: "read"}, {path: root + "/s", access: "deny"}}, want: job.Request{ReadOnly: true, Bounds: "hs\x00"}},
+		"beside the repository": {rules: []rule{{path: "/", access: "read"}, {path: "/srv/app2", access: "write"}}, want: job.Request{ReadOnly: true}},
+		"nothing":               {rules: []rule{{path: "/tmp", access: "write"}}, why: "no access"},
+		"deny over all":         {rules: []rule{{path: "/srv", access: "deny"}, {path: root, access: "write"}}, why: "no access"},
+		"a pattern":             {rules: []rule{{path: "/", access: "write"}, {glob: "**/*.env", access: "deny"}}, why: "pattern"},
+		"too long":              {rules: []rule{{path: "/", access: "read"}, {path: root + "/" + strings.Repeat("x", job.MaxBounds), access: "deny"}}, why: "too many"},
+	} {
+		n, got := narrowing{given: true, rules: tt.rules}, job.Request{}
+		v := n.of(root)
+		why := v.apply(&got)
+		if !strings.Contains(why, tt.why) || (why == "") != (tt.why == "") || why == "" && !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %q, %+v", name, why, got)
+		}
+	}
+}
+
 // TestEnvironmentRefusals: each error has the code that Codex acts on.
 func TestEnvironmentRefusals(t *testing.T) {
 	w := &world{run: shell}
@@ -156,14 +190,12 @@ func TestEnvironmentRefusals(t *testing.T) {
 		"unknown kind":        {"process/start", starting("a", managed(special("moon", "read"), ""), "true"), -32602, "unknown `kind`"},
 		"unknown access":      {"process/start", starting("a", managed(special("root", "all"), ""), "true"), -32602, "unknown `access`"},
 		"no access":           {"process/start", starting("a", managed(special("slash_tmp", "write"), ""), "true"), -32603, "no access"},
-		"hidden":              {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"path","path":"file:///srv/app/.env"},"access":"deny"}`, ""), "true"), -32603, "hides"},
 		"glob":                {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"glob_pattern","pattern":"**/*.env"},"access":"deny"}`, ""), "true"), -32603, "pattern"},
-		"a part is writable":  {"process/start", starting("a", managed(special("root", "read")+`,{"path":{"type":"path","path":"file:///srv/app/x"},"access":"write"}`, ""), "true"), -32603, "as its workspace"},
 		"rules without proxy": {"process/start", starting("a", `,"enforceManagedNetwork":true`, "true"), -32603, "without networkProxy"},
 		"limited":             {"process/start", starting("a", `,"enforceManagedNetwork":true,"networkProxy":{"proxy":{"mode":"limited"}}`, "true"), -32603, "limited"},
 		"no process":          {"process/read", `{"processId":"none"}`, -32600, "unknown process"},
 		"another signal":      {"process/signal", `{"processId":"none","signal":"kill"}`, -32602, "unknown signal"},
-		"no path":             {"fs/readFile", `{"sandbox":null}`, -32600, "missing field"},
+		"no path":             {"fs/readFile", `{"sandbox":null}`, -32602, "missing field"},
 		"relative":            {"fs/readFile", `{"path":"file:x","sandbox":null}`, -32602, "absolute"},
 	} {
 		m := p.answer(p.ask(tt.method, tt.params))

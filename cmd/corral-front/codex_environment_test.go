@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,6 +207,64 @@ func TestCodexEnvironment(t *testing.T) {
 				}
 				if got, exit := c.run("escalated", "none", "echo x >>.git/config; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c hunter2"); exit != 1 || strings.TrimSpace(got) != "0" {
 					t.Errorf("%q, %d", got, exit)
+				}
+			}
+		})
+	}
+}
+
+// TestCodexEnvironmentPart: a workspace that is a part of a repository is all that can be written of it, and what is denied cannot be read.
+func TestCodexEnvironmentPart(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	socket := daemon(t).Socket
+	for _, workspace := range []string{"direct", "overlay"} {
+		t.Run(workspace, func(t *testing.T) {
+			p := newPlace(t)
+			for _, name := range []string{"top", "sub/.git/config", "sub/secret", "sub/private/x", "sub/plain", "sub/deep/secret"} {
+				p.file(t, name, "is "+name+"\n")
+			}
+			c := p.codex(t, socket, "--workspace", workspace)
+			sandbox := c.sandbox("write").(object)
+			sandbox["workspaceRoots"] = []string{c.uri("sub")}
+			files := sandbox["permissions"].(object)["file_system"].(object)
+			files["entries"] = slices.DeleteFunc(files["entries"].([]any), func(e any) bool { // the repository lies in /tmp here
+				value := e.(object)["path"].(object)["value"].(object)
+				return value["kind"] == "slash_tmp" || value["kind"] == "tmpdir"
+			})
+			for _, name := range []string{"sub/secret", "sub/private", "sub/none", "sub/deep/secret"} {
+				files["entries"] = append(files["entries"].([]any), object{"path": object{"type": "path", "path": c.uri(name)}, "access": "deny"})
+			}
+			got, exit := "", 0
+			c.start("p", "", "cat top sub/plain; echo made >sub/made && mkdir sub/d && mv sub/plain sub/d; echo no >>top; echo no >new; echo no >>sub/.git/config; "+
+				"mv sub else; cat sub/secret sub/private/x; ls sub/private; rm -r sub/private sub/secret; mv sub/secret sub/other; umount sub/secret; mv sub/deep sub/moved; ls -A sub",
+				object{"sandbox": sandbox})
+			c.until("p", "")
+			got, exit, _, _ = c.output("p")
+			if !strings.HasPrefix(got, "is top\nis sub/plain\n") || !strings.Contains(got, "\n.git\nd\ndeep\nmade\nprivate\nsecret\n") || exit != 0 {
+				t.Errorf("%q, %d", got, exit)
+			}
+			if strings.Contains(got, "is sub/secret") || strings.Contains(got, "is sub/private/x") || strings.Count(got, "Read-only file system") < 3 {
+				t.Errorf("%q", got)
+			}
+			for name, text := range map[string]string{"top": "is top\n", "sub/.git/config": "is sub/.git/config\n", "sub/secret": "is sub/secret\n", "sub/private/x": "is sub/private/x\n"} {
+				if b, err := os.ReadFile(filepath.Join(p.repo, name)); err != nil || string(b) != text {
+					t.Errorf("%s: %q, %v", name, b, err)
+				}
+			}
+			for _, name := range []string{"new", "else"} {
+				if _, err := os.Lstat(filepath.Join(p.repo, name)); err == nil {
+					t.Errorf("%s exists", name)
+				}
+			}
+			for name, ok := range map[string]bool{"sub/n": true, "sub/d/n": true, "n": false, "top": false, "sub/.git/config": false, "sub/secret": false, "sub/private/n": false} {
+				got := c.call("fs/writeFile", object{"path": c.uri(name), "dataBase64": "eA==", "sandbox": sandbox})
+				if ok != strings.Contains(got, `"result":{}`) {
+					t.Errorf("%s: %s", name, got)
+				}
+			}
+			for _, name := range []string{"sub/secret", "sub/private/x"} {
+				if got := c.call("fs/readFile", object{"path": c.uri(name), "sandbox": sandbox}); !strings.Contains(got, "-32603") {
+					t.Errorf("%s: %s", name, got)
 				}
 			}
 		})

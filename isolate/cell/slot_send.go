@@ -91,6 +91,20 @@ func (sl *Slot) addWorktrees(kept *inside.Kept, list string, files int64) *insid
 	return all
 }
 
+// addBounds puts what a client asks for before the other paths to protect, which may lie in what it opens.
+func addBounds(kept *inside.Kept, b job.Bounds) (*inside.Kept, error) {
+	n, ok := b.Count()
+	if n == 0 && ok {
+		return kept, nil
+	}
+	all := kept.Copy()
+	if !ok || len(all.List)+len(b) > inside.MaxKept {
+		return nil, &job.Refusal{Step: "protect", Message: "the bounds of the job are not valid, or too long with the sensitive paths of its repository"}
+	}
+	all.Count, all.List = all.Count+uint32(n), string(b)+all.List
+	return all, nil
+}
+
 // A Job is a job to be started in a slot.
 type Job struct {
 	Request *admit.Request
@@ -222,6 +236,9 @@ func (sl *Slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 // repository makes the mount of the repository for a job, nil if the job has none, and lists the paths in it that are to be protected.
 func (sl *Slot) repository(r *Job) (mount *os.File, kept *inside.Kept, err error) {
 	kept, err = sl.jail.pathsToProtect(r.Protect)
+	if err == nil {
+		kept, err = addBounds(kept, r.Request.Bounds)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -247,7 +247,7 @@ func message(spec job.Spec) wire.Run {
 	m := wire.Run{
 		Limits: spec.Limits,
 		Rows:   spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: spec.Profile, Repo: spec.Repo, Dir: spec.Dir,
-		Claim: spec.Claim, Network: spec.Network,
+		Claim: spec.Claim, Network: spec.Network, Bounds: spec.Bounds,
 	}
 	switch {
 	case spec.Workspace == job.NoRepo:
@@ -281,6 +281,7 @@ func checkLengths(spec job.Spec) error {
 		{"cwd", spec.Dir, wire.MaxPath},
 		{"profile", spec.Profile, wire.MaxName},
 		{"network", spec.Network, wire.MaxNetwork},
+		{"bounds", string(spec.Bounds), job.MaxBounds},
 	} {
 		if len(f.value) > f.limit {
 			return &job.Refusal{

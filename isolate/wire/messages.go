@@ -38,6 +38,7 @@ type Run struct {
 	// Worktrees are the absolute paths of .git of the repository's other worktrees, each terminated by NUL, maximum MaxWorktrees bytes:
 	// the job sees an empty directory in place of each, because git would take what is missing for removed.
 	Worktrees string
+	Bounds    job.Bounds // of what the job may do with the repository
 	Claim     job.Claim
 }
 
@@ -52,13 +53,14 @@ func (r *Run) fields(c *coder) {
 	c.text(MaxPath, &r.Repo, &r.Dir, &r.Common)
 	c.text(MaxNetwork, &r.Network)
 	c.text(MaxWorktrees, &r.Worktrees)
+	c.text(job.MaxBounds, (*string)(&r.Bounds))
 	c.claim(&r.Claim)
 	c.check(r.Flags < flagsEnd && (r.Flags&FlagCommon == 0 || r.Common != ""))
 }
 
 // Append encodes r as a message with tag.
 func (r *Run) Append(tag uint32) []byte {
-	return encode(r, OpRun, tag, 512+len(r.Repo)+len(r.Dir)+len(r.Worktrees))
+	return encode(r, OpRun, tag, 512+len(r.Repo)+len(r.Dir)+len(r.Worktrees)+len(r.Bounds))
 }
 
 // ReadRun decodes the body of a Run.

@@ -135,7 +135,8 @@ func fullLimits() job.Limits {
 
 var fullRun = &Run{
 	Flags: flagsEnd - 1, Limits: fullLimits(), Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
-	Common: "/srv/main/.git", Network: "npm example.org:8443", Worktrees: "/srv/b/.git\x00/srv/c/.git\x00", Claim: fullClaim,
+	Common: "/srv/main/.git", Network: "npm example.org:8443", Worktrees: "/srv/b/.git\x00/srv/c/.git\x00",
+	Bounds: "oa\x00r.\x00", Claim: fullClaim,
 }
 
 var fullOpen = &Open{
@@ -272,7 +273,7 @@ func TestLongTextIsCut(t *testing.T) {
 	if err != nil || len(got.Job) != MaxName || len(got.Message) != MaxText || len(got.Sensitive) != MaxSensitive {
 		t.Errorf("%d, %d, %d: %v", len(got.Job), len(got.Message), len(got.Sensitive), err)
 	}
-	run := Run{Profile: long, Repo: long, Dir: long, Common: long, Network: long, Worktrees: long}
+	run := Run{Profile: long, Repo: long, Dir: long, Common: long, Network: long, Worktrees: long, Bounds: job.Bounds(long)}
 	for _, f := range run.Claim.Fields() {
 		*f.Value = long
 	}

@@ -41,10 +41,10 @@ type FileRequest struct {
 	Data      string `json:"-"` // to be written; at most MaxFile
 	Recursive bool   // of createDirectory, remove and copy
 	Force     bool   // what is missing need not be removed
-	// ReadOnly and Hidden are paths relative to the repository, "" for all of it: what is below the first is not changed, and what is below
-	// the second not even read.
-	ReadOnly, Hidden []string
-	Walk             WalkBounds
+	// ReadOnly, Open and Hidden are paths relative to the repository, "" for all of it. What is below the first is not changed, unless it is
+	// below an open path that is longer, and what is below the last is not even read.
+	ReadOnly, Open, Hidden []string
+	Walk                   WalkBounds
 }
 
 // WalkBounds bound a walk. Zero is the maximum of the package.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +17,17 @@ var errProtected = errors.New("the client's sandbox allows no changes there")
 
 // permit refuses to change a path relative to the repository. whole says that what is below it is changed, too.
 func (f *files) permit(rel string, whole bool) error {
-	if below(f.ReadOnly, rel, whole) || below(f.Hidden, rel, whole) {
+	deepest := func(list []string) int {
+		most := -1
+		for _, p := range list {
+			if below([]string{p}, rel, false) {
+				most = max(most, len(p))
+			}
+		}
+		return most
+	}
+	has := slices.ContainsFunc(f.ReadOnly, func(p string) bool { return strings.HasPrefix(p, rel+"/") })
+	if deepest(f.ReadOnly) > deepest(f.Open) || whole && has || below(f.Hidden, rel, whole) {
 		return fmt.Errorf("%s: %w", rel, errProtected)
 	}
 	return nil
@@ -53,6 +64,9 @@ func (f *files) parent(name string, creates bool) (*walker, string, error) {
 				err = unix.ENOTDIR
 			}
 			return nil, "", fmt.Errorf("%s: %w", name, err)
+		}
+		if rel := path.Join(w.names...); below(f.Open, rel, true) && !below(f.Open, rel, false) && !below(f.Hidden, rel, false) {
+			continue // it leads to a directory that is open
 		}
 		if err := f.permit(path.Join(w.names...), false); err != nil {
 			w.close()

@@ -75,6 +75,10 @@ func TestFilesHostile(t *testing.T) {
 		"remove what has protected": {FileRequest{Op: OpRemove, Path: dir + "/d", Recursive: true, ReadOnly: []string{"d/.agents"}}, 1, "no changes"},
 		"make protected":            {FileRequest{Op: OpMkdir, Path: dir + "/.agents/x/y", Recursive: true, ReadOnly: keep}, 1, "no changes"},
 		"write nothing":             {FileRequest{Op: OpWrite, Path: dir + "/new", ReadOnly: []string{""}}, 1, "no changes"},
+		"write beside what is open": {FileRequest{Op: OpWrite, Path: dir + "/file", ReadOnly: []string{""}, Open: []string{"d"}}, 1, "no changes"},
+		"make beside what is open":  {FileRequest{Op: OpMkdir, Path: dir + "/x/../d/n", Recursive: true, ReadOnly: []string{""}, Open: []string{"d"}}, 1, "no changes"},
+		"write protected, in open":  {FileRequest{Op: OpWrite, Path: dir + "/d/.agents/x", ReadOnly: []string{"", "d/.agents"}, Open: []string{"d"}}, 1, "no changes"},
+		"remove what is open":       {FileRequest{Op: OpRemove, Path: dir + "/d", Recursive: true, ReadOnly: []string{"", "d/.agents"}, Open: []string{"d"}}, 1, "no changes"},
 		"read hidden by a link":     {FileRequest{Op: OpRead, Path: dir + "/inside", Hidden: hide}, 1, "hidden"},
 		"write hidden by a link":    {FileRequest{Op: OpWrite, Path: dir + "/inside", Hidden: hide}, 1, "no changes"},
 		"missing":                   {FileRequest{Op: OpRead, Path: dir + "/none/x"}, ExitMissing, "no such file"},
@@ -108,7 +112,11 @@ func TestFilesKeep(t *testing.T) {
 		}
 	}
 	for _, r := range []FileRequest{
-		{Op: OpWrite, Path: dir + "/link", Data: "new"}, {Op: OpRemove, Path: dir + "/dlink", Recursive: true}, {Op: OpRemove, Path: dir + "/none", Force: true},
+		{Op: OpWrite, Path: dir + "/link", Data: "new"},
+		{Op: OpMkdir, Path: dir + "/d/n", ReadOnly: []string{""}, Open: []string{"d"}},
+		{Op: OpMkdir, Path: dir + "/o/p/q", Recursive: true, ReadOnly: []string{""}, Open: []string{"o/p"}},
+		{Op: OpRemove, Path: dir + "/dlink", Recursive: true},
+		{Op: OpRemove, Path: dir + "/none", Force: true},
 	} {
 		if out, _, err := runFiles(t, dir, r); err != nil || out != "" {
 			t.Errorf("%+v: %q, %v", r, out, err)

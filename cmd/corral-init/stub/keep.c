@@ -5,21 +5,48 @@
 #include <linux/mount.h>
 #include <linux/openat2.h>
 
-enum { READ_ONLY = 'r', PINNED = 'p', WORKTREE = 'w', OF_COMMON = 'a' - 'A' };
+enum { READ_ONLY = 'r', PINNED = 'p', WRITABLE = 'o', HIDDEN = 'h', WORKTREE = 'w', OF_COMMON = 'a' - 'A' };
+
+/* cover mounts what is at a path on the file at, which a job then does not see: it cannot open the device, as it is on a mount without
+ * devices. */
+static long cover(int at, const char *with, struct mount_attr *attr)
+{
+	long r = SYS3(__NR_open_tree, AT_FDCWD, with, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (r < 0)
+		return -EIO; /* not ENOENT, which is about the path to hide */
+	int copy = (int)r;
+	r = SYS5(__NR_mount_setattr, copy, "", AT_EMPTY_PATH, attr, sizeof *attr);
+	if (r >= 0)
+		r = SYS5(__NR_move_mount, copy, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+	SYS1(__NR_close, copy);
+	return r;
+}
 
 /* hold mounts the file at path, below the mount root, over itself: nothing in its mount namespace can then move or remove
- * it. The path is looked up once, and the file found is the one that is mounted. */
-static int hold(int root, const char *path, int read_only)
+ * it. The path is looked up once, and the file found is the one that is mounted, or hidden. "." is the repository itself, which becomes
+ * read-only except what has been mounted in it. */
+static int hold(int root, const char *path, int what)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
 	};
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0) };
+	u64 read_only = what == READ_ONLY || what == HIDDEN ? MOUNT_ATTR_RDONLY : 0;
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | read_only };
+	if (read_only && path[0] == '.' && !path[1])
+		return (int)SYS5(__NR_mount_setattr, root, "", AT_EMPTY_PATH, &attr, sizeof attr);
 	int at = (int)SYS4(__NR_openat2, root, path, &how, sizeof how);
 	if (at < 0)
 		return at;
-	long r = SYS3(__NR_open_tree, at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	long r;
+	if (what == HIDDEN) {
+		r = cover(at, "/var/empty", &attr);
+		if (r == -EINVAL) /* move_mount(2) for a file in place of a directory */
+			r = cover(at, "/dev/null", &attr);
+		SYS1(__NR_close, at);
+		return r == -ENOENT ? -EIO : (int)r;
+	}
+	r = SYS3(__NR_open_tree, at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 	if (r >= 0) {
 		int copy = (int)r;
 		r = SYS5(__NR_mount_setattr, copy, "", AT_EMPTY_PATH, &attr, sizeof attr);
@@ -48,9 +75,9 @@ int keep(struct job *j)
 			what += OF_COMMON;
 			root = j->common;
 		}
-		if (root < 0 || (what != READ_ONLY && what != PINNED))
+		if (root < 0 || (what != READ_ONLY && what != PINNED && what != WRITABLE && what != HIDDEN))
 			return -EINVAL;
-		int r = hold(root, at + 1, what == READ_ONLY);
+		int r = hold(root, at + 1, what);
 		if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 			return r;
 		at += 1 + length(at + 1) + 1; /* stays inside the list: its last byte is NUL */

@@ -78,8 +78,8 @@ _Static_assert(sizeof(struct plan) == 20776, "plan");
 enum { KEPT_BYTES = 57344 };
 
 /* struct kept follows the plan with PLAN_KEPT: the paths that the job must not change, as found by the jail's scanner.
- * Each entry is a letter and a path, terminated by NUL: r read-only, p pinned (cannot be moved or removed); a capital
- * letter means that the path is below the common directory. A w is followed by an absolute path: a directory to create,
+ * Each entry is a letter and a path, terminated by NUL: r read-only, p pinned (cannot be moved or removed), o writable though
+ * the repository (r with the path ".") is not, h hidden; R and P mean that the path is below the common directory. A w is followed by an absolute path: a directory to create,
  * for .git of another worktree of the repository. */
 struct kept {
 	u32 version;
