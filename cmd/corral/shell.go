@@ -81,7 +81,8 @@ func parseShell(args []string) (*shellRun, error) {
 	if len(args) != 1 {
 		return nil, fmt.Errorf("%d arguments: must be TEXT, or -c TEXT\nhint: corral shell --help", len(args))
 	}
-	s := &shellRun{runOptions: runOptions{limit: -2}, call: parseCall(args[0], os.Getenv("CLAUDE_CODE_TMPDIR"))}
+	call := parseCall(args[0], "/tmp", os.Getenv("TMPDIR"), os.Getenv("CLAUDE_CODE_TMPDIR"))
+	s := &shellRun{runOptions: runOptions{limit: -2}, call: call}
 	cwd, err := unix.Getwd() // not $PWD, which can have links
 	if err != nil {
 		return nil, fmt.Errorf("the working directory: %w", err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,8 +42,8 @@ const (
 	takeReport   = "exec 198>&0 </dev/null; "
 )
 
-// parseCall takes a text apart. temporary is Claude Code's directory for temporary files, if it is not /tmp.
-func parseCall(text, temporary string) (c shellCall) {
+// parseCall takes a text apart. temporary are directories in which Claude Code may have its temporary files.
+func parseCall(text string, temporary ...string) (c shellCall) {
 	c.script = text
 	rest := text
 	if after, ok := strings.CutPrefix(text, sourceBegin); ok {
@@ -84,13 +85,13 @@ func isSnapshot(path string) bool {
 		strings.HasSuffix(name, ".sh")
 }
 
-func isReport(path, temporary string) bool {
+func isReport(path string, temporary []string) bool {
 	id, named := strings.CutPrefix(filepath.Base(path), "claude-")
 	id, ended := strings.CutSuffix(id, "-cwd")
 	plain := !strings.ContainsFunc(id, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') })
 	dir := filepath.Dir(path)
-	return named && ended && plain && id != "" && filepath.Clean(path) == path &&
-		(dir == "/tmp" || filepath.IsAbs(temporary) && dir == filepath.Clean(temporary))
+	return named && ended && plain && id != "" && filepath.IsAbs(path) && filepath.Clean(path) == path &&
+		slices.ContainsFunc(temporary, func(t string) bool { return filepath.Clean(t) == dir })
 }
 
 // shellWord returns the word at the beginning of a text, without its quotes, and the rest; "" if the word has more than quotes.
@@ -167,14 +168,11 @@ func reportDirectory(path, text, repo string) error {
 	if real, err := filepath.EvalSymlinks(dir); err != nil || real != dir {
 		return nil
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Mode: 0o600,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	// Not O_TRUNC: what was put in its place stays as it is.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
+		return err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	if err := ownRegular(f); err != nil {
 		return err
