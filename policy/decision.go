@@ -49,7 +49,7 @@ func (c *chain) spec() job.Spec {
 
 // version begins each encoding. It must change if the encoding of existing requests changes, but not if fields are
 // added that only new kinds of requests have.
-const version = "corral decision 2"
+const version = "corral decision 3"
 
 // An identity is the input of a decision's hash, in the order in which it is encoded. It leaves out the values of
 // variables, except those that the client sets, and whatever differs between two equal requests (their ids and
@@ -180,12 +180,24 @@ func (i identity) encode() []byte {
 	b = appendText(appendNumber(b, has), i.code)
 	b = appendTexts(appendText(appendTexts(b, i.args), i.stdin), i.env)
 	b = appendText(b, i.dir)
-	for _, l := range []job.Limits{i.asked, i.limits} {
-		for _, f := range l.Fields() {
-			b = appendNumber(b, *f.Value)
-		}
+	b = appendLimits(b, i.asked, 0)
+	if i.limits == (job.Limits{}) {
+		b = appendNumber(b, 0)
+	} else {
+		b = appendLimits(appendNumber(b, 1), i.limits, job.Unlimited)
 	}
 	return i.more.encode(appendTexts(appendText(b, i.rule), i.reasons))
+}
+
+// appendLimits encodes limits with their names, without those that have the usual value: 0 of limits that a request asks for, Unlimited
+// of those that apply. So a new limit that is usually lifted leaves the encoding of other requests as it is.
+func appendLimits(b []byte, l job.Limits, usual int64) []byte {
+	for _, f := range l.Fields() {
+		if v := *f.Value; v != usual {
+			b = appendNumber(appendText(b, f.Name), v)
+		}
+	}
+	return appendText(b, "")
 }
 
 func appendNumber(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }

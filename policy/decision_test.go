@@ -165,10 +165,20 @@ func decode(b []byte) (i identity, ok bool) {
 	i.hasCode, i.code = number() == 1, text()
 	i.args, i.stdin, i.env = texts(), text(), texts()
 	i.dir = text()
-	for _, l := range []*job.Limits{&i.asked, &i.limits} {
-		for _, f := range l.Fields() {
-			*f.Value = number()
+	limits := func(usual int64) (l job.Limits) {
+		fields := l.Fields()
+		for _, f := range fields {
+			*f.Value = usual
 		}
+		for name := text(); name != ""; name = text() {
+			at := slices.IndexFunc(fields[:], func(f job.Field) bool { return f.Name == name })
+			*fields[at].Value = number()
+		}
+		return l
+	}
+	i.asked = limits(0)
+	if number() == 1 {
+		i.limits = limits(job.Unlimited)
 	}
 	i.rule, i.reasons = text(), texts()
 	if len(b) > 0 {
@@ -221,7 +231,7 @@ func TestGolden(t *testing.T) {
 		args: []string{"a"}, env: []string{"HOME", "PATH"}, dir: ".", limits: job.Defaults(),
 	}
 	i.limits.Tmp, i.limits.TmpInodes = 512<<20, 65536
-	const want = "acf537e58ea393f281f8ade64d6291053acb9c5d798786c3d9fd633e06e9b122"
+	const want = "fab84a746e8de2c6852ab05bc6cf1b807184a26460e0417ae3c68b8c74699af0"
 	if got := hexSum(i.encode()); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
