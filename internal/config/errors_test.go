@@ -117,7 +117,7 @@ func TestErrors(t *testing.T) {
 		{"network of calls", v + "runtime: {network: npm none}\n", "f:2:20: `network`: \"none\" cannot be combined with other words"},
 		{"network of calls, empty", v + "runtime: {network: \" \"}\n", "f:2:20: `network`: must be presets and hosts such as npm example.org:443, separated by blanks, or none, got \" \""},
 		{"network of calls, list", v + "runtime: {network: [npm]}\n", "f:2:20: `network`: must be presets and hosts such as npm example.org:443, separated by blanks, or none, got a list"},
-		{"network of a tool", v + "runtime: {tool_network: {run: https://example.org}}\n", "f:2:31: `run`: \"https://example.org\": must be HOST or *.HOST, such as example.org: it must be a name alone, neither a URL nor an address; use a preset (go, npm, pypi, cargo, debian, github-read, anthropic, openai, google-ai, github-copilot, openrouter), HOST, HOST:PORT, or none"},
+		{"network of a tool", v + "runtime: {tool_network: {run: https://example.org}}\n", "f:2:31: `run`: \"https://example.org\": must be HOST or *.HOST, such as example.org: it must be a name alone, neither a URL nor an address; use a preset (" + strings.Join(network.PresetNames(), ", ") + "), HOST, HOST:PORT, or none"},
 		{"network of no tool", v + "runtime: {tool_network: {a.b: npm}}\n", "f:2:26: `a.b`: must be a tool's name such as runtime_execute, without dots, got \"a.b\""},
 		{"value", v + "runtime: {runtime_env: {node: {A: true}}}\n", "f:2:35: `A`: must be text, got true"},
 		{"value, NUL", v + "runtime: {runtime_env: {node: {A: \"\\0\"}}}\n", "f:2:35: `A`: must be text without NUL of at most 32768 bytes"},

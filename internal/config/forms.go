@@ -60,7 +60,7 @@ func language(lookup func(name string) (uint32, error)) strict.Language {
 			"service":        strict.Text("a name of at most 255 bytes", serviceName),
 			"traces":         tracesForm(),
 			"config.Listen":  wordForm("stdio, unix:///PATH or ws://HOST:PORT", ParseListen),
-			"preset":         strict.Words("preset", presets()...),
+			"preset":         strict.Words("preset", network.PresetNames()...),
 			"host-pattern":   hostPatternForm,
 			"method":         checkedForm("a method of requests such as GET", network.CheckMethod),
 			"request-path":   checkedForm("a path of requests such as /repos/**", network.CheckPath),

@@ -44,14 +44,6 @@ func (c Config) Exposed() (list []string) {
 	return list
 }
 
-func presets() []string {
-	var names []string
-	for _, p := range network.Presets() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 // networkForm is the form of what jobs may reach, see package ask.
 var networkForm = strict.Form{
 	What: "presets and hosts such as npm example.org:443, separated by blanks, or none",

@@ -83,7 +83,7 @@ func check(word string) error {
 		return fmt.Errorf("%q is not a preset: did you mean %s? A host of this name is %s:443", word, near, word)
 	}
 	if err := network.CheckHost(host); err != nil {
-		return fmt.Errorf("%w; "+accepted, err, presets())
+		return fmt.Errorf("%w; "+accepted, err, strings.Join(network.PresetNames(), ", "))
 	}
 	if !with {
 		return nil
@@ -106,26 +106,12 @@ func meant(word string) string {
 	if strings.Contains(word, ".") || programs[word] != "" {
 		return programs[word]
 	}
-	var known []string
-	for _, p := range network.Presets() {
-		if len(p.Name) > 3 { // many words are near to shorter ones
-			known = append(known, p.Name)
-		}
-	}
-	return nearest.Of(word, known)
+	short := func(name string) bool { return len(name) <= 3 } // many words are near to short ones
+	return nearest.Of(word, slices.DeleteFunc(network.PresetNames(), short))
 }
 
 func isPreset(word string) bool {
-	return slices.ContainsFunc(network.Presets(), func(p network.Preset) bool { return p.Name == word })
-}
-
-// presets returns the names of the presets.
-func presets() string {
-	var names []string
-	for _, p := range network.Presets() {
-		names = append(names, p.Name)
-	}
-	return strings.Join(names, ", ")
+	return slices.Contains(network.PresetNames(), word)
 }
 
 // Narrow returns what a request may have: what it asks for or, if it asks for all that it may have, maximum. It fails if the request

@@ -124,3 +124,12 @@ func presetNames() []string {
 	}
 	return names
 }
+
+// PresetNames returns the names of the presets, in the order of Presets.
+func PresetNames() []string {
+	names := make([]string, 0, len(presets))
+	for _, p := range presets {
+		names = append(names, p.Name)
+	}
+	return names
+}
