@@ -13,11 +13,11 @@
 //
 // Each decision has a hash that identifies it and its request in replies, in the audit log and in stored output. It
 // is SHA-256 over an encoding that begins with its version, "corral decision 3". A text is encoded as its length in
-// eight bytes, big endian, followed by its bytes; a list as its count in eight bytes followed by its texts; a number
-// as eight bytes; a boolean as the number 1 or 0; limits as pairs of a name and a number, and an empty name. Fields are encoded in the order of type identity. All of them are
-// always present, except that the fields from command on are present only if one of them is not empty, output only if it
-// or one after it is, builtin likewise, and the last two, of the network, only if one of them is. No two different requests have
-// the same encoding.
+// eight bytes, big endian, followed by its bytes; a list as its count in eight bytes followed by its texts; a number as eight bytes; a
+// boolean as the number 1 or 0; limits as pairs of a name and a number, and an empty name. Fields are encoded in the order of type
+// identity. All of them are always present, except that the fields from command on are present only if one of them is not empty, output
+// only if it or one after it is, builtin likewise, and the last two, of the network, only if one of them is. No two different requests
+// have the same encoding.
 //
 // A request with a Command passes the same steps. It has no runtime, and its program is looked up in the job's own
 // PATH: if the operator has a list of executables, the program must be on it, either by a name that the job's PATH
