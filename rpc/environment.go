@@ -41,6 +41,10 @@ type Environment struct {
 	Workspace *job.Workspace
 	// Shell is the shell of jobs, an absolute path.
 	Shell string
+	// Find makes the server serve the repository of a path that is in none which it serves, and reports whether it does now. It is called
+	// with paths that the client's user has chosen: those in requests before the first command, and the workspace of that. nil: the server
+	// serves no other repositories.
+	Find func(path string) bool
 
 	mu       sync.Mutex
 	sessions map[string]*client // guarded by mu: by their id
@@ -51,6 +55,7 @@ type environment struct {
 	ended []*process // guarded by client.mu: processes that have ended, which can still be read, the oldest first
 	notes []string   // guarded by client.mu: refusals that the model has not been told
 	repo  string     // guarded by client.mu: path of the repository used last, for paths in none
+	begun bool       // guarded by client.mu: a command was started, or a repository found
 
 	attached chan struct{} // guarded by client.mu: closed when the client comes back; nil while it is there
 	unsent   int           // guarded by client.mu: bytes of output since the connection broke
@@ -343,6 +348,23 @@ func (r *reader) bad() *jsonrpc.Error {
 // bad returns the fault of a parameter that is well-formed and not accepted.
 func bad(format string, values ...any) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeParams, format, values...)
+}
+
+// discover lets the server serve the repository that the first of the paths lies in, see Environment.Find. command says that they are of a
+// command: what the model names later finds none.
+func (c *client) discover(l *launch, command bool, paths ...string) {
+	c.mu.Lock()
+	begun := c.environment.begun
+	c.environment.begun = begun || command
+	c.mu.Unlock()
+	if begun || c.s.Environment.Find == nil || len(paths) == 0 || c.repoOf(l, paths[0]).ID != "" || !c.s.Environment.Find(paths[0]) {
+		return
+	}
+	l.access = c.s.access()
+	l.engine = l.access.Engine
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.environment.begun = true
 }
 
 // note keeps a refusal for the model, which is told with its next command.

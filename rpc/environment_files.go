@@ -87,6 +87,7 @@ func (c *client) serveFile(m *message) *jsonrpc.Error {
 	if f.Op == edit.OpCopy {
 		target = f.To
 	}
+	c.discover(l, false, path.Clean(target))
 	l.dir = c.placeOf(l, path.Clean(target))
 	if fault := c.fill(l); fault != nil {
 		return fault

@@ -98,6 +98,7 @@ func (c *client) startProcess(m *message) *jsonrpc.Error {
 	}
 	q.Streamed = l.stdin && !l.tty
 	q.Usual.Wall = job.Unlimited
+	c.discover(l, true, append(n.roots, l.dir)...)
 	if fault := c.fill(l); fault != nil {
 		return fault
 	}

@@ -16,6 +16,7 @@ import (
 // A narrowing is what the sandbox of a request takes away from what the operator allows. It never adds anything.
 type narrowing struct {
 	given   bool
+	roots   []string // the client's workspaces
 	rules   []rule
 	network string // as in job.Request.Network
 }
@@ -49,6 +50,7 @@ func (r *reader) readSandbox() (n narrowing) {
 	if cwd := in.path("sandbox.cwd", in.optional("cwd")); len(roots) == 0 && cwd != "" {
 		roots = []string{path.Clean(cwd)}
 	}
+	n.roots = roots
 	p := in.object("sandbox.permissions", in.required("permissions"))
 	switch kind := p.text("sandbox.permissions.type", p.required("type")); kind {
 	case "managed":

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +28,15 @@ type codexClient struct {
 // codex starts corral codex-environment in a place, and introduces a client.
 func (p *place) codex(t *testing.T, socket string, args ...string) *codexClient {
 	t.Helper()
+	return p.environment(t, append([]string{"--supervisor", socket, "--config", p.config(t, "")}, args...)...)
+}
+
+// environment is codex with these options alone.
+func (p *place) environment(t *testing.T, args ...string) *codexClient {
+	t.Helper()
 	s := &execSite{t: t, p: p}
 	c := &codexClient{execClient: &execClient{t: t, ended: make(chan struct{})}, p: p}
-	cmd := p.front(append([]string{"codex-environment", "--config", p.config(t, ""), "--supervisor", socket}, args...)...)
+	cmd := p.front(append([]string{"codex-environment"}, args...)...)
 	s.run(c.execClient, cmd)
 	c.server = s.server
 	t.Cleanup(c.close)
@@ -327,6 +334,46 @@ func TestCodexEnvironmentProcesses(t *testing.T) {
 	c.close()
 	if !c.server.EndsWithin(sandboxtest.Slow(time.Minute)) {
 		t.Error("the end of input does not end the environment")
+	}
+}
+
+// TestCodexEnvironmentFinds: without repositories in its configuration, it serves the one that its client works in, and no other that a
+// model names.
+func TestCodexEnvironmentFinds(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	d := daemon(t)
+	for _, first := range []string{"fs", "process"} {
+		t.Run(first, func(t *testing.T) {
+			p := newPlace(t)
+			p.file(t, ".git/config", "[core]\n")
+			p.file(t, "sub/file", "text\n")
+			other := filepath.Join(p.dir, "other")
+			for _, dir := range []string{other, other + "/.git", p.dir + "/plain"} {
+				if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, p.uid, p.uid)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := p.environment(t, "--supervisor", d.Socket)
+			if first == "fs" {
+				for name, want := range map[string]string{"../plain": `"error"`, "sub/file": `"isFile":true`} {
+					if got := c.call("fs/getMetadata", object{"path": c.uri(name), "sandbox": nil}); !strings.Contains(got, want) {
+						t.Errorf("%s: %s", name, got)
+					}
+				}
+			}
+			if got, exit := c.run("p", "write", "cat sub/file; ls -d .git"); got != "text\n.git\n" || exit != 0 {
+				t.Errorf("%q, %d", got, exit)
+			}
+			for _, cwd := range []string{"../other", "../plain", "/etc"} {
+				c.asked++
+				got := c.call("process/start", object{
+					"processId": cwd, "argv": []string{"ls"}, "cwd": c.uri(cwd), "env": object{}, "sandbox": c.sandbox("none"),
+				})
+				if !strings.Contains(got, "-32603") && !strings.Contains(c.until(cwd, ""), "not in a served repository") {
+					t.Errorf("%s: %s", cwd, got)
+				}
+			}
+		})
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +20,7 @@ import (
 	"corral/front/cli"
 	"corral/front/settings"
 	"corral/internal/config"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/rpc"
 )
@@ -33,7 +37,7 @@ Usage: corral codex-environment [--listen ADDRESS [--token-file FILE]] [--worksp
   --workspace WORD      direct, overlay or readonly: what jobs may do to the repository, at most what its settings allow
                         (default: its settings)
   --repo DIR            serve this directory, with its base name as id; repeatable (default: the repositories in
-                        the configuration)
+                        the configuration, or if it has none, this user's git repository that Codex works in)
   --config FILE         read this configuration, too; it overrides the operator's and the user's
   --supervisor SOCKET   use the supervisor on this socket (default: that of the service; root starts its own)
   --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
@@ -83,7 +87,7 @@ func CodexEnvironment(args []string) error {
 	case *token != "" && !web:
 		return errors.New("--token-file is for --listen ws://HOST:PORT")
 	}
-	s.tokens, s.alone = web && *token == "", !web
+	s.tokens, s.alone, s.finds = web && *token == "", !web, !embed.Root() || s.supervisor != ""
 	cli.IgnorePipes()
 	ctx, stop := cli.UntilTerminated()
 	defer stop()
@@ -101,16 +105,19 @@ func CodexEnvironment(args []string) error {
 		}
 		l.also = tokenFile(*token)
 	}
-	return serveEnvironment(ctx, l, e, started)
+	return serveEnvironment(ctx, s, l, e, started)
 }
 
 // serveEnvironment serves clients until ctx ends.
-func serveEnvironment(ctx context.Context, l *execListeners, e *rpc.Environment, started string) error {
+func serveEnvironment(ctx context.Context, s *serving, l *execListeners, e *rpc.Environment, started string) error {
 	server, err := newExecServer(l.backend, started)
 	if err != nil {
 		return err
 	}
 	server.Environment, server.Current, server.Shared = e, l.currentCaller, l.shared()
+	if len(l.backend.Config.Repos) == 0 {
+		e.Find = (&finder{serving: s, backend: l.backend, server: server}).find
+	}
 	retain := time.Duration(0)
 	if server.Shared {
 		retain = rpc.Retention
@@ -120,6 +127,75 @@ func serveEnvironment(ctx context.Context, l *execListeners, e *rpc.Environment,
 	}
 	defer e.EndSessions()
 	return l.serve(ctx, server.ServeEnvironment(retain))
+}
+
+// maxWorkedIn is the maximum number of repositories that a server serves because clients work in them.
+const maxWorkedIn = 32
+
+// A finder serves the git repositories of this user that clients work in, for a server that has no repositories by its configuration.
+type finder struct {
+	serving *serving
+	backend *Backend
+	server  *rpc.Server
+
+	mu    sync.Mutex
+	repos []config.Repo // guarded by mu
+}
+
+// find serves the repository that path lies in, and reports whether it does.
+func (f *finder) find(path string) bool {
+	top := path
+	for ; ; top = filepath.Dir(top) {
+		if _, err := os.Lstat(filepath.Join(top, ".git")); err == nil {
+			break
+		}
+		if top == "/" {
+			return false
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.ContainsFunc(f.repos, func(r config.Repo) bool { return r.Path == top }) {
+		return true
+	}
+	err := f.add(top)
+	if err != nil {
+		f.backend.Log.Warn("the repository that a client works in is not served", "repo", top, "error", err)
+	}
+	return err == nil
+}
+
+// add serves the repository at top. The caller holds f.mu.
+func (f *finder) add(top string) error {
+	repo, err := settings.Repository(settings.Self(), top)
+	if err != nil {
+		return err
+	}
+	if *repo.Owner != settings.Self().UID {
+		return errors.New("it belongs to another user\nhint: corral repo add DIR")
+	}
+	if len(f.repos) >= maxWorkedIn {
+		return fmt.Errorf("%d repositories are served, which is the maximum\nhint: corral repo add DIR", maxWorkedIn)
+	}
+	id := repo.ID
+	for n := 2; slices.ContainsFunc(f.repos, func(r config.Repo) bool { return r.ID == repo.ID }); n++ {
+		repo.ID = fmt.Sprintf("%s-%d", id, n)
+	}
+	_, files, err := f.serving.read()
+	if err != nil {
+		return err
+	}
+	c := f.backend.Config
+	c.Repos = append(slices.Clone(f.repos), repo)
+	a, err := execAccess(f.backend, c)
+	if err != nil {
+		return err
+	}
+	f.backend.Supervisor.Restrict(c, files, f.backend.Log) // before the first request in it
+	f.server.Replace(a)
+	f.repos = c.Repos
+	f.backend.Log.Info("serving a repository that a client works in", "repo", repo.ID, "path", repo.Path)
+	return nil
 }
 
 // shell returns the shell of jobs, which see the system directories of the host.

@@ -58,12 +58,15 @@ func withProfile(c config.Config, profile string) config.Config {
 }
 
 // execDirectory returns where commands run that name no directory: the directory in which the server was started, if it
-// lies in a repository, else the first repository.
+// lies in a repository or there is none, else the first repository.
 func execDirectory(repos []config.Repo, started string) string {
 	for _, r := range repos {
 		if directory.Within(started, r.Path) {
 			return filepath.Clean(started)
 		}
+	}
+	if len(repos) == 0 {
+		return started
 	}
 	return repos[0].Path
 }

@@ -33,6 +33,8 @@ type serving struct {
 	alone bool
 	// tokens says that clients need a token.
 	tokens bool
+	// finds says that a server without repositories serves those that its clients work in.
+	finds bool
 	// from are the configuration files, see sources.
 	from []config.Source
 	// metrics counts the calls of a server over HTTP. newServer sets it, unless alone.
@@ -132,7 +134,7 @@ func (s *serving) only(c *config.Config) error {
 		return errNoTokens
 	}
 	if s.repos == nil {
-		if len(c.Repos) == 0 {
+		if len(c.Repos) == 0 && !s.finds {
 			return errNoRepos
 		}
 		return nil
