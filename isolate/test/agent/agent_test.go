@@ -39,6 +39,8 @@ type place struct {
 	mu    sync.Mutex
 	steps []string // guarded by mu: commands that the model asks for, the next one first
 	got   []asked  // guarded by mu: the requests
+	pid   int      // guarded by mu: of corral agent, whose processes are searched for the key at the next request; 0: they were
+	has   []string // guarded by mu: the names of processes that had the key, those of jails with a star
 }
 
 // An asked is a request of the agent.
@@ -106,6 +108,9 @@ func (p *place) command(args ...string) *exec.Cmd {
 func (p *place) run(args ...string) *sandboxtest.Command {
 	p.t.Helper()
 	c := sandboxtest.Start(p.t, p.command(append([]string{"agent"}, args...)...))
+	p.mu.Lock()
+	p.pid, p.has = c.Process.Pid, nil
+	p.mu.Unlock()
 	if !c.EndsWithin(5 * time.Minute) {
 		p.t.Fatalf("%q does not end: %.2000q %.2000q", args, c.Out.String(), c.Err.String())
 	}
@@ -149,6 +154,7 @@ func TestKey(t *testing.T) {
 	if c.Code() != 0 || !strings.HasPrefix(out, "200\n200\n") || !strings.Contains(out, "no other host") || strings.Contains(out, key) {
 		t.Errorf("%d %q %q", c.Code(), out, c.Err.String())
 	}
+	p.searched()
 	got := p.take()
 	if len(got) != 2 || slices.ContainsFunc(got, func(a asked) bool { return a.key != key || !strings.Contains(a.body, "CORRAL_SECRET=corral-") }) {
 		t.Errorf("the API got %q", got)

@@ -29,6 +29,9 @@ func (p *place) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.pid != 0 && len(p.steps) == 0 {
+		p.has, p.pid = holders(p.pid, key), 0
+	}
 	api := apis[r.Host]
 	p.got = append(p.got, asked{strings.TrimPrefix(r.Header.Get(api.header), api.scheme), string(body)})
 	var request struct {

@@ -74,7 +74,7 @@ func (a real) installed(t *testing.T) string {
 	})
 	if a.name == "gemini" {
 		sandboxtest.Require(t, sandboxtest.Program("node"))
-		if err := exec.Command("node", "-e", "process.exit(parseInt(process.versions.node) < 20)").Run(); err != nil {
+		if err := exec.Command("node", "-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)").Run(); err != nil {
 			t.Skip("it needs Node 20 or newer")
 		}
 	}
@@ -112,6 +112,7 @@ func TestReal(t *testing.T) {
 			if c.Code() != 0 || !strings.Contains(c.Out.String(), "done") {
 				t.Fatalf("%d %.3000q %q", c.Code(), c.Out.String(), c.Err.String())
 			}
+			p.searched()
 			out, got := c.Out.String()+c.Err.String(), p.take()
 			if said := bodies(got); !strings.Contains(said, "CORRAL_SECRET=corral-") || !strings.Contains(said, "made\\n") {
 				t.Errorf("%d requests do not tell the model what its commands printed: %.3000q", len(got), said)
