@@ -29,7 +29,7 @@ type shellRun struct {
 }
 
 // errNoRepo is the error of a call that is not made in a repository.
-var errNoRepo = errors.New("is not in a repository of git, and commands run in the agent's\nhint: start the agent in one, or make one: git init")
+var errNoRepo = errors.New("is not in a repository of git: commands run in the agent's repository\nhint: start the agent in one, or make one: git init")
 
 // shellCommand is `corral shell`, and the program corral-shell.
 func shellCommand(args []string) (int, error) {

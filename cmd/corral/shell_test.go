@@ -82,6 +82,14 @@ func (c *conversation) tool(t *testing.T, text string) (got outcome, next string
 func TestShell(t *testing.T) {
 	c := converse(t, "--env-pass OTHER")
 	snapshot := filepath.Join(c.own, ".claude/shell-snapshots/snapshot-bash-1-a.sh")
+	// A project's settings can set HOME, but not the user's options.
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(c.own, ".config/corral"), 0o755),
+		os.WriteFile(filepath.Join(c.own, ".config/corral/shell.conf"), []byte("--env-pass ANTHROPIC_API_KEY\n"), 0o644),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(snapshot, []byte("greet() { echo hello-$1; }\nshopt -s expand_aliases\nalias twice='echo two two'\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
