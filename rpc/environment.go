@@ -12,6 +12,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -28,6 +29,9 @@ import (
 
 // Retention is how long a session whose connection broke waits for its client to come back.
 const Retention = 45 * time.Second
+
+// maxSessions is the maximum number of sessions of a principal, those that wait for their clients included.
+const maxSessions = 64
 
 // Error codes of the environment protocol.
 const codeMissing = -32004 // no such file or directory
@@ -56,6 +60,8 @@ type environment struct {
 	notes []string   // guarded by client.mu: refusals that the model has not been told
 	repo  string     // guarded by client.mu: path of the repository used last, for paths in none
 	begun bool       // guarded by client.mu: a command was started, or a repository found
+
+	reads atomic.Int32 // that wait for output
 
 	attached chan struct{} // guarded by client.mu: closed when the client comes back; nil while it is there
 	unsent   int           // guarded by client.mu: bytes of output since the connection broke
@@ -130,6 +136,10 @@ func (s *Server) open(ctx context.Context, m *message, out *jsonrpc.Outbox, who 
 	e := s.Environment
 	e.mu.Lock()
 	c := e.sessions[resume]
+	if c == nil && resume == "" && e.sessionsOf(who.Principal) >= maxSessions {
+		e.mu.Unlock()
+		return nil, jsonrpc.Errorf(codeBusy, "%s has %d sessions, which is the maximum: they end %v after their connections", who.Principal, maxSessions, Retention)
+	}
 	if c == nil && resume == "" {
 		c = s.newSession(ctx, who)
 		if e.sessions == nil {
@@ -159,6 +169,16 @@ func (s *Server) open(ctx context.Context, m *message, out *jsonrpc.Outbox, who 
 		x.attached, x.unsent = nil, 0
 	}
 	return c, nil
+}
+
+// sessionsOf returns the number of sessions of a principal. The caller holds e.mu.
+func (e *Environment) sessionsOf(principal string) (n int) {
+	for _, c := range e.sessions {
+		if c.who.Principal == principal {
+			n++
+		}
+	}
+	return n
 }
 
 // newSession returns the session of a client that has none.

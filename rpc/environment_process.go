@@ -30,6 +30,7 @@ const (
 	maxEnded    = 32      // ended processes of a session
 	maxWrites   = 1024    // ids of the last writes to a process
 	maxReadWait = 30 * time.Second
+	maxReads    = 256 // of a session that wait for output; more are answered at once
 )
 
 // killAfter is the time that a job has to end by itself: a client that ends a process wants it killed.
@@ -334,13 +335,15 @@ func (c *client) readProcess(m *message) *jsonrpc.Error {
 	}
 	patience := min(time.Duration(min(wait, int64(maxReadWait/time.Millisecond)))*time.Millisecond, maxReadWait)
 	result, more := p.events.since(after, most)
-	if more == nil || patience == 0 {
+	if more == nil || patience == 0 || c.environment.reads.Load() >= maxReads {
 		c.reply(m.id, result)
 		return nil
 	}
 	to := c.out.Load()
 	c.addPending(m.id)
+	c.environment.reads.Add(1) // by this goroutine alone: it reads the client's messages
 	c.all.Go(func() {
+		defer c.environment.reads.Add(-1)
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		select {

@@ -305,6 +305,31 @@ func TestEnvironmentInput(t *testing.T) {
 	}
 }
 
+// TestEnvironmentBounds: reads that wait, and sessions of a principal, are bounded.
+func TestEnvironmentBounds(t *testing.T) {
+	w := &world{run: shell}
+	s := w.environmentServer()
+	p := entered(t, s)
+	p.must("process/start", starting("c", `,"pipeStdin":true`, "cat"))
+	const wait = `{"processId":"c","afterSeq":0,"maxBytes":null,"waitMs":30000}`
+	for range maxReads {
+		p.ask("process/read", wait)
+	}
+	if m := p.answer(p.ask("process/read", wait)); m.Error != nil || !strings.Contains(m.raw, `"chunks":[]`) {
+		t.Errorf("%s", m.raw)
+	}
+	for n := range maxSessions {
+		s.Environment.mu.Lock()
+		s.Environment.sessions[fmt.Sprint(n)] = &client{who: Caller{Principal: "user:many"}}
+		s.Environment.mu.Unlock()
+	}
+	for name, ok := range map[string]bool{"user:many": false, "user:other": true} {
+		if _, session := attach(t, s, Caller{Principal: name}, true, ""); (session != "") != ok {
+			t.Errorf("%s: %q", name, session)
+		}
+	}
+}
+
 // TestEnvironmentDenials: what the jail refused is said on the command's standard error.
 func TestEnvironmentDenials(t *testing.T) {
 	w := &world{run: func(_ context.Context, std job.Stdio, argv []string) (job.Result, error) {
