@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -47,12 +48,25 @@ func shellCommand(args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	guard := s.spec.Claim.Runtime == "hook" && asksFirst(os.Stdin)
+	code, ended, err := s.run()
+	if guard && !ended {
+		if err != nil {
+			printError(err)
+		}
+		return exitDeny, nil
+	}
+	return code, err
+}
+
+// run runs the job, and tells the agent the directory in which it ended. ended reports whether it ended by itself, within its limits.
+func (s *shellRun) run() (code int, ended bool, err error) {
 	out := &streams{limit: s.limit, merge: sameFile(os.Stdout, os.Stderr), noting: s.call.report != ""}
 	s.stdin = !s.call.tool
 	s.entered = func(*client.Client) error { return endWithParent() } // a change of the user has reset it
 	result, err := s.connectAndRun(out)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	printOutcome(result, &s.runOptions, out)
 	if result.Code() == 0 && s.call.report != "" {
@@ -60,11 +74,23 @@ func shellCommand(args []string) (int, error) {
 			printError(fmt.Errorf("the agent was not told the working directory: %w", err))
 		}
 	}
-	return result.Code(), out.failed()
+	ended = result.Limit == "" && (result.Status == job.Success || result.Status == job.Failure)
+	return result.Code(), ended, out.failed()
 }
 
-// exitNoRepo is the exit code outside of any repository, as for a program that cannot be executed.
-const exitNoRepo = 126
+const (
+	exitNoRepo = 126 // outside of any repository, as for a program that cannot be executed
+	exitDeny   = 2   // by which a hook of Claude Code denies
+)
+
+// asksFirst reports whether a hook is asked before a tool is used. Claude Code takes any exit code of it but 2 for a yes, so that a
+// command that uses up all that jobs may have would have its way.
+func asksFirst(stdin *os.File) bool {
+	fd, b := int(stdin.Fd()), make([]byte, 64<<10)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000)
+	n, _, err := unix.Recvfrom(fd, b, unix.MSG_PEEK|unix.MSG_DONTWAIT) // the hook gets all of it
+	return err == nil && bytes.Contains(b[:n], []byte(`"hook_event_name":"PreToolUse"`))
+}
 
 func sameFile(a, b *os.File) bool {
 	one, err := a.Stat()

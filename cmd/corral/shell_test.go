@@ -187,6 +187,46 @@ func TestShellOthers(t *testing.T) {
 	}
 }
 
+// TestShellGuard: a hook that is asked before a tool denies if corral cannot run it to its end. Others have corral's exit code.
+func TestShellGuard(t *testing.T) {
+	c := converse(t)
+	hook := func(event, text string) outcome {
+		t.Helper()
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, ours := os.NewFile(uintptr(ends[0]), "hook"), os.NewFile(uintptr(ends[1]), "agent")
+		defer theirs.Close()
+		if _, err := ours.WriteString(`{"cwd":"/","hook_event_name":"` + event + `","tool_name":"Write"}`); err != nil {
+			t.Fatal(err)
+		}
+		ours.Close()
+		cmd := c.command(t, text)
+		cmd.Stdin, cmd.SysProcAttr = theirs, &syscall.SysProcAttr{Setpgid: true}
+		return start(t, cmd).ends(t)
+	}
+	for _, tt := range []struct {
+		option, text string
+		guard, other int
+	}{
+		{"--memory 64MiB", "grep -q Write", 0, 0},
+		{"--memory 64MiB", "exit 7", 7, 7},
+		{"--memory 64MiB", "head -c 200000000 /dev/zero | tail", 2, 137},
+		{"--timeout 0.1s", "sleep 1000", 2, 124},
+		{"--supervisor /nowhere", "true", 2, 125},
+		{"--network none", "kill -9 $$", 137, 137},
+	} {
+		c.options(t, tt.option)
+		if got := hook("PreToolUse", tt.text); got.code != tt.guard {
+			t.Errorf("%s, before a tool: %+v, want %d", tt.text, got, tt.guard)
+		}
+		if got := hook("PostToolUse", tt.text); got.code != tt.other {
+			t.Errorf("%s: %+v, want %d", tt.text, got, tt.other)
+		}
+	}
+}
+
 // TestShellOutput: outputs that are one file keep their order, and come as they are written.
 func TestShellOutput(t *testing.T) {
 	c := converse(t)

@@ -20,5 +20,6 @@ shell, and Claude Code learns in which directory it ended. Hooks and MCP servers
 
 A signal, and the end of the agent, end the job. There is no time limit but the operator's.
 
-Exit code: the job's, as in corral run; 126 if there is no repository; 125 if corral itself failed.
+Exit code: the job's, as in corral run; 126 if there is no repository; 125 if corral itself failed, or 2 if that
+is a hook that Claude Code asks before it uses a tool.
 `
