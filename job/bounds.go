@@ -25,7 +25,8 @@ const MaxBounds = 2 << 10
 // Add adds an entry.
 func (b *Bounds) Add(letter byte, path string) { *b += Bounds(fmt.Sprintf("%c%s\x00", letter, path)) }
 
-// Count returns the number of entries, and false if there is a mistake in them.
+// Count returns the number of entries, and false if there is a mistake in them. The repository itself can only be read-only: a mount on it
+// would lie over those of paths that are protected.
 func (b Bounds) Count() (n int, ok bool) {
 	if len(b) > MaxBounds || b != "" && b[len(b)-1] != 0 {
 		return 0, false
@@ -34,7 +35,8 @@ func (b Bounds) Count() (n int, ok bool) {
 		if b == "" {
 			break
 		}
-		if e == "" || strings.IndexByte("orph", e[0]) < 0 || !filepath.IsLocal(e[1:]) {
+		if e == "" || strings.IndexByte("orph", e[0]) < 0 || !filepath.IsLocal(e[1:]) || e[1:] != filepath.Clean(e[1:]) ||
+			e[1:] == "." && e[0] != BoundReadOnly {
 			return 0, false
 		}
 		n++

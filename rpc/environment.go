@@ -25,7 +25,7 @@ import (
 )
 
 // This file serves the environment protocol of Codex on the same engine as command/exec: a client starts processes, and reads and writes
-// files, in the session that its connection has in each repository. See docs/interfaces/codex_environment.md.
+// files, in the session that its connection has in each repository. See docs/how-to/run-codex-in-corral.md.
 
 // Retention is how long a session whose connection broke waits for its client to come back.
 const Retention = 45 * time.Second
@@ -276,38 +276,28 @@ func (s *Server) info() map[string]any {
 	}
 }
 
-// An environmentMethod is one request method of the environment protocol.
-type environmentMethod struct {
-	name  string
-	serve func(c *client, m *message) *jsonrpc.Error
+// environmentMethods are all methods but initialize and fs/*.
+var environmentMethods = map[string]func(c *client, m *message) *jsonrpc.Error{
+	"process/start":          (*client).startProcess,
+	"process/write":          (*client).writeProcess,
+	"process/signal":         (*client).signalProcess,
+	"process/terminate":      (*client).terminateProcess,
+	"process/read":           (*client).readProcess,
+	"environment/info":       answering((*Server).info),
+	"environment/status":     answering(func(*Server) map[string]any { return map[string]any{"status": "ready"} }),
+	"environmentConfig/read": answering((*Server).clientConfig),
 }
 
-// environmentMethods returns all methods but initialize.
-func environmentMethods() []environmentMethod {
-	answer := func(result func(s *Server) any) func(c *client, m *message) *jsonrpc.Error {
-		return func(c *client, m *message) *jsonrpc.Error {
-			c.reply(m.id, result(c.s))
-			return nil
-		}
+// answering returns a method whose result is that of a function.
+func answering(result func(s *Server) map[string]any) func(c *client, m *message) *jsonrpc.Error {
+	return func(c *client, m *message) *jsonrpc.Error {
+		c.reply(m.id, result(c.s))
+		return nil
 	}
-	list := []environmentMethod{
-		{"process/start", (*client).startProcess},
-		{"process/write", (*client).writeProcess},
-		{"process/signal", (*client).signalProcess},
-		{"process/terminate", (*client).terminateProcess},
-		{"process/read", (*client).readProcess},
-		{"environment/info", answer(func(s *Server) any { return s.info() })},
-		{"environment/status", answer(func(*Server) any { return map[string]string{"status": "ready"} })},
-		{"environmentConfig/read", answer((*Server).clientConfig)},
-	}
-	for name := range fileMethods {
-		list = append(list, environmentMethod{filePrefix + name, (*client).serveFile})
-	}
-	return list
 }
 
 // clientConfig says that this environment has no configuration for its client.
-func (s *Server) clientConfig() any {
+func (s *Server) clientConfig() map[string]any {
 	none := map[string]any{"layers": []any{}, "cloudInsertionIndex": 0}
 	host, _ := os.Hostname() // "" is one
 	return map[string]any{
@@ -321,10 +311,14 @@ func (c *client) serveEnvironment(m *message) *jsonrpc.Error {
 	if m.method == "initialize" {
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "Already initialized")
 	}
-	for _, method := range environmentMethods() {
-		if method.name == m.method {
-			return c.recordFault(environmentFamily, m, method.serve(c, m))
+	serve := environmentMethods[m.method]
+	if name, ok := strings.CutPrefix(m.method, filePrefix); ok {
+		if _, ok := fileMethods[name]; ok {
+			serve = (*client).serveFile
 		}
+	}
+	if serve != nil {
+		return c.recordFault(environmentFamily, m, serve(c, m))
 	}
 	return jsonrpc.Errorf(jsonrpc.CodeMethod, "unknown method `%s`", text.Line(m.method, maxWord))
 }
