@@ -39,7 +39,7 @@ var canaries = map[string][]string{
 		"token x --write FILE-config",
 	},
 	"doctor": {
-		"--supervisor SOCKET --state DIR-state", "--supervisor FILE-socket", "--state DIR-state", "--runtimes", "--runtimes --supervisor SOCKET",
+		"--supervisor SOCKET --state DIR-state", "--supervisor FILE-socket", "--state DIR-state", "--runtimes", "--runtimes --supervisor SOCKET", "--agents", "--agents --json",
 	},
 	"drain":             {"--supervisor FILE-socket", "--undo --supervisor SOCKET"},
 	"codex-environment": {"--repo DIR-repo --config FILE-config", "--supervisor FILE-socket", "--repo . --supervisor SOCKET"},

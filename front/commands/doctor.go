@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/directory"
+	"corral/internal/text/jsontext"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/policy/runtimes"
@@ -25,15 +27,18 @@ import (
 const doctorHelp = `corral doctor reports what this host can enforce: it runs jobs that try what they must not be able to do.
 
 Usage: corral doctor [--runtimes] [--json] [--supervisor SOCKET] [--state DIR]
+       corral doctor --agents [--write] [--json]
 
   --runtimes            report instead which languages are installed, and how long each takes to start in a job
+  --agents              report instead which coding agents you have, what of each runs in jails, and the lines that its settings need
+  --write               with --agents: add these lines to your settings, where nothing else changes
   --json                print one JSON object
   --supervisor SOCKET   examine the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
   --state DIR           the state directory of that supervisor (default ` + doctor.DefaultState + `)
 
 Exit code: 0 protected; 1 degraded: jobs are isolated, but something should be fixed; 2 jobs cannot be isolated, or that
 is not known, because the supervisor serves doctor no directory. With --runtimes: 0 if all installed languages run; 1 if
-one does not; 2 if none does.
+one does not; 2 if none does. With --agents: 0; 1 if settings of an installed agent lack lines.
 `
 
 // doctorCommand is `corral doctor`, which reports what the host can enforce.
@@ -43,11 +48,21 @@ func doctorCommand(args []string) error {
 	socket := f.String("supervisor", "", "")
 	runtimes := f.Bool("runtimes", false, "")
 	state := f.String("state", "", "")
+	agents := f.Bool("agents", false, "")
+	write := f.Bool("write", false, "")
 	if err := cli.ParseFlags(f, args, doctorHelp); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
+	}
+	switch {
+	case *write && !*agents:
+		return errors.New("--write is for --agents")
+	case *agents && (*runtimes || *socket != "" || *state != ""):
+		return errors.New("--agents cannot be combined with --runtimes, --supervisor and --state")
+	case *agents:
+		return examineAgents(*write, *asJSON)
 	}
 	var files *config.Front
 	var unopened error
@@ -74,6 +89,30 @@ func doctorCommand(args []string) error {
 		return err
 	}
 	return cli.Exit(report.ExitCode(), nil)
+}
+
+// examineAgents reports on the agents of the user, and changes their settings with that user's rights alone.
+func examineAgents(write, asJSON bool) error {
+	if err := embed.Drop(); err != nil {
+		return err
+	}
+	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil {
+		return err
+	}
+	shell, err := exec.LookPath("corral-shell")
+	if err != nil {
+		shell = "/usr/local/bin/corral-shell"
+	}
+	list := doctor.ExamineAgents(u.HomeDir, os.Getenv("PATH"), shell, write)
+	code := 0
+	if slices.ContainsFunc(list, func(a doctor.Agent) bool { return a.File != "" && !a.Set }) {
+		code = 1
+	}
+	if asJSON {
+		return cli.Exit(code, jsontext.Write(os.Stdout, map[string]any{"agents": list}, "  "))
+	}
+	return cli.Exit(code, doctor.WriteAgents(os.Stdout, list))
 }
 
 // examineRuntimes examines the configured toolchains, and suggests those in the user's home directory that are not
