@@ -37,7 +37,7 @@ func shellCommand(args []string) (int, error) {
 	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 		return 0, printText(usage.Shell)
 	}
-	if err := endWithParent(); err != nil {
+	if err := endWithAgent(); err != nil {
 		return 0, err
 	}
 	s, err := parseShell(args)
@@ -63,7 +63,7 @@ func shellCommand(args []string) (int, error) {
 func (s *shellRun) run() (code int, ended bool, err error) {
 	out := &streams{limit: s.limit, merge: sameFile(os.Stdout, os.Stderr), noting: s.call.report != ""}
 	s.stdin = !s.call.tool
-	s.entered = func(*client.Client) error { return endWithParent() } // a change of the user has reset it
+	s.entered = func(*client.Client) error { return endWithParent() }
 	result, err := s.connectAndRun(out)
 	if err != nil {
 		return 0, false, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +73,8 @@ func (c *shellCall) kind(asShell bool) string {
 		return "command"
 	case c.tool:
 		return "bash"
-	case unix.Getpgrp() == os.Getpid():
+	}
+	if group, err := unix.Getpgid(agentPID()); err == nil && group != unix.Getpgrp() {
 		return "hook"
 	}
 	return "server"
@@ -187,8 +189,7 @@ func reportDirectory(path, text, repo string) error {
 // repositoryFor returns the repository of a working directory: the agent's own, which stays the same when a command has gone into a
 // repository nested in it, or else that of the directory.
 func repositoryFor(cwd string) (string, error) {
-	// The agent is the parent: a shell between the two has become this process.
-	if own, err := os.Readlink("/proc/" + strconv.Itoa(os.Getppid()) + "/cwd"); err == nil {
+	if own, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", agentPID())); err == nil {
 		if repo := repositoryOf(own); repo != "" && directory.Within(cwd, repo) {
 			return repo, nil
 		}
@@ -212,13 +213,52 @@ func repositoryOf(dir string) string {
 	return ""
 }
 
-// endWithParent has the kernel send SIGTERM to this process when its parent ends: Claude Code that is killed tells nobody.
+// agentPID returns the agent's process: the parent, or that of CLAUDE_PID if there is no more than a shell between the two, as for hooks.
+func agentPID() int {
+	parent, state, above := os.Getppid(), "", 0
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", parent))
+	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &above) // proc_pid_stat(5)
+	if above > 0 && strconv.Itoa(above) == os.Getenv("CLAUDE_PID") {
+		return above
+	}
+	return parent
+}
+
+// endWithParent has this process get SIGTERM when its parent ends, until its user changes.
 func endWithParent() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
 	}
+	return nil
+}
+
+// endWithAgent has this process get SIGTERM when its parent or the agent ends: Claude Code that is killed tells nobody.
+func endWithAgent() error {
+	if err := endWithParent(); err != nil {
+		return err
+	}
 	if pid, err := strconv.Atoi(os.Getenv("CLAUDE_PID")); err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return fmt.Errorf("process %d, which CLAUDE_PID names, has ended", pid)
 	}
+	agent := agentPID()
+	if agent == os.Getppid() {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(agent, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("pidfd_open: %w", err)
+	}
+	ended, err := os.NewFile(uintptr(fd), "agent").SyscallConn()
+	if err != nil {
+		return err
+	}
+	go func() { // until this process ends
+		if ended.Read(func(fd uintptr) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n > 0 && err == nil
+		}) == nil {
+			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
+		}
+	}()
 	return nil
 }

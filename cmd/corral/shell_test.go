@@ -272,16 +272,20 @@ func TestShellEnds(t *testing.T) {
 		}
 		gone(t, mark)
 	}
-	mark := mark()
-	agent := c.command(t)
-	agent.Path, agent.Args = "/bin/bash", []string{"bash", "-c", `"$1" shell "$2" & wait`, "bash", sandboxtest.Bin(t, "corral"), strings.Join(stubborn(mark)[2:], "")}
-	p := start(t, agent)
-	p.ready(t)
-	p.signal(t, syscall.SIGKILL)
-	gone(t, mark)
-	c.env = append(slices.Clone(c.env), fmt.Sprintf("CLAUDE_PID=%d", p.Process.Pid))
-	if p.ends(t); !strings.Contains(c.run(t, "echo ran").stderr, "which CLAUDE_PID names, has ended") {
-		t.Error("a command of an agent that has ended ran")
+	for _, call := range []string{`"$1" shell "$2" & wait`, `CLAUDE_PID=$$ sh -c '"$1" shell "$2"; true' sh "$1" "$2" & wait`} {
+		mark := mark()
+		agent := c.command(t)
+		agent.Path, agent.Args = "/bin/bash", []string{"bash", "-c", call, "bash", sandboxtest.Bin(t, "corral"), strings.Join(stubborn(mark)[2:], "")}
+		p := start(t, agent)
+		p.ready(t)
+		p.signal(t, syscall.SIGKILL)
+		gone(t, mark)
+		p.ends(t)
+		ended := c.command(t, "echo ran")
+		ended.Env = append(ended.Env, fmt.Sprintf("CLAUDE_PID=%d", p.Process.Pid))
+		if got := start(t, ended).ends(t); got.code != 125 || !strings.Contains(got.stderr, "which CLAUDE_PID names, has ended") {
+			t.Errorf("a command of an agent that has ended: %+v", got)
+		}
 	}
 }
 
@@ -326,6 +330,7 @@ func TestShellShared(t *testing.T) {
 // TestShellRepository: the repository is the agent's own, also in one that is nested in it; sensitive paths are read-only.
 func TestShellRepository(t *testing.T) {
 	c := converse(t)
+	c.env = slices.DeleteFunc(c.env, func(s string) bool { return strings.HasPrefix(s, "CLAUDE_PID=") }) // the agent is the parent
 	if err := os.MkdirAll(filepath.Join(c.repo, "sub/.git/hooks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
