@@ -174,14 +174,29 @@ func (c *client) repoOf(l *launch, path string) Repo {
 // confine sets what all jobs of a session have in common: they share their files, and what they may reach unless they may reach less.
 func (c *client) confine(l *launch, repo Repo, network string) {
 	q := &l.request
-	q.Share, q.Workspace, q.Network = true, c.s.Environment.Workspace, network
+	q.Share, q.Workspace, q.Network = true, c.s.Environment.Workspace, repo.common(network)
 	q.Usual.KillAfter = killAfter
-	if repo.Offline {
-		q.Network, q.SessionNetwork = job.NoNetwork, job.NoNetwork
+	if repo.Allows == nil {
+		q.SessionNetwork = job.NoNetwork
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.environment.repo = repo.Path
+}
+
+// common returns what a client's words for the network have in common with what the operator allows: a job that asks for more is refused.
+func (r *Repo) common(network string) string {
+	switch {
+	case r.Allows == nil:
+		return job.NoNetwork
+	case network == "" || network == job.NoNetwork:
+		return network
+	}
+	words := slices.DeleteFunc(strings.Fields(network), func(host string) bool { return !r.Allows(host) })
+	if len(words) == 0 {
+		return job.NoNetwork
+	}
+	return strings.Join(words, " ")
 }
 
 // process returns the process with an id, ended or not, or nil.

@@ -21,6 +21,9 @@ func (w *world) environmentServer() *Server {
 	s := w.server()
 	s.Engine = &job.Engine{Policy: w, Runner: w, Auditor: w, Sessions: leases{}}
 	s.Environment = &Environment{Shell: "/bin/bash"}
+	for n := range s.Repos[:1] {
+		s.Repos[n].Allows = func(host string) bool { return host != "c.example" }
+	}
 	return s
 }
 
@@ -250,6 +253,8 @@ func TestEnvironmentNarrows(t *testing.T) {
 		"write":          {sandbox(write, "restricted"), false, job.ProtectAll, "none"},
 		"network":        {sandbox(write, "enabled"), false, job.ProtectAll, ""},
 		"domains":        {sandbox(write, "enabled") + rules(`{"b.example":"allow","**.a.example":"allow"}`), false, job.ProtectAll, "*.a.example a.example b.example"},
+		"some domains":   {sandbox(write, "enabled") + rules(`{"b.example":"allow","c.example":"allow"}`), false, job.ProtectAll, "b.example"},
+		"other domains":  {sandbox(write, "enabled") + rules(`{"c.example":"allow"}`), false, job.ProtectAll, "none"},
 		"no domain":      {sandbox(write, "enabled") + rules(`{"b.example":"deny"}`), false, job.ProtectAll, "none"},
 		"domains in off": {sandbox(write, "restricted") + rules(`{"b.example":"allow"}`), false, job.ProtectAll, "none"},
 	} {

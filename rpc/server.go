@@ -49,8 +49,8 @@ type Engine interface {
 type Repo struct {
 	ID   string // id in the policy
 	Path string // absolute and clean
-	// Offline says that the operator allows no host to its jobs.
-	Offline bool
+	// Allows reports whether the operator allows a host, or a pattern of hosts, to its jobs; nil: the operator allows none.
+	Allows func(host string) bool
 }
 
 // A Server serves clients. It must not be copied, and its fields must not be changed after the first call of Serve; see Replace.

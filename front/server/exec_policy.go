@@ -7,6 +7,7 @@ import (
 	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/version"
+	"corral/policy/network"
 	"corral/rpc"
 )
 
@@ -28,7 +29,15 @@ func execAccess(b *Backend, c config.Config) (a rpc.Access, err error) {
 	c.Runtime.MaxDuration = 0 // bounds one call of a tool, which a client waits for; a command may be an interactive shell
 	a.Repos = execRepos(c.Repos)
 	for n, r := range c.Repos {
-		a.Repos[n].Offline = c.Rules(r) == nil
+		rules := c.Rules(r)
+		if rules == nil {
+			continue
+		}
+		set, err := network.Compile(rules)
+		if err != nil {
+			return a, err
+		}
+		a.Repos[n].Allows = func(host string) bool { _, err := set.Narrow(host); return err == nil }
 	}
 	if a.Engine, err = b.Engine(c); err != nil || c.ExecServer.FullAccess == "" {
 		return a, err
