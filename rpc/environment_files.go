@@ -98,7 +98,7 @@ func (c *client) serveFile(m *message) *jsonrpc.Error {
 	q.Tool, q.Dir, q.Builtin, q.Command, q.Usual.Wall = m.method, "", job.ToolFiles, []string{edit.FilesName}, fileTime
 	l.id = f.Path
 	if repo.ID != "" {
-		if method.changes && v.refusal != "" {
+		if v.refusal != "" {
 			return c.refuseFile(l, jsonrpc.Errorf(jsonrpc.CodeInternal, "the client's sandbox cannot be applied: %s", v.refusal))
 		}
 		if v.readOnly {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestNetworkOfSession: the jobs of a session have the network that the session asked for, together if they share their files.
+// TestNetworkOfSession: the jobs of a session have the network that the session asked for, together if they share their files. One may ask
+// for none, or for less than a session that asked for all.
 func TestNetworkOfSession(t *testing.T) {
 	w := newWorld(t)
 	for _, spec := range []job.SessionSpec{
@@ -69,10 +71,19 @@ func TestNetworkOfSession(t *testing.T) {
 					t.Errorf("%+v: %q, want %q", spec, d.Out, want)
 				}
 			}
-			in := w.Spec("true")
-			in.Session, in.Workspace, in.Network = ss.ID, ss.Workspace, "web.example.org"
-			_, err := w.Try(in)
-			isolatetest.RefusedAt(t, "a job that asks for something else than its session", err, "network", 0)
+			in := w.Spec("sh", "-c", "exec 2>&1; "+env+fetch)
+			in.Session, in.Workspace = ss.ID, ss.Workspace
+			for asked, want := range map[string]string{"web.example.org": fetched, "db.example.org": unknown, job.NoNetwork: unknown, "npm": ""} {
+				in.Network = asked
+				d, err := w.Try(in)
+				switch narrows := words == "" || asked == job.NoNetwork; {
+				case asked == words:
+				case spec.Root || !narrows || want == "":
+					isolatetest.RefusedAt(t, fmt.Sprintf("%q in a session with %q", asked, words), err, "network", 0)
+				case err != nil || d.Out != want:
+					t.Errorf("%q in a session with %q: %q, want %q, %v", asked, words, d.Out, want, err)
+				}
+			}
 			w.CloseSession(ss, false)
 		}
 	}
