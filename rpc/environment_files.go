@@ -105,6 +105,11 @@ func (c *client) serveFile(m *message) *jsonrpc.Error {
 			v.keep = append(v.keep, "")
 		}
 		f.ReadOnly, f.Open, f.Hidden = v.keep, v.open, v.hidden
+		for _, r := range v.patterns {
+			if method.changes || r.access == "deny" {
+				f.Patterns = append(f.Patterns, r.expression())
+			}
+		}
 		c.confine(l, repo, "")
 		q.ReadOnly = !method.changes
 		q.Client = claims("path", f.Path, "to", f.To, "asked", n.String())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ type narrowing struct {
 type rule struct {
 	path   string // absolute and clean
 	access string // read, write or deny
-	glob   string // a pattern in place of path, which is only refused
+	glob   string // a pattern of paths below path, which are meant then
 }
 
 // readSandbox reads the sandbox of a request; null narrows nothing. What it does not know it refuses.
@@ -119,7 +120,7 @@ func (r *reader) places(in *reader, roots []string) (list []rule) {
 	case "path":
 		return []rule{{path: path.Clean(in.path("path.path", in.required("path")))}}
 	case "glob_pattern":
-		return []rule{{glob: in.text("path.pattern", in.required("pattern"))}}
+		return in.patterns(in.text("path.pattern", in.required("pattern")), roots)
 	case "special":
 		value := in.object("path.value", in.required("value"))
 		defer func() { in.inherit(value) }()
@@ -143,12 +144,58 @@ func (r *reader) places(in *reader, roots []string) (list []rule) {
 	return list
 }
 
+// patterns returns the rules for a pattern of paths below each root, or an absolute one.
+func (r *reader) patterns(pattern string, roots []string) (list []rule) {
+	const maxPattern = 1024
+	below, ofRoots := strings.CutPrefix(pattern, "codex-project-roots://")
+	switch {
+	case len(pattern) > maxPattern || !ofRoots && !path.IsAbs(pattern) || strings.Trim(below, "/") == "":
+		r.fail(bad("unknown pattern %s of a file system entry", quoted(text.Cut(pattern, maxWord))))
+	case !ofRoots:
+		list = []rule{{path: "/", glob: strings.TrimLeft(pattern, "/")}}
+	default:
+		for _, root := range roots {
+			list = append(list, rule{path: root, glob: strings.TrimLeft(below, "/")})
+		}
+	}
+	return list
+}
+
+// expression returns a regular expression for the absolute paths that a rule with a pattern is about.
+func (r *rule) expression() string {
+	var b strings.Builder
+	b.WriteString("^" + regexp.QuoteMeta(strings.TrimSuffix(r.path, "/")) + "/")
+	for rest := r.glob; rest != ""; {
+		word := rest[:1]
+		switch {
+		case strings.HasPrefix(rest, "**/"):
+			word = "**/"
+			b.WriteString("(.*/)?")
+		case strings.HasPrefix(rest, "**"):
+			word = "**"
+			b.WriteString(".*")
+		case word == "*":
+			b.WriteString("[^/]*")
+		case word == "?":
+			b.WriteString("[^/]")
+		case strings.ContainsAny(word, "[{\\"): // what is in brackets and braces, and perhaps more
+			word = rest[:1+strings.IndexAny(rest[1:]+"/", "/*?")]
+			b.WriteString("[^/]*")
+		default:
+			b.WriteString(regexp.QuoteMeta(word))
+		}
+		rest = rest[len(word):]
+	}
+	return "(?s)" + b.String() + "(/.*)?$"
+}
+
 // A view is what a narrowing leaves of a repository. Paths are relative to it, the shortest first.
 type view struct {
 	readOnly bool
 	open     []string // paths of a read-only repository that can be written
 	keep     []string // read-only paths of what can be written
 	hidden   []string // paths that cannot be read either
+	patterns []rule   // read and deny of patterns, which only operations on files follow
 	refusal  string   // why nothing may run: what is asked for cannot be enforced; "" if it can
 }
 
@@ -161,9 +208,10 @@ func (n *narrowing) of(root string) (v view) {
 	rank := map[string]int{"deny": 0, "read": 1, "write": 2}
 	rules := slices.Clone(n.rules)
 	slices.SortStableFunc(rules, func(a, b rule) int {
-		return cmp.Or(cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.path, b.path), cmp.Compare(rank[a.access], rank[b.access]))
+		return cmp.Or(cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.path, b.path), cmp.Compare(a.glob, b.glob),
+			cmp.Compare(rank[a.access], rank[b.access]))
 	})
-	rules = slices.CompactFunc(rules, func(a, b rule) bool { return a.path == b.path && a.glob == "" && b.glob == "" })
+	rules = slices.CompactFunc(rules, func(a, b rule) bool { return a.path == b.path && a.glob == b.glob })
 	access := ""
 	for _, r := range rules {
 		if _, in := within(r.path, root); r.glob == "" && in && access != "deny" {
@@ -178,8 +226,9 @@ func (n *narrowing) of(root string) (v view) {
 	for _, r := range rules {
 		rel, in := within(root, r.path)
 		switch {
-		case r.glob != "":
-			v.refusal = "corral cannot enforce the pattern " + quoted(text.Cut(r.glob, maxWord)) + ": name the paths"
+		case r.glob != "" && r.access != "write":
+			v.patterns = append(v.patterns, r)
+		case r.glob != "": // allows less if it is left out
 		case !in || rel == "":
 		case r.access == "deny":
 			v.hidden = append(v.hidden, rel)
@@ -199,6 +248,9 @@ var protected = []string{".git", ".agents", ".codex", ".aws"}
 func (v *view) apply(r *job.Request) string {
 	if v.refusal != "" {
 		return v.refusal
+	}
+	if len(v.patterns) > 0 {
+		return "corral cannot enforce the pattern " + quoted(text.Cut(v.patterns[0].glob, maxWord)) + " for commands: name the paths"
 	}
 	r.ReadOnly = v.readOnly && len(v.open) == 0
 	if v.readOnly && !r.ReadOnly {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -160,7 +161,8 @@ func TestNarrowing(t *testing.T) {
 		"beside the repository": {rules: []rule{{path: "/", access: "read"}, {path: "/srv/app2", access: "write"}}, want: job.Request{ReadOnly: true}},
 		"nothing":               {rules: []rule{{path: "/tmp", access: "write"}}, why: "no access"},
 		"deny over all":         {rules: []rule{{path: "/srv", access: "deny"}, {path: root, access: "write"}}, why: "no access"},
-		"a pattern":             {rules: []rule{{path: "/", access: "write"}, {glob: "**/*.env", access: "deny"}}, why: "pattern"},
+		"a pattern":             {rules: []rule{{path: "/", access: "write"}, {path: root, glob: "**/*.env", access: "deny"}}, why: "pattern"},
+		"a pattern to write":    {rules: []rule{{path: "/", access: "read"}, {path: root, glob: "*.env", access: "write"}}, want: job.Request{ReadOnly: true}},
 		"too long":              {rules: []rule{{path: "/", access: "read"}, {path: root + "/" + strings.Repeat("x", job.MaxBounds), access: "deny"}}, why: "too many"},
 	} {
 		n, got := narrowing{given: true, rules: tt.rules}, job.Request{}
@@ -168,6 +170,27 @@ func TestNarrowing(t *testing.T) {
 		why := v.apply(&got)
 		if !strings.Contains(why, tt.why) || (why == "") != (tt.why == "") || why == "" && !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %q, %+v", name, why, got)
+		}
+	}
+}
+
+// TestExpression: a pattern is about the paths that a shell would say, what is below them, and in doubt more.
+func TestExpression(t *testing.T) {
+	for pattern, want := range map[string]map[string]bool{
+		"**/*.env":    {"x.env": true, "a/b/x.env": true, ".env": true, "x.env/f": true, "x.envy": false, "x.env.d/f": false, "env": false},
+		"a.b/**":      {"a.b/c/d": true, "a.b": false, "axb/c": false},
+		"keys/*":      {"keys/k": true, "keys/d/k": true, "keys": false, "mykeys/k": false},
+		"s?cret":      {"secret": true, "s/cret": false},
+		"[kK]ey":      {"Key": true, "a/b": true},
+		"ü(.txt":      {"ü(.txt": true, "u(.txt": false},
+		"**/private/": {"private/": true},
+	} {
+		r := rule{path: "/srv/a+p", glob: pattern}
+		e := regexp.MustCompile(r.expression())
+		for path, match := range want {
+			if e.MatchString("/srv/a+p/"+path) != match || e.MatchString("/srv/aap/"+path) {
+				t.Errorf("%s: %s, %v", pattern, path, e)
+			}
 		}
 	}
 }
@@ -193,7 +216,8 @@ func TestEnvironmentRefusals(t *testing.T) {
 		"unknown kind":        {"process/start", starting("a", managed(special("moon", "read"), ""), "true"), -32602, "unknown `kind`"},
 		"unknown access":      {"process/start", starting("a", managed(special("root", "all"), ""), "true"), -32602, "unknown `access`"},
 		"no access":           {"process/start", starting("a", managed(special("slash_tmp", "write"), ""), "true"), -32603, "no access"},
-		"glob":                {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"glob_pattern","pattern":"**/*.env"},"access":"deny"}`, ""), "true"), -32603, "pattern"},
+		"glob":                {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"glob_pattern","pattern":"codex-project-roots://**/*.env"},"access":"deny"}`, ""), "true"), -32603, "pattern"},
+		"relative glob":       {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"glob_pattern","pattern":"*.env"},"access":"deny"}`, ""), "true"), -32602, "unknown pattern"},
 		"rules without proxy": {"process/start", starting("a", `,"enforceManagedNetwork":true`, "true"), -32603, "without networkProxy"},
 		"limited":             {"process/start", starting("a", `,"enforceManagedNetwork":true,"networkProxy":{"proxy":{"mode":"limited"}}`, "true"), -32603, "limited"},
 		"no process":          {"process/read", `{"processId":"none"}`, -32600, "unknown process"},

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,7 +45,9 @@ type FileRequest struct {
 	// ReadOnly, Open and Hidden are paths relative to the repository, "" for all of it. What is below the first is not changed, unless it is
 	// below an open path that is longer, and what is below the last is not even read.
 	ReadOnly, Open, Hidden []string
-	Walk                   WalkBounds
+	// Patterns are regular expressions for absolute paths that are hidden.
+	Patterns []string
+	Walk     WalkBounds
 }
 
 // WalkBounds bound a walk. Zero is the maximum of the package.
@@ -138,6 +141,13 @@ func RunFiles(args []string, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	f := &files{FileRequest: r, root: root, out: stdout}
+	for _, p := range r.Patterns {
+		expression, err := regexp.Compile(p)
+		if err != nil {
+			return fmt.Errorf("the request on standard input is not valid: %w", err)
+		}
+		f.patterns = append(f.patterns, expression)
+	}
 	do := map[string]func() error{
 		OpStat: f.stat, OpRead: f.read, OpWrite: f.write, OpMkdir: f.mkdir, OpRemove: f.remove, OpCopy: f.copy,
 		OpReal: f.real, OpList: f.list, OpWalk: f.walk,
@@ -151,8 +161,13 @@ func RunFiles(args []string, stdin io.Reader, stdout io.Writer) error {
 // files is one call of RunFiles.
 type files struct {
 	FileRequest
-	root string
-	out  io.Writer
+	patterns []*regexp.Regexp
+	root     string
+	out      io.Writer
+}
+
+func (f *files) matches(path string) bool {
+	return slices.ContainsFunc(f.patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
 // print writes a result.
@@ -177,12 +192,12 @@ func (f *files) openAt(dir int, name string, flags int) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	file := os.NewFile(uintptr(fd), name)
-	if len(f.Hidden) == 0 {
+	if len(f.Hidden)+len(f.patterns) == 0 {
 		return file, nil
 	}
 	real, err := whereIs(fd)
 	rel, in := strings.CutPrefix(real+"/", strings.TrimSuffix(f.root, "/")+"/")
-	if err == nil && in && below(f.Hidden, strings.TrimSuffix(rel, "/"), false) {
+	if err == nil && in && below(f.Hidden, strings.TrimSuffix(rel, "/"), false) || f.matches(real) {
 		err = fmt.Errorf("%s is hidden by the client's sandbox", name)
 	}
 	if err != nil {

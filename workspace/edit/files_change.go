@@ -27,7 +27,8 @@ func (f *files) permit(rel string, whole bool) error {
 		return most
 	}
 	has := slices.ContainsFunc(f.ReadOnly, func(p string) bool { return strings.HasPrefix(p, rel+"/") })
-	if deepest(f.ReadOnly) > deepest(f.Open) || whole && has || below(f.Hidden, rel, whole) {
+	has = has || len(f.patterns) > 0 // perhaps
+	if deepest(f.ReadOnly) > deepest(f.Open) || whole && has || f.matches(path.Join(f.root, rel)) || below(f.Hidden, rel, whole) {
 		return fmt.Errorf("%s: %w", rel, errProtected)
 	}
 	return nil
@@ -148,7 +149,7 @@ func (f *files) remove() error {
 		return err
 	}
 	defer w.close()
-	if err := f.permit(path.Join(append(w.names, last)...), true); err != nil {
+	if err := f.permit(path.Join(append(w.names, last)...), f.Recursive); err != nil {
 		return err
 	}
 	var st unix.Stat_t
