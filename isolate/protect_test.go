@@ -245,3 +245,33 @@ func TestProtectSwapped(t *testing.T) {
 	}
 	t.Logf("%d ran, %d were refused", ran, refused)
 }
+
+// TestBounds: what a job is not to do with paths of its repository holds beside the sensitive paths that are protected, wherever they are:
+// a repository that an earlier job has made in a directory uncovers nothing in it, and closes nothing that is open.
+func TestBounds(t *testing.T) {
+	f := sharedFront(t)
+	shell(t, f.Repo, "git init -q --template= -b main; mkdir -p open/in config other; echo secret | tee config/secret open/secret .git/secret; echo x >config/data")
+	const try = `for f in config/secret open/secret .git/secret; do cat $f 2>/dev/null && echo read $f; done
+		w() { (echo evil >>"$1") 2>/dev/null && echo wrote $1; }; w config/data; w config/new; w open/new; w open/in/new; w top; w .git/config; w open/.git/config; exit 0`
+	for name, tt := range map[string]struct {
+		bounds job.Bounds
+		want   string
+	}{
+		"hidden and read-only":     {"pconfig\x00rconfig/data\x00hconfig/secret\x00hopen/secret\x00h.git/secret\x00", "wrote config/new\nwrote open/new\nwrote open/in/new\nwrote top\n"},
+		"a part is open":           {"oopen\x00r.\x00hconfig/secret\x00hopen/secret\x00h.git/secret\x00", "wrote open/new\nwrote open/in/new\n"},
+		"a deep part is open":      {"oopen/in\x00r.\x00hconfig/secret\x00hopen/secret\x00h.git/secret\x00", "wrote open/in/new\n"},
+		"hidden before read-only":  {"hconfig/secret\x00hopen/secret\x00h.git/secret\x00rconfig\x00ropen\x00", "wrote top\n"},
+		"git directory as a whole": {"r.git\x00h.git/secret\x00hconfig\x00hopen\x00", "wrote top\n"},
+	} {
+		for range 2 {
+			spec := f.Spec("sh", "-c", try)
+			spec.Protect, spec.Bounds = job.ProtectHooks, tt.bounds
+			if d := f.Run(spec); d.Out != tt.want {
+				t.Errorf("%s: %q, want %q\n%+v %s", name, d.Out, tt.want, d.Result, d.Err)
+			}
+			// What an earlier job can do, for the second turn.
+			shell(t, f.Repo, "git init -q --template= config; git init -q --template= open; git init -q --template= other; mkdir -p config/.git/hooks open/.git/hooks")
+		}
+		shell(t, f.Repo, "rm -rf config/.git open/.git other/.git top config/new open/new open/in/new")
+	}
+}

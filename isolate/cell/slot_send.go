@@ -91,7 +91,8 @@ func (sl *Slot) addWorktrees(kept *inside.Kept, list string, files int64) *insid
 	return all
 }
 
-// addBounds puts what a client asks for before the other paths to protect, which may lie in what it opens.
+// addBounds adds what a client asks for to the paths to protect. What it opens and pins comes before them, because they may lie in it;
+// what is read-only and hidden after them, because each mount is of one path without the mounts below it.
 func addBounds(kept *inside.Kept, b job.Bounds) (*inside.Kept, error) {
 	n, ok := b.Count()
 	if n == 0 && ok {
@@ -101,7 +102,19 @@ func addBounds(kept *inside.Kept, b job.Bounds) (*inside.Kept, error) {
 	if !ok || len(all.List)+len(b) > inside.MaxKept {
 		return nil, &job.Refusal{Step: "protect", Message: "the bounds of the job are not valid, or too long with the sensitive paths of its repository"}
 	}
-	all.Count, all.List = all.Count+uint32(n), string(b)+all.List
+	before, readOnly, hidden := "", "", ""
+	for e := range strings.SplitAfterSeq(strings.TrimSuffix(string(b), "\x00")+"\x00", "\x00") {
+		switch {
+		case e == "":
+		case e[0] == job.BoundHidden:
+			hidden += e
+		case e[0] == job.BoundReadOnly && e[1:] != ".\x00":
+			readOnly += e
+		default:
+			before += e
+		}
+	}
+	all.Count, all.List = all.Count+uint32(n), before+all.List+readOnly+hidden
 	return all, nil
 }
 

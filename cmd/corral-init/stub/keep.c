@@ -46,7 +46,9 @@ static int hold(int root, const char *path, int what)
 		SYS1(__NR_close, at);
 		return r == -ENOENT ? -EIO : (int)r;
 	}
-	r = SYS3(__NR_open_tree, at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	/* What a pinned directory already has mounted in it stays: paths that are open. In a read-only one nothing stays writable. */
+	int whole = what == PINNED ? AT_RECURSIVE : 0;
+	r = SYS3(__NR_open_tree, at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | whole);
 	if (r >= 0) {
 		int copy = (int)r;
 		r = SYS5(__NR_mount_setattr, copy, "", AT_EMPTY_PATH, &attr, sizeof attr);
