@@ -17,6 +17,7 @@ import (
 // A narrowing is what the sandbox of a request takes away from what the operator allows. It never adds anything.
 type narrowing struct {
 	given   bool
+	bounded bool     // it has a list of paths, and takes away what the list does not give
 	roots   []string // the client's workspaces
 	rules   []rule
 	network string // as in job.Request.Network
@@ -84,6 +85,7 @@ func (n *narrowing) readFiles(p *reader, roots []string) {
 	case "unrestricted":
 		return
 	case "restricted":
+		n.bounded = true
 	default:
 		in.fail(bad("unknown `file_system.type` %s", quoted(text.Cut(kind, maxWord))))
 		return
@@ -201,7 +203,7 @@ type view struct {
 
 // of returns what the narrowing leaves of the repository at root. The most specific rule wins, and deny over all.
 func (n *narrowing) of(root string) (v view) {
-	if !n.given || len(n.rules) == 0 {
+	if !n.bounded {
 		return v
 	}
 	// For one path, the strongest comes first.
@@ -234,8 +236,8 @@ func (n *narrowing) of(root string) (v view) {
 			v.hidden = append(v.hidden, rel)
 		case r.access == "write":
 			v.open = append(v.open, rel)
-		default:
-			v.keep = append(v.keep, rel)
+		case !v.readOnly || slices.ContainsFunc(v.open, func(open string) bool { _, in := within(open, rel); return in }):
+			v.keep = append(v.keep, rel) // elsewhere in a read-only repository, a path is read-only anyway
 		}
 	}
 	return v

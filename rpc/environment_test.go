@@ -159,13 +159,15 @@ func TestNarrowing(t *testing.T) {
 		"hidden beside a part":  {rules: []rule{{path: "/", access: "read"}, {path: root + "/x", access: "write"}, {path: root + "/y/z", access: "deny"}}, want: job.Request{Bounds: "ox\x00r.\x00hy/z\x00"}},
 		"hidden, read-only":     {rules: []rule{{path: "/", access: "read"}, {path: root + "/s", access: "deny"}}, want: job.Request{ReadOnly: true, Bounds: "hs\x00"}},
 		"beside the repository": {rules: []rule{{path: "/", access: "read"}, {path: "/srv/app2", access: "write"}}, want: job.Request{ReadOnly: true}},
+		"part of a read-only":   {rules: []rule{{path: "/", access: "read"}, {path: root + "/a", access: "read"}, {path: root + "/a/b", access: "write"}}, want: job.Request{Bounds: "oa/b\x00r.\x00"}},
+		"no entry":              {why: "no access"},
 		"nothing":               {rules: []rule{{path: "/tmp", access: "write"}}, why: "no access"},
 		"deny over all":         {rules: []rule{{path: "/srv", access: "deny"}, {path: root, access: "write"}}, why: "no access"},
 		"a pattern":             {rules: []rule{{path: "/", access: "write"}, {path: root, glob: "**/*.env", access: "deny"}}, why: "pattern"},
 		"a pattern to write":    {rules: []rule{{path: "/", access: "read"}, {path: root, glob: "*.env", access: "write"}}, want: job.Request{ReadOnly: true}},
 		"too long":              {rules: []rule{{path: "/", access: "read"}, {path: root + "/" + strings.Repeat("x", job.MaxBounds), access: "deny"}}, why: "too many"},
 	} {
-		n, got := narrowing{given: true, rules: tt.rules}, job.Request{}
+		n, got := narrowing{given: true, bounded: true, rules: tt.rules}, job.Request{}
 		v := n.of(root)
 		why := v.apply(&got)
 		if !strings.Contains(why, tt.why) || (why == "") != (tt.why == "") || why == "" && !reflect.DeepEqual(got, tt.want) {
