@@ -32,6 +32,9 @@ type shellRun struct {
 // errNoRepo is the error of a call that is not made in a repository.
 var errNoRepo = errors.New("is not in a repository of git: commands run in the agent's repository\nhint: start the agent in one, or make one: git init")
 
+// errOtherRepo is the error of a call in a directory outside of the repository of the agent.
+var errOtherRepo = errors.New("in which it was started\nhint: start the agent in the repository that is meant")
+
 // shellCommand is `corral shell`, and the program corral-shell.
 func shellCommand(args []string) (int, error) {
 	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
@@ -41,7 +44,7 @@ func shellCommand(args []string) (int, error) {
 		return 0, err
 	}
 	s, err := parseShell(args)
-	if errors.Is(err, errNoRepo) {
+	if errors.Is(err, errNoRepo) || errors.Is(err, errOtherRepo) {
 		printError(err)
 		return exitNoRepo, nil
 	}

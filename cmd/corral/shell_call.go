@@ -186,11 +186,15 @@ func reportDirectory(path, text, repo string) error {
 	return err
 }
 
-// repositoryFor returns the repository of a working directory: the agent's own, which stays the same when a command has gone into a
-// repository nested in it, or else that of the directory.
+// repositoryFor returns the repository of a working directory: the agent's own, also when a command has gone into a repository nested in
+// it. A command that is in another one is refused: a job of the agent's can have put a link to it where the agent goes on. An agent that is
+// in none has that of the directory.
 func repositoryFor(cwd string) (string, error) {
 	if own, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", agentPID())); err == nil {
-		if repo := repositoryOf(own); repo != "" && directory.Within(cwd, repo) {
+		if repo := repositoryOf(own); repo != "" {
+			if !directory.Within(cwd, repo) {
+				return "", fmt.Errorf("%q is not in the agent's repository %q, %w", cwd, repo, errOtherRepo)
+			}
 			return repo, nil
 		}
 	}

@@ -38,6 +38,8 @@ func converse(t *testing.T, options ...string) *conversation {
 	}
 	t.Cleanup(func() { _ = os.Remove("/etc/corral/shell.conf") })
 	c.options(t, options...)
+	t.Setenv("CORRAL_BIN", filepath.Dir(sandboxtest.Bin(t, "corral")))
+	t.Chdir("/") // the agent, which is this process, is in no repository
 	c.env = []string{
 		path, "HOME=" + c.own, "CLAUDE_CODE_TMPDIR=" + c.own, "ANTHROPIC_API_KEY=sk-secret", "CLAUDE_CODE_MESSAGING_TOKEN=secret",
 		"CLAUDECODE=1", "CLAUDE_CODE_SESSION_ID=e45d42bf-fa3f-439d-a925-eb0cc7f4dfa2", fmt.Sprintf("CLAUDE_PID=%d", os.Getpid()), "TERM=xterm", "OTHER=other",
@@ -327,7 +329,8 @@ func TestShellShared(t *testing.T) {
 	}
 }
 
-// TestShellRepository: the repository is the agent's own, also in one that is nested in it; sensitive paths are read-only.
+// TestShellRepository: the repository is the agent's own, also in one that is nested in it, and never another one; sensitive paths are
+// read-only.
 func TestShellRepository(t *testing.T) {
 	c := converse(t)
 	c.env = slices.DeleteFunc(c.env, func(s string) bool { return strings.HasPrefix(s, "CLAUDE_PID=") }) // the agent is the parent
@@ -348,6 +351,16 @@ func TestShellRepository(t *testing.T) {
 	agent.Path, agent.Args = "/bin/sh", []string{"sh", "-c", fmt.Sprintf(`env --chdir=sub %q shell 'pwd; cat ../top; echo x >.git/hooks/pre-commit'; true`, sandboxtest.Bin(t, "corral"))}
 	got := start(t, agent).ends(t)
 	if got.stdout != c.repo+"/sub\ntop\n" || !strings.Contains(got.stderr, "Read-only file system") {
+		t.Errorf("%+v", got)
+	}
+	// A job put a link to another repository of the user where the agent goes on.
+	other := filepath.Join(c.own, "other")
+	if err := errors.Join(os.MkdirAll(filepath.Join(other, ".git"), 0o755), os.Symlink(other, filepath.Join(c.repo, "away"))); err != nil {
+		t.Fatal(err)
+	}
+	agent = c.command(t)
+	agent.Path, agent.Args = "/bin/sh", []string{"sh", "-c", fmt.Sprintf(`env --chdir=away %q shell 'echo ran'; exit $?`, sandboxtest.Bin(t, "corral"))}
+	if got := start(t, agent).ends(t); got.code != exitNoRepo || got.stdout != "" || !strings.Contains(got.stderr, "is not in the agent's repository") {
 		t.Errorf("%+v", got)
 	}
 }
