@@ -188,6 +188,8 @@ var attempts = []struct {
 	{"included by an included one", "mkdir c; git config -f c/a include.path b; git config include.path ../c/a", "git config -f c/b core.pager evil", []string{"c/b"}},
 	{"included, replaced", "echo > a; echo evil > b; git config include.path ../a", "mv b a", []string{"a"}},
 	{"included, removed", "echo > a; git config include.path ../a", "rm a", []string{"a"}},
+	{"attributes", "git config core.attributesFile attrs", "echo > attrs", []string{"attrs"}},
+	{"named by a configuration that is a link", "mv .git/config c; ln -s ../c .git/config; git config -f c core.hooksPath h; mkdir h", "echo > h/x", []string{"h/x"}},
 	{"program", "echo > src/fs; git config core.fsmonitor ./src/fs", "echo evil > src/fs", []string{"src/fs"}},
 	{"program of a filter", `git config filter.x.clean 'sh "src/a/clean.sh" --x'`, "echo evil > src/a/clean.sh", []string{"src/a/clean.sh"}},
 	{"program of an alias", "git config alias.x '!tools/x; true'", "mkdir tools; echo evil > tools/x", []string{"tools/x"}},

@@ -31,7 +31,7 @@ type config struct {
 // stands for any key. A word is such a path if it has a slash, and no character that a shell expands or that is usual in revisions and
 // addresses.
 var programs = wordSet(`
-	core.fsmonitor core.pager core.editor core.sshcommand core.askpass core.gitproxy core.attributesfile core.excludesfile
+	core.fsmonitor core.pager core.editor core.sshcommand core.askpass core.gitproxy
 	alias.* pager.* sequence.editor interactive.difffilter credential.helper gpg.program hook.command
 	filter.clean filter.smudge filter.process diff.external diff.command diff.textconv merge.driver
 	difftool.cmd difftool.path mergetool.cmd mergetool.path submodule.update uploadpack.packobjectshook
@@ -50,15 +50,26 @@ var configRows = rowsOf(GitDir, "config", "config.worktree")
 
 // configure reads f, a git configuration in the directory n, if its state is another one than when it was read.
 func (w *walk) configure(f *file, n *node, st *stat) {
-	now := state{id: st.id, mode: st.mode, size: st.size, ctime: st.ctime}
-	if !configRows[f.row] || f.config != nil && f.config.read == now {
+	if !configRows[f.row] {
 		return
 	}
 	at := w.here(f.name)
 	dir, _ := at.split()
+	now := state{id: st.id, mode: st.mode, size: st.size, ctime: st.ctime}
+	if st.is(unix.S_IFLNK) {
+		y, _ := w.s.follow(w.s.places[at.place].path, at.path, nil, w.overdue)
+		now.to, now.toCtime = y.target()
+		at = y.at
+	}
+	if f.config != nil && f.config.read == now || w.expired() {
+		return
+	}
 	r := &reading{w: w, git: w.s.absolute(dir), tree: w.s.workTree(dir), hooks: n.zone.kids["hooks"].dir}
-	if st.is(unix.S_IFREG) && !r.file(at) {
+	if (st.is(unix.S_IFREG) || now.to != ident{}) && !r.file(at) {
 		w.miss(f.name)
+	}
+	if w.late { // the next pass reads it
+		return
 	}
 	before := f.config
 	f.config = &config{read: now, named: r.named}
@@ -121,7 +132,7 @@ type reading struct {
 
 // file reads one file. It returns false if something may have been missed.
 func (r *reading) file(at spot) bool {
-	if r.files++; r.files > maxConfigs {
+	if r.files++; r.files > maxConfigs || r.w.expired() {
 		return false
 	}
 	fd, err := r.w.s.openPath(at, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
@@ -170,6 +181,8 @@ func (r *reading) setting(dir, section, key, value string) bool {
 		return r.add(&link{to: value, zone: r.hooks, trackDir: true})
 	case name == "core.worktree":
 		r.tree = value
+	case name == "core.attributesfile", name == "core.excludesfile":
+		return r.add(&link{to: value})
 	case programs[name], programs[section+".*"]:
 		whole := true
 		for word := range strings.FieldsSeq(strings.TrimPrefix(value, "!")) {

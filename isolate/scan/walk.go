@@ -358,9 +358,12 @@ func (w *walk) after(ctime int64) bool { return w.all || latest(ctime) >= w.sinc
 // overdue reports whether the pass has run out of time. It reads the clock only from time to time.
 func (w *walk) overdue() bool {
 	w.tick++
-	if !w.late && w.tick%256 == 0 {
-		w.late = time.Now().After(w.deadline)
-	}
+	return w.late || w.tick%256 == 0 && w.expired()
+}
+
+// expired is like overdue, but always reads the clock.
+func (w *walk) expired() bool {
+	w.late = w.late || time.Now().After(w.deadline)
 	return w.late
 }
 
