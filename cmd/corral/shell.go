@@ -148,11 +148,8 @@ var shellDefaults = []string{"--protect", "hooks", "--kill-after", "0.5s"}
 
 // configure sets the options of the operator's and the user's files. No variable has options, as a project can set variables.
 func (s *shellRun) configure() error {
-	home, err := accountHome()
-	if err != nil {
-		return err
-	}
 	// What a project sets in its place is no home directory: see client.CheckPrivate, and git's configuration.
+	home := accountHome()
 	if err := os.Setenv("HOME", home); err != nil {
 		return err
 	}
@@ -242,12 +239,12 @@ func (o *runOptions) findNamed(c job.Sessions) (found bool, err error) {
 	return found, err
 }
 
-// accountHome returns the home directory of the user's account, or that of the environment if the user has none here.
-func accountHome() (string, error) {
+// accountHome returns the home directory of the user's account. A user who is not in /etc/passwd has none: a project can set HOME.
+func accountHome() string {
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil && filepath.IsAbs(u.HomeDir) {
-		return u.HomeDir, nil
+		return u.HomeDir
 	}
-	return userHome()
+	return "/nonexistent"
 }
 
 // shellOptions returns the options of a file: each line is one option of corral run, with its value behind a blank.
