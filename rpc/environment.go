@@ -85,7 +85,8 @@ func (s *Server) ServeEnvironment(retain time.Duration) func(ctx context.Context
 		c, err := s.greet(ctx, conn, out, who)
 		if err == nil {
 			err = c.listen(ctx, conn, out)
-			c.detach(out, retain, ctx.Err() != nil)
+			r, ok := conn.(interface{ Revoked() bool }) // the client may not come back
+			c.detach(out, retain, ctx.Err() != nil || ok && r.Revoked())
 		}
 		out.Fail(errGone)
 		_ = conn.Close()

@@ -153,6 +153,9 @@ func (c *client) refuseFile(l *launch, f *jsonrpc.Error) *jsonrpc.Error {
 func (p *process) finishFile(e *outcome) {
 	c := p.c
 	f := p.fileFault(e)
+	for _, line := range p.sensitive(e) {
+		c.note("%s", line)
+	}
 	c.mu.Lock()
 	delete(c.processes, p.key)
 	c.forgetPending(p.to, p.requestID)

@@ -26,7 +26,7 @@ var environmentFamily = &family{
 
 // Bounds on what is kept of processes for process/read.
 const (
-	maxRetained = 1 << 20 // bytes of output of a process
+	maxRetained = 1 << 20 // bytes of output of a process, each piece with chunkOverhead
 	maxEnded    = 32      // ended processes of a session
 	maxWrites   = 1024    // ids of the last writes to a process
 	maxReadWait = 30 * time.Second
@@ -245,6 +245,7 @@ func (c *client) writeProcess(m *message) *jsonrpc.Error {
 	fault := p.input.put(chunk{data: data, reply: func() { c.answerPending(to, m.id, status("accepted")) }})
 	switch {
 	case fault != nil && fault.Code == codeBusy:
+		p.events.refused(write)
 		c.answerPending(to, m.id, dialect.Error(m.id, fault))
 	case fault != nil:
 		c.answerPending(to, m.id, status("stdinClosed"))
@@ -263,6 +264,13 @@ func (e *events) first(write string) bool {
 		e.writes = slices.Delete(e.writes, 0, 1)
 	}
 	return true
+}
+
+// refused forgets a write that was not accepted: the client may repeat it.
+func (e *events) refused(write string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writes = slices.DeleteFunc(e.writes, func(w string) bool { return w == write })
 }
 
 // signalProcess serves process/signal.
@@ -448,13 +456,13 @@ func (e *events) keep(p *process, stream string, b []byte) int64 {
 			e.tail = slices.Clone(e.tail[len(e.tail)-tail:])
 		}
 	}
-	if p.c.s.reserve(p.c.who.Principal, len(b)) {
+	if n := len(b) + chunkOverhead; p.c.s.reserve(p.c.who.Principal, n) {
 		e.chunks = append(e.chunks, outputChunk{seq, stream, slices.Clone(b)})
-		e.retained += len(b)
+		e.retained += n
 	}
 	drop := 0
 	for e.retained > maxRetained {
-		n := len(e.chunks[drop].Chunk)
+		n := len(e.chunks[drop].Chunk) + chunkOverhead
 		e.retained -= n
 		p.c.s.release(p.c.who.Principal, n)
 		drop++
@@ -520,6 +528,7 @@ func (p *process) finishEnvironment(e *outcome) {
 		}
 		lines = append(lines, e.fault.Message)
 	}
+	lines = append(lines, p.sensitive(e)...)
 	if !p.quiet {
 		lines = append(c.takeNotes(), lines...)
 	}
@@ -586,6 +595,15 @@ func environmentFault(e *outcome) *jsonrpc.Error {
 		}
 	}
 	return &f
+}
+
+// sensitive returns what the model is told about the sensitive paths that a job changed.
+func (p *process) sensitive(e *outcome) []string {
+	const most = 5
+	if e.record == nil {
+		return nil
+	}
+	return e.record.Result.SensitiveNotes(most, text.Quote, "")
 }
 
 // denials returns whether the jail is why a command failed, and what to tell the model about it.

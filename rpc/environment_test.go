@@ -371,6 +371,8 @@ func TestEnvironmentDenials(t *testing.T) {
 			r.Network = &job.NetworkUse{Denied: 1, Denials: []job.NetworkDenial{{Name: "example.org", Port: 443, Why: "no rule", Count: 1}}}
 		case "memory":
 			r.Limit = job.LimitMemory
+		case "hook":
+			r.Status, r.ExitCode, r.Sensitive = job.Success, 0, []string{".git/hooks/pre-commit"}
 		}
 		return r, nil
 	}}
@@ -382,6 +384,7 @@ func TestEnvironmentDenials(t *testing.T) {
 		{[]string{"network", ""}, "corral: network: example.org:443 denied: no rule\n"},
 		{[]string{"memory", ""}, "corral: the command reached the limit memory\n"},
 		{[]string{"write", "touch: cannot touch 'x': Read-only file system"}, "corral: the path is read-only here"},
+		{[]string{"hook", ""}, "corral: sensitive path changed: .git/hooks/pre-commit\n"},
 		{[]string{"other", "something is wrong"}, ""},
 		{[]string{"beside", "touch: cannot touch '/srv/secret/x': No such file or directory"}, "corral: /srv/secret/x is outside of the repository"},
 		{[]string{"inside", "cat: /srv/app/none: No such file or directory"}, ""},
@@ -394,7 +397,7 @@ func TestEnvironmentDenials(t *testing.T) {
 			text += string(e.Params.Chunk)
 			denied = denied || e.Params.Denied
 		}
-		if denied != (tt.want != "") || !strings.Contains(text, tt.want) || tt.want == "" && strings.Contains(text, "corral:") {
+		if denied != (tt.want != "" && tt.argv[0] != "hook") || !strings.Contains(text, tt.want) || tt.want == "" && strings.Contains(text, "corral:") {
 			t.Errorf("%q: denied %v, %q", tt.argv, denied, text)
 		}
 	}
@@ -536,6 +539,11 @@ func TestEnvironmentResume(t *testing.T) {
 	if held := s.held.total(); held != 0 {
 		t.Errorf("%d bytes of the budget are held", held)
 	}
+	<-ended
+	revoked, _ := attach(t, s, ada, true, "")
+	revoked.conn.revoked.Store(true) // its token is not accepted any more
+	revoked.hangUp()
+	sandboxtest.Eventually(t, sandboxtest.Slow(1e10), "the session ends", func() bool { return len(ended) == 1 })
 }
 
 // TestEnvironmentHint: a Codex that was configured with corral exec-server is told what to configure.

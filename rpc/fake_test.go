@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,11 @@ type pipeConn struct {
 	out   chan []byte
 	over  chan struct{} // closed when the server calls Close
 	close sync.Once
+
+	revoked atomic.Bool
 }
+
+func (c *pipeConn) Revoked() bool { return c.revoked.Load() }
 
 func newPipe() *pipeConn {
 	return &pipeConn{in: make(chan []byte), out: make(chan []byte), over: make(chan struct{})}

@@ -34,6 +34,7 @@ type frameConn struct {
 	ctx context.Context //nolint:containedctx // ends with the connection
 	end context.CancelFunc
 
+	revoked atomic.Bool
 	writing atomic.Int64 // start of the write in progress, as Unix time in nanoseconds; 0 if none
 	once    sync.Once
 	pings   sync.WaitGroup
@@ -125,6 +126,9 @@ func (f *frameConn) Close() error {
 	f.close(websocket.StatusGoingAway, "the server closes the connection")
 	return nil
 }
+
+// Revoked reports whether the connection was closed because its token is not accepted any more.
+func (f *frameConn) Revoked() bool { return f.revoked.Load() }
 
 // close sends a close frame, unless a write is stalled, and ends the connection within closeTimeout.
 func (f *frameConn) close(status websocket.StatusCode, why string) {

@@ -168,6 +168,7 @@ func (h *web) recheck(conn *frameConn, token string, who rpc.Caller) (stop func(
 			now, ok := h.Authenticate(token)
 			if !ok || now.Principal != who.Principal || !slices.Equal(now.Repos, who.Repos) {
 				h.Log.InfoContext(ctx, "websocket closed: its token was revoked or has expired, or its principal was changed", "principal", who.Principal)
+				conn.revoked.Store(true)
 				conn.close(websocket.StatusPolicyViolation, "the token is not accepted any more")
 				return
 			}
