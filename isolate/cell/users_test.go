@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,12 +46,15 @@ func TestUnluckyUser(t *testing.T) {
 	next := j.users.free[len(j.users.free)-1]
 	j.users.mu.Unlock()
 	defer useUpKeys(t, (&Slot{jail: j, user: next}).hostUID())()
-	_, err := j.TakeSlot(false)
+	sl, err := j.TakeSlot(false)
 	var refused *job.Refusal
 	if !errors.As(err, &refused) || refused.Step != "keyring" || refused.Errno != int(unix.EDQUOT) {
+		if sl != nil {
+			sl.Release()
+		}
 		t.Fatalf("without keys: %v", err)
 	}
-	sl, err := j.TakeSlot(false)
+	sl, err = j.TakeSlot(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +69,8 @@ func TestUnluckyUser(t *testing.T) {
 	}
 }
 
-// useUpKeys makes keys of a host user until it may have no more, and returns a function that gives them back.
+// useUpKeys makes keys of a host user until it may have no more, and returns a function that gives them back. Until then, it also takes
+// those that the kernel collects meanwhile: earlier jobs of the user had them.
 func useUpKeys(t *testing.T, uid uint32) (end func()) {
 	t.Helper()
 	made, done, over := make(chan error), make(chan struct{}), make(chan struct{})
@@ -75,12 +81,21 @@ func useUpKeys(t *testing.T, uid uint32) (end func()) {
 			made <- errno
 			return
 		}
-		var err error
-		for n := byte(0); err == nil; n++ {
-			_, err = unix.AddKey("user", string([]byte{'a' + n/16, 'a' + n%16}), []byte{n}, unix.KEY_SPEC_THREAD_KEYRING)
+		first := made
+		for n := 0; ; {
+			_, err := unix.AddKey("user", strconv.Itoa(n), []byte("x"), unix.KEY_SPEC_THREAD_KEYRING)
+			if err == nil {
+				n++
+				continue
+			}
+			select {
+			case first <- err:
+				first = nil
+			case <-done:
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
 		}
-		made <- err
-		<-done
 	}()
 	if err := <-made; !errors.Is(err, unix.EDQUOT) {
 		close(done)
