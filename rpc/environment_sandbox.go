@@ -69,10 +69,13 @@ func (r *reader) readSandbox() (n narrowing) {
 }
 
 func (n *narrowing) readNetwork(p *reader, raw json.RawMessage) {
+	if raw == nil {
+		return
+	}
 	switch word := p.text("sandbox.permissions.network", raw); word {
 	case "restricted":
 		n.network = job.NoNetwork
-	case "enabled", "":
+	case "enabled":
 	default:
 		p.fail(bad("unknown `sandbox.permissions.network` %s", quoted(text.Cut(word, maxWord))))
 	}

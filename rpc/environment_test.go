@@ -220,6 +220,7 @@ func TestEnvironmentRefusals(t *testing.T) {
 		"no access":           {"process/start", starting("a", managed(special("slash_tmp", "write"), ""), "true"), -32603, "no access"},
 		"glob":                {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"glob_pattern","pattern":"codex-project-roots://**/*.env"},"access":"deny"}`, ""), "true"), -32603, "pattern"},
 		"relative glob":       {"process/start", starting("a", managed(special("root", "write")+`,{"path":{"type":"glob_pattern","pattern":"*.env"},"access":"deny"}`, ""), "true"), -32602, "unknown pattern"},
+		"no word of network":  {"process/start", strings.Replace(starting("a", managed(special("root", "read"), ""), "true"), `"network":"restricted"`, `"network":""`, 1), -32602, "permissions.network"},
 		"rules without proxy": {"process/start", starting("a", `,"enforceManagedNetwork":true`, "true"), -32603, "without networkProxy"},
 		"limited":             {"process/start", starting("a", `,"enforceManagedNetwork":true,"networkProxy":{"proxy":{"mode":"limited"}}`, "true"), -32603, "limited"},
 		"no process":          {"process/read", `{"processId":"none"}`, -32600, "unknown process"},
