@@ -148,7 +148,7 @@ func (a *agentRun) prepare() error {
 	if err := a.complete(); err != nil {
 		return err
 	}
-	if a.agent.api == "" || a.login || !embed.Root() || a.supervisor != "" {
+	if a.agent.api == "" || a.login || !a.alone() {
 		return nil // the operator of a running supervisor says which secrets jobs have
 	}
 	var err error
@@ -156,6 +156,9 @@ func (a *agentRun) prepare() error {
 	a.key, err = a.readKey()
 	return err
 }
+
+// alone reports whether the agent gets a supervisor of its own.
+func (a *agentRun) alone() bool { return embed.Root() && a.supervisor == "" }
 
 // readKey returns the key of the agent's API: from the file that the command line names, else the environment, else the user's own file.
 func (a *agentRun) readKey() (string, error) {
@@ -190,7 +193,8 @@ func (a *agentRun) readKey() (string, error) {
 // maxKey is the size of the file of a key in bytes.
 const maxKey = 4 << 10
 
-// installed returns the path of the agent's program, without links, and the directories that have its installation.
+// installed returns the path of the agent's program, without links, and the directories with its installation that its own supervisor is to
+// show.
 func (a *agentRun) installed() (path string, shown []string, err error) {
 	candidates := []string{a.program}
 	if a.program == "" {
@@ -215,7 +219,7 @@ func (a *agentRun) installed() (path string, shown []string, err error) {
 		if c, err = filepath.Abs(c); err == nil {
 			path, err = filepath.EvalSymlinks(c)
 		}
-		if err == nil {
+		if err == nil && a.alone() { // the operator of a running supervisor says which installations jails show
 			shown, err = a.installation(path)
 		}
 		return path, shown, err

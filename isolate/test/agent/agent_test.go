@@ -34,6 +34,7 @@ const ada = 1000
 // A place is a home directory with keys and a repository, and the APIs of models.
 type place struct {
 	t          *testing.T
+	in         *nettest.Internet
 	home, repo string
 
 	mu    sync.Mutex
@@ -51,7 +52,7 @@ func newPlace(t *testing.T) *place {
 	sandboxtest.RequireJails(t, sandboxtest.Program("curl"), sandboxtest.Program("tar"))
 	in := nettest.NewInternet(t)
 	in.Trust(t)
-	p := &place{t: t, home: sandboxtest.OpenDir(t), repo: sandboxtest.OpenDir(t)}
+	p := &place{t: t, in: in, home: sandboxtest.OpenDir(t), repo: sandboxtest.OpenDir(t)}
 	hosts := slices.Sorted(maps.Keys(apis))
 	for _, host := range hosts {
 		in.Name(host, "192.0.2.1")
