@@ -76,7 +76,8 @@ func parseAgent(args []string) (*agentRun, error) {
 	words, at := f.Args(), len(args)-f.NArg()
 	switch {
 	case len(words) == 0:
-		return nil, errors.New("no agent given\nhint: corral agent claude, or corral agent -- PROGRAM [ARG]")
+		return nil, fmt.Errorf("no agent given: must be %s\nhint: corral agent claude, or corral agent -- PROGRAM [ARG]",
+			strings.Join(agentNames(), ", "))
 	case at > 0 && args[at-1] == "--":
 		a.spec.Args = words
 	default:
@@ -91,10 +92,7 @@ func parseAgent(args []string) (*agentRun, error) {
 func (a *agentRun) take(words []string) error {
 	var known bool
 	if a.agent, known = agentNamed(words[0]); !known {
-		var names []string
-		for _, one := range agents {
-			names = append(names, one.name)
-		}
+		names := agentNames()
 		err := fmt.Errorf("unknown agent %q: must be %s\nhint: corral agent -- PROGRAM [ARG] runs any program", words[0], strings.Join(names, ", "))
 		if near := nearest.Of(words[0], names); near != "" {
 			err = fmt.Errorf("unknown agent %q\nhint: did you mean corral agent %s?", words[0], near)
@@ -105,10 +103,36 @@ func (a *agentRun) take(words []string) error {
 	if err != nil {
 		return err
 	}
-	a.toolchains = append(a.toolchains, shown...)
 	a.set = slices.Concat(a.agent.env, a.set)
-	a.spec.Args = append([]string{"sh", "-c", a.agent.script(), "sh", path}, words[1:]...)
+	if a.alone() {
+		a.toolchains = append(a.toolchains, shown...)
+		a.spec.Args = append([]string{"sh", "-c", a.agent.script(), "sh", path}, words[1:]...)
+	} else {
+		a.spec.Args = append([]string{"sh", "-c", a.served() + a.agent.script(), "sh", strings.Join(shown, ", "), path}, words[1:]...)
+	}
 	return nil
+}
+
+// served returns what a shell runs before the script in a jail of a running supervisor, with the directories of the agent's installation
+// before its program in "$@": it says what the configuration, which only the operator can change, does not give the agent.
+func (a *agentRun) served() string {
+	text := `shown=$1
+shift
+[ -x "$1" ] || {
+	printf 'corral: jails of the running supervisor do not show %s\n' "$1" >&2
+	printf 'hint: the operator can show them %s: toolchains of the configuration\n' "$shown" >&2
+	exit 127
+}
+`
+	if preset, _ := network.PresetNamed(a.agent.api); !a.login {
+		text += fmt.Sprintf(`[ -n "$CORRAL_SECRET$%[1]s" ] || {
+	echo 'corral: the running supervisor has no key of %[2]s for this repository' >&2
+	echo 'hint: the operator can give jobs one: secrets of the configuration' >&2
+	exit 125
+}
+`, preset.Key.Variable, a.agent.api)
+	}
+	return text
 }
 
 // script returns what a shell runs, with the agent's program and arguments in "$@".
@@ -130,6 +154,9 @@ func (a *agentRun) prepare() error {
 		return errors.New("--login and --key-file cannot be combined: who logs in has no key")
 	case a.login && a.agent.name != "" && a.agent.login == nil:
 		return fmt.Errorf("--login is not for %s\nhint: give it a key of %s, by --key-file or %s", a.agent.name, a.agent.api, preset.Key.Variable)
+	case a.keyFile != "" && !a.alone():
+		return errors.New("--key-file is for the supervisor that root starts for one job\n" +
+			"hint: the operator can give the jobs of a running one a key: secrets of the configuration")
 	case a.agent.api == "" && (a.login || a.keyFile != "" || a.program != ""):
 		return errors.New("--login, --key-file and --program are for an agent by name")
 	}
@@ -176,30 +203,42 @@ func (a *agentRun) readKey() (string, error) {
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) && a.keyFile == "" {
-		return "", fmt.Errorf("no key of %s: neither %s nor %s has it\nhint: sudo --preserve-env=%[2]s corral agent %[4]s, or put the key into the "+
-			"file; --login has none", a.agent.api, preset.Key.Variable, path, a.agent.name)
+		return "", fmt.Errorf("no key of %s: neither the variable %s nor %s has it\nhint: sudo --preserve-env=%[2]s corral agent %[4]s passes the variable, or put the "+
+			"key into the file%[5]s", a.agent.api, preset.Key.Variable, path, a.agent.name, a.orLogin())
 	}
 	if err != nil {
 		return "", embed.Hint(err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxKey+1))
-	if err == nil && len(b) > maxKey {
+	key := strings.TrimSpace(string(b))
+	switch {
+	case err != nil:
+	case len(b) > maxKey:
 		err = fmt.Errorf("%s is too large for a key: the maximum is %d bytes", path, maxKey)
+	case key == "":
+		err = fmt.Errorf("%s is empty: must have the key of %s", path, a.agent.api)
 	}
-	return strings.TrimSpace(string(b)), err
+	return key, err
+}
+
+// orLogin ends the hint of a missing key.
+func (a *agentRun) orLogin() string {
+	if a.agent.login == nil {
+		return ""
+	}
+	return fmt.Sprintf("; to log in instead: corral agent --login %s", a.agent.name)
 }
 
 // maxKey is the size of the file of a key in bytes.
 const maxKey = 4 << 10
 
-// installed returns the path of the agent's program, without links, and the directories with its installation that its own supervisor is to
-// show.
+// installed returns the path of the agent's program, without links, and the directories with its installation that jails must show.
 func (a *agentRun) installed() (path string, shown []string, err error) {
 	candidates := []string{a.program}
+	home, err := userHome()
 	if a.program == "" {
 		candidates = nil
-		home, err := userHome()
 		if err != nil {
 			return "", nil, err
 		}
@@ -219,13 +258,20 @@ func (a *agentRun) installed() (path string, shown []string, err error) {
 		if c, err = filepath.Abs(c); err == nil {
 			path, err = filepath.EvalSymlinks(c)
 		}
-		if err == nil && a.alone() { // the operator of a running supervisor says which installations jails show
-			shown, err = a.installation(path)
+		if err != nil {
+			return "", nil, err
+		}
+		if shown, err = a.installation(path); err != nil && !a.alone() { // then its operator says what jails show
+			shown, err = []string{filepath.Dir(path)}, nil
 		}
 		return path, shown, err
 	}
-	return "", nil, fmt.Errorf("%s is not installed: it is neither in PATH nor where its installers put it\nhint: --program PATH names it",
-		cmp.Or(a.program, a.agent.program))
+	if a.program != "" {
+		return "", nil, fmt.Errorf("--program %q: must be a file that can be executed", a.program)
+	}
+	return "", nil, fmt.Errorf("%s is not installed: it is neither in PATH (%s), nor below %s in %s\n"+
+		"hint: npm install -g %s, or name it: --program PATH",
+		a.agent.program, os.Getenv("PATH"), home, strings.Join(a.agent.places, ", "), a.agent.npm)
 }
 
 // installation returns the directory that has a program's installation and nothing else, nil if jails show it: the package of npm that it

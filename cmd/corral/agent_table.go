@@ -6,6 +6,7 @@ type agent struct {
 	// program is what it is called, and places are where its installers put it, below the home directory. PATH comes before them.
 	program string
 	places  []string
+	npm     string // its package
 	// api is the preset of the hosts that it asks, which has the key that they want; login are hosts that it needs in addition where
 	// it has no key and its user logs in; nil: it is not known to work so.
 	api   string
@@ -27,6 +28,7 @@ var npm = []string{".local/bin", ".npm-global/bin", ".nvm/versions/node/*/bin"}
 var agents = []agent{
 	{
 		name: "claude", program: "claude", places: append([]string{".claude/local"}, npm...),
+		npm: "@anthropic-ai/claude-code",
 		api: "anthropic", login: []string{"claude.ai", "console.anthropic.com", "platform.claude.com"},
 		state: []string{".claude", ".claude.json"},
 		env:   []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "IS_SANDBOX=1"},
@@ -39,6 +41,7 @@ END`,
 	},
 	{
 		name: "codex", program: "codex", places: npm,
+		npm: "@openai/codex",
 		api: "openai", login: []string{"auth.openai.com", "chatgpt.com"},
 		state: []string{".codex"},
 		// Its provider for keys begins with WebSockets, where no placeholder is replaced, and gives up after ten seconds. The jail refuses
@@ -54,6 +57,7 @@ set -- "$program" "$@"`,
 	},
 	{
 		name: "gemini", program: "gemini", places: npm,
+		npm:   "@google/gemini-cli",
 		api:   "google-ai",
 		state: []string{".gemini"},
 		begin: `[ -z "$CORRAL_SECRET" ] || [ -e ~/.gemini/settings.json ] || { mkdir -p ~/.gemini && cat >~/.gemini/settings.json <<'END'
@@ -63,17 +67,27 @@ END
 	},
 	{
 		name: "opencode", program: "opencode", places: append([]string{".opencode/bin"}, npm...),
+		npm:   "opencode-ai",
 		api:   "openrouter",
 		state: []string{".local/share/opencode", ".local/state/opencode", ".config/opencode"},
 		env:   []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1"},
 	},
 	{
 		name: "copilot", program: "copilot", places: npm,
+		npm: "@github/copilot",
 		api: "github-copilot", login: []string{"github.com"},
 		state: []string{".copilot"},
 		env:   []string{"COPILOT_AUTO_UPDATE=false"},
 		key:   "github_pat_$CORRAL_SECRET", // it takes no token that begins with anything else
 	},
+}
+
+// agentNames are the names of the table.
+func agentNames() (names []string) {
+	for _, a := range agents {
+		names = append(names, a.name)
+	}
+	return names
 }
 
 // agentNamed returns an agent of the table.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +18,7 @@ func TestAgents(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range agents {
 		preset, known := network.PresetNamed(a.api)
-		if seen[a.name] || a.name == "" || a.program == "" || !known || preset.Key == nil || len(a.state) == 0 {
+		if seen[a.name] || a.name == "" || a.program == "" || a.npm == "" || !known || preset.Key == nil || len(a.state) == 0 {
 			t.Errorf("%+v", a)
 		}
 		seen[a.name] = true
@@ -79,6 +81,7 @@ func TestAgentWords(t *testing.T) {
 	if err := os.WriteFile(program, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("PATH", "/nowhere")
 	for _, tt := range []struct {
 		args      string
 		words     string // the end of the job's program and arguments
@@ -91,19 +94,23 @@ func TestAgentWords(t *testing.T) {
 		{args: "--supervisor /s --login --program PROGRAM claude", words: "PROGRAM", workspace: job.Overlay, network: "anthropic claude.ai console.anthropic.com platform.claude.com"},
 		{args: "--supervisor /s -- claude -p x", words: "claude -p x", workspace: job.Overlay},
 		{args: "--supervisor /s --workspace readonly -- true", words: "true", workspace: job.ReadOnly},
-		{args: "", err: "no agent given"},
+		{args: "", err: "no agent given: must be claude, codex, gemini, opencode, copilot"},
 		{args: "claud", err: "did you mean corral agent claude?"},
 		{args: "--session x -- true", err: "are for corral run"},
 		{args: "--direct --workspace overlay -- true", err: "cannot be combined"},
 		{args: "--login --key-file k --program PROGRAM claude", err: "cannot be combined"},
 		{args: "--login --program PROGRAM gemini", err: "--login is not for gemini"},
 		{args: "--key-file k -- true", err: "for an agent by name"},
-		{args: "--program /nowhere/claude claude", err: "/nowhere/claude is not installed"},
+		{args: "--program /nowhere/claude claude", err: `--program "/nowhere/claude": must be a file that can be executed`},
+		{args: "--program /etc/passwd claude", err: `--program "/etc/passwd": must be a file that can be executed`},
+		{args: "gemini", err: "gemini is not installed: it is neither in PATH (/nowhere), nor below HOME in .local/bin, .npm-global/bin, " +
+			".nvm/versions/node/*/bin\nhint: npm install -g @google/gemini-cli, or name it: --program PATH"},
+		{args: "--supervisor /s --key-file k --program PROGRAM claude", err: "--key-file is for the supervisor that root starts"},
 	} {
 		a, err := parseAgent(strings.Fields(strings.ReplaceAll(tt.args, "PROGRAM", program)))
 		if tt.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%s: %v, want %q", tt.args, err, tt.err)
+			if want := strings.ReplaceAll(tt.err, "HOME", home); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", tt.args, err, want)
 			}
 			continue
 		}
@@ -115,5 +122,69 @@ func TestAgentWords(t *testing.T) {
 		if want := strings.ReplaceAll(tt.words, "PROGRAM", program); !strings.HasSuffix(words, want) || a.spec.Workspace != tt.workspace || a.spec.Network != tt.network {
 			t.Errorf("%s: %q, %v, %q", tt.args, words, a.spec.Workspace, a.spec.Network)
 		}
+	}
+}
+
+// TestServed: in a jail of a running supervisor, the agent starts only if the jail shows it and has a key, and the words of the error
+// are what to tell the operator.
+func TestServed(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "it's", "claude")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(program), 0o755), os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\"\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := parseAgent([]string{"--supervisor", "/s", "--program", program, "claude", "-p", "x y"})
+	if err != nil || len(a.toolchains) != 0 {
+		t.Fatalf("%v %q", err, a.toolchains)
+	}
+	for _, tt := range []struct {
+		env  string
+		gone bool
+		want string
+	}{
+		{env: "CORRAL_SECRET=corral-X", want: "-p x y\n"},
+		{env: "ANTHROPIC_API_KEY=own", want: "-p x y\n"},
+		{env: "A=b", want: "corral: the running supervisor has no key of anthropic for this repository\n" +
+			"hint: the operator can give jobs one: secrets of the configuration\n"},
+		{env: "CORRAL_SECRET=corral-X", gone: true, want: "corral: jails of the running supervisor do not show " + program + "\n" +
+			"hint: the operator can show them " + filepath.Dir(program) + ": toolchains of the configuration\n"},
+	} {
+		if tt.gone {
+			if err := os.Remove(program); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command(a.spec.Args[0], a.spec.Args[1:]...)
+		cmd.Env = []string{"HOME=" + dir, "PATH=/usr/bin:/bin", tt.env}
+		if out, _ := cmd.CombinedOutput(); string(out) != tt.want {
+			t.Errorf("%s: %q, want %q", tt.env, out, tt.want)
+		}
+	}
+}
+
+// TestReadKey: a key is in the variable, else in the file, and no file without one is taken for it.
+func TestReadKey(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("GEMINI_API_KEY", "")
+	a := &agentRun{}
+	a.agent, _ = agentNamed("gemini")
+	if _, err := a.readKey(); err == nil || !strings.Contains(err.Error(), "neither the variable GEMINI_API_KEY nor "+home) || strings.Contains(err.Error(), "log in") {
+		t.Errorf("no key: %v", err)
+	}
+	a.keyFile = filepath.Join(home, "key")
+	for content, want := range map[string]string{" \n": "is empty", "abc\n": "", strings.Repeat("x", maxKey+1): "too large"} {
+		if err := os.WriteFile(a.keyFile, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, err := a.readKey()
+		if want == "" && (err != nil || key != "abc") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.10q: %q, %v", content, key, err)
+		}
+	}
+	t.Setenv("GEMINI_API_KEY", "from-variable")
+	a.keyFile = ""
+	if key, err := a.readKey(); key != "from-variable" || err != nil {
+		t.Errorf("%q, %v", key, err)
 	}
 }

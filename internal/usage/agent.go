@@ -11,7 +11,8 @@ Usage:
                         asks whether to apply it)
   --ephemeral           start without what the agent kept before, and keep nothing
   --key-file FILE       the file of the key of the agent's API (default: the variable in which the agent looks for it, else
-                        ~/.config/corral/keys/PRESET)
+                        ~/.config/corral/keys/PRESET: anthropic, openai, google-ai, openrouter, github-copilot). Not with a
+                        running supervisor
   --login               use no key, and allow the hosts at which you log in (claude, codex, copilot); the agent keeps what it gets
                         there
   --program PATH        the agent's program (default: in PATH, and where its installers put it)
@@ -26,8 +27,8 @@ a placeholder in place of the key, which takes its place on the way, and never e
 conversations, a login) is in ~/.local/state/corral/agents/NAME.tar, and is stored when it ends. Options with which agents ask less
 (--dangerously-skip-permissions, --yolo) are fine here.
 
-Its start needs root: sudo --preserve-env=ANTHROPIC_API_KEY corral agent claude. With the service, the operator's configuration says which hosts
-it reaches, and which secrets it has.
+Its start needs root: sudo --preserve-env=ANTHROPIC_API_KEY corral agent claude. With the service, it needs none: the operator's
+configuration says which hosts it reaches, which secrets it has, and which installations it sees (toolchains).
 
 Exit code: the agent's, as in corral run.
 `
