@@ -263,7 +263,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestDeaths: whichever process of corral is killed, no process of the agent is left, and what it wrote is kept.
+// TestDeaths: whichever process of corral is killed, no process of the agent is left. See TestRealDeaths for the rest.
 func TestDeaths(t *testing.T) {
 	p := newPlace(t)
 	p.install(`echo more >>file; echo ready; exec sleep 4321.` + fmt.Sprint(os.Getpid()))

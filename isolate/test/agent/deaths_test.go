@@ -18,7 +18,7 @@ import (
 
 // TestRealDeaths: whichever process is killed while a real agent works, nothing is left of the job: no process, also none that is in one of
 // its namespaces, which end with it, no cgroup, no mount and no instance. The repository is as it was, and the agent has the
-// conversations that it kept: it goes on with the last one.
+// conversations that it kept: it goes on with the last one. Its changes are kept, unless the supervisor was killed.
 func TestRealDeaths(t *testing.T) {
 	for _, a := range reals[:2] {
 		t.Run(a.name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func (p *place) dies(victim string, args ...string) {
 	p.mu.Lock()
 	p.steps = []string{"echo three >>file; setsid sleep " + mark + " & sleep " + mark}
 	p.mu.Unlock()
-	state, mounts := p.archive(args[2]), mountinfo(p.t)
+	state, mounts, layers := p.archive(args[2]), mountinfo(p.t), p.layers()
 	c := sandboxtest.Start(p.t, p.command(append([]string{"agent"}, args...)...))
 	sandboxtest.Eventually(p.t, time.Minute, "the command runs", func() bool { return len(sleeping(mark)) == 2 })
 	instance := fmt.Sprintf("embedded-%d", sandboxtest.Children(p.t, c.Process.Pid)[0])
@@ -87,6 +87,22 @@ func (p *place) dies(victim string, args ...string) {
 		p.t.Errorf("%s: the mounts were %q, and are %q", victim, mounts, after)
 	}
 	p.intact(victim, args[2], state)
+	if victim != "corrald" { // whose layers have no name until they are kept
+		layers++
+	}
+	if got := p.layers(); got != layers {
+		p.t.Errorf("%s: the changes of %d runs are kept, want %d", victim, got, layers)
+	}
+}
+
+// layers returns the number of runs whose changes are kept.
+func (p *place) layers() int {
+	p.t.Helper()
+	c := sandboxtest.Start(p.t, p.command("session", "list"))
+	if !c.EndsWithin(time.Minute) || c.Code() != 0 {
+		p.t.Fatalf("%d %q", c.Code(), c.Err.String())
+	}
+	return strings.Count(c.Out.String(), "  "+p.repo+"\n")
 }
 
 // intact checks the repository and the archive, which is the one that was there if nobody is left who writes another one.
