@@ -42,7 +42,7 @@ func userHome() (string, error) {
 	}
 	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
 	if err != nil {
-		return "", fmt.Errorf("the home directory of user %d is not known\nhint: set HOME to it", os.Geteuid())
+		return "", fmt.Errorf("the home directory of user %d is not known\nhint: set HOME to a directory of this user, or name an account with one: --account USER", os.Geteuid())
 	}
 	return u.HomeDir, nil
 }

@@ -61,7 +61,11 @@ func (v *changesView) review(ctx context.Context, answers *bufio.Reader) (ended 
 	if err := v.show(ctx); err != nil {
 		return false, err
 	}
-	cli.Warn("%d files, %d lines added, %d removed", sum.Files, lines.added, lines.removed)
+	files := "files"
+	if sum.Files == 1 {
+		files = "file"
+	}
+	cli.Warn("%d %s, %d lines added, %d removed", sum.Files, files, lines.added, lines.removed)
 	for {
 		fmt.Fprint(os.Stderr, "corral: apply, discard, keep, or view the patch? [a/d/k/v] ")
 		answer, err := answers.ReadString('\n')

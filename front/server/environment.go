@@ -80,10 +80,8 @@ func CodexEnvironment(args []string) error {
 	listen, err := config.ParseListen(*address)
 	web := listen.Kind == config.ListenWeb
 	switch {
-	case err == nil && !web && listen.Kind != config.ListenStdio:
+	case err != nil, !web && listen.Kind != config.ListenStdio:
 		return fmt.Errorf("--listen %q: must be ws://HOST:PORT or stdio", *address)
-	case err != nil:
-		return fmt.Errorf("--listen %q: %w", *address, err)
 	case *token != "" && !web:
 		return errors.New("--token-file is for --listen ws://HOST:PORT")
 	}
@@ -92,6 +90,9 @@ func CodexEnvironment(args []string) error {
 	ctx, stop := cli.UntilTerminated()
 	defer stop()
 	b, err := s.backend()
+	if errors.Is(err, errNoTokens) {
+		err = fmt.Errorf("%w, and --token-file FILE takes one from a file", err)
+	}
 	if err != nil {
 		return err
 	}

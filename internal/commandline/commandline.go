@@ -142,7 +142,7 @@ var (
 	optionLine  = lazyregexp.New(`^  (--?[a-z][a-z-]*)(?: (\S+))?   *(\S.*)$`)
 	usageLine   = lazyregexp.New(`^(sudo )?corrald? `)
 	usageOption = lazyregexp.New(`(?:^|[\[ ])(--?[a-z][a-z-]*)(?: ([^\s\]-][^\s\]]*))?`)
-	usageSub    = lazyregexp.New(`^(?:sudo )?corral [a-z-]+ ([a-z]+(?:\|[a-z]+)*)(?: |$)`)
+	usageSub    = lazyregexp.New(`^(?:sudo )?corral [a-z-]+ (?:\[OPTIONS\] )?([a-z]+(?:\|[a-z]+)*)(?: |$)`)
 )
 
 // addOptions reads a paragraph with an option on each line, or on several: the others are indented more.

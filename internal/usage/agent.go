@@ -4,8 +4,8 @@ package usage
 const Agent = `corral agent runs a coding agent in a jail: the whole agent, with its tools, hooks and servers, on your terminal.
 
 Usage:
-  corral agent [OPTIONS] NAME [ARG]...           run an agent: claude, codex, gemini, opencode or copilot
-  corral agent [OPTIONS] -- PROGRAM [ARG]...     run any program in its place
+  corral agent [OPTIONS] claude|codex|gemini|opencode|copilot [ARG]...   run this agent
+  corral agent [OPTIONS] -- PROGRAM [ARG]...                             run any program in its place
 
   --direct              the agent writes to the repository (default: to an overlay; at the end, corral shows what changed and
                         asks whether to apply it)
