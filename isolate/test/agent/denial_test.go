@@ -58,7 +58,7 @@ func TestDenials(t *testing.T) {
 	if err := os.Remove(filepath.Join(p.home, ".config/corral/keys/anthropic")); err != nil {
 		t.Fatal(err)
 	}
-	if c := p.run("claude"); c.Code() == 0 || !strings.Contains(c.Err.String(), "no key of anthropic: neither ANTHROPIC_API_KEY nor ") {
+	if c := p.run("claude"); c.Code() == 0 || !strings.Contains(c.Err.String(), "no key of anthropic: neither the variable ANTHROPIC_API_KEY nor ") {
 		t.Errorf("without a key: %d %q", c.Code(), c.Err.String())
 	}
 }
