@@ -24,7 +24,7 @@ func (c *chain) builtin() []string {
 	switch r := c.r; {
 	case r.Builtin == job.ToolNone:
 		return nil
-	case r.Builtin != job.ToolEdit && r.Builtin != job.ToolFiles:
+	case !r.Builtin.OnFiles():
 		return []string{fmt.Sprintf("Program %q cannot be requested", r.Builtin)}
 	case r.Root || r.Terminal != (job.Size{}):
 		return []string{fmt.Sprintf("Program %q has no terminal, and no root file system of its own", r.Builtin)}

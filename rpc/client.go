@@ -93,7 +93,7 @@ func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 	var err error // of c.read; valid once read is closed
 	go func() {
 		defer close(read)
-		err = c.read()
+		err = c.listen(ctx, conn, out)
 	}()
 
 	ended := false
@@ -142,10 +142,10 @@ func (c *client) end(cancel context.CancelCauseFunc, ended bool) error {
 	return failure
 }
 
-// read handles messages until the connection ends.
-func (c *client) read() error {
-	for c.out.Load().WaitBelow(c.ctx, maxAnswers) {
-		text, err := c.conn.Read()
+// listen handles messages until the connection ends, or nothing more can be written to it.
+func (c *client) listen(ctx context.Context, conn Conn, out *jsonrpc.Outbox) error {
+	for out.WaitBelow(ctx, maxAnswers) {
+		text, err := conn.Read()
 		switch {
 		case errors.Is(err, ErrTooLong):
 			c.refuse(nil, invalid("the message is too long: at most %d bytes are accepted", MaxMessage))

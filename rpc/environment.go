@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,7 +83,9 @@ func (s *Server) ServeEnvironment(retain time.Duration) func(ctx context.Context
 		defer stop()
 		c, err := s.greet(ctx, conn, out, who)
 		if err == nil {
-			err = c.listen(ctx, conn, out)
+			if err = c.listen(ctx, conn, out); err == nil {
+				err = errGone
+			}
 			r, ok := conn.(interface{ Revoked() bool }) // the client may not come back
 			c.detach(out, retain, ctx.Err() != nil || ok && r.Revoked())
 		}
@@ -209,22 +210,6 @@ func (s *Server) newSession(ctx context.Context, who Caller) *client {
 		})
 	}}
 	return c
-}
-
-// listen handles messages until the connection ends.
-func (c *client) listen(ctx context.Context, conn Conn, out *jsonrpc.Outbox) error {
-	for out.WaitBelow(ctx, maxAnswers) {
-		line, err := conn.Read()
-		switch {
-		case errors.Is(err, ErrTooLong):
-			c.refuse(nil, invalid("the message is too long: at most %d bytes are accepted", MaxMessage))
-		case err != nil:
-			return err
-		case len(bytes.TrimSpace(line)) > 0:
-			c.handle(line)
-		}
-	}
-	return errGone
 }
 
 // detach ends the session with its connection, unless it waits for the client to come back.

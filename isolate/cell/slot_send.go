@@ -103,9 +103,8 @@ func addBounds(kept *inside.Kept, b job.Bounds) (*inside.Kept, error) {
 		return nil, &job.Refusal{Step: "protect", Message: "the bounds of the job are not valid, or too long with the sensitive paths of its repository"}
 	}
 	before, readOnly, hidden := "", "", ""
-	for e := range strings.SplitAfterSeq(strings.TrimSuffix(string(b), "\x00")+"\x00", "\x00") {
+	for e := range b.Entries() {
 		switch {
-		case e == "":
 		case e[0] == job.BoundHidden:
 			hidden += e
 		case e[0] == job.BoundReadOnly && e[1:] != ".\x00":

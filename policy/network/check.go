@@ -123,7 +123,7 @@ func (r Rule) each() []Rule {
 
 func (r Rule) checkPreset() error {
 	if _, known := presetNamed(r.Preset); !known {
-		return fmt.Errorf("unknown preset %s: must be one of %s", shown(r.Preset), strings.Join(presetNames(), ", "))
+		return fmt.Errorf("unknown preset %s: must be one of %s", shown(r.Preset), strings.Join(PresetNames(), ", "))
 	}
 	if r.Host != "" || r.Ports != nil || r.Protocol != "" || len(r.Methods) > 0 || len(r.Paths) > 0 || len(r.Headers) > 0 || r.Secret != "" {
 		return fmt.Errorf("preset %q: it says host, ports and protocol itself; write another entry for them", r.Preset)

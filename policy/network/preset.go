@@ -117,19 +117,11 @@ func presetNamed(name string) (Preset, bool) {
 	return presets[i], true
 }
 
-func presetNames() []string {
+// PresetNames returns the names of the presets, in the order of Presets.
+func PresetNames() []string {
 	names := make([]string, len(presets))
 	for i, p := range presets {
 		names[i] = p.Name
-	}
-	return names
-}
-
-// PresetNames returns the names of the presets, in the order of Presets.
-func PresetNames() []string {
-	names := make([]string, 0, len(presets))
-	for _, p := range presets {
-		names = append(names, p.Name)
 	}
 	return names
 }
