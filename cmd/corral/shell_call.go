@@ -191,30 +191,17 @@ func reportDirectory(path, text, repo string) error {
 // in none has that of the directory.
 func repositoryFor(cwd string) (string, error) {
 	if own, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", agentPID())); err == nil {
-		if repo := repositoryOf(own); repo != "" {
+		if repo := directory.Repository(own); repo != "" {
 			if !directory.Within(cwd, repo) {
 				return "", fmt.Errorf("%q is not in the agent's repository %q, %w", cwd, repo, errOtherRepo)
 			}
 			return repo, nil
 		}
 	}
-	if repo := repositoryOf(cwd); repo != "" {
+	if repo := directory.Repository(cwd); repo != "" {
 		return repo, nil
 	}
 	return "", fmt.Errorf("%q %w", cwd, errNoRepo)
-}
-
-// repositoryOf returns the directory with .git that dir is, or is in; "" if there is none.
-func repositoryOf(dir string) string {
-	for ; filepath.IsAbs(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return dir
-		}
-		if dir == "/" {
-			break
-		}
-	}
-	return ""
 }
 
 // agentPID returns the agent's process: the parent, or that of CLAUDE_PID if there is no more than a shell between the two, as for hooks.

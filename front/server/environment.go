@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"corral/front/cli"
 	"corral/front/settings"
 	"corral/internal/config"
+	"corral/internal/directory"
 	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/rpc"
@@ -145,14 +145,9 @@ type finder struct {
 
 // find serves the repository that path lies in, and reports whether it does.
 func (f *finder) find(path string) bool {
-	top := path
-	for ; ; top = filepath.Dir(top) {
-		if _, err := os.Lstat(filepath.Join(top, ".git")); err == nil {
-			break
-		}
-		if top == "/" {
-			return false
-		}
+	top := directory.Repository(path)
+	if top == "" {
+		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
