@@ -58,14 +58,14 @@ func (w *walk) configure(f *file, n *node, st *stat) {
 	now := state{id: st.id, mode: st.mode, size: st.size, ctime: st.ctime}
 	if st.is(unix.S_IFLNK) {
 		y, _ := w.s.follow(w.s.places[at.place].path, at.path, nil, w.overdue)
-		now.to, now.toCtime = y.target()
+		now.to = y.target()
 		at = y.at
 	}
 	if f.config != nil && f.config.read == now || w.expired() {
 		return
 	}
 	r := &reading{w: w, git: w.s.absolute(dir), tree: w.s.workTree(dir), hooks: n.zone.kids["hooks"].dir}
-	if (st.is(unix.S_IFREG) || now.to != ident{}) && !r.file(at) {
+	if (st.is(unix.S_IFREG) || now.to != target{}) && !r.file(at) {
 		w.miss(f.name)
 	}
 	if w.late { // the next pass reads it
@@ -232,16 +232,15 @@ func (w *walk) lead(f *file, reported bool) {
 		if l.way.at.path != "" {
 			at = l.way.at
 		}
-		now := &target{}
-		now.id, now.ctime = l.way.target()
-		changed := l.was != nil && w.targetDiffers(*l.was, *now)
+		now := l.way.target()
+		changed := l.was != nil && w.targetDiffers(*l.was, now)
 		if changed && !w.silent {
 			w.take(w.s.shown(at), f.row)
 		}
 		if changed && l.include { // it may name other files: read it all again
 			f.config.read, w.gaps = state{}, true
 		}
-		l.was = now
+		l.was = &now
 		w.enqueue(f, l, w.s.shown(at), reported || changed)
 	}
 }

@@ -19,12 +19,6 @@ type link struct {
 	was      *target // of the last pass; nil: it is new
 }
 
-// A target is what a link leads to; see way.target.
-type target struct {
-	id    ident
-	ctime int64
-}
-
 // links returns the link that the file is, and what it names.
 func (f *file) links() (list []*link) {
 	if f.link != nil {

@@ -78,16 +78,22 @@ type way struct {
 	links []spot // the links on the way, the link itself first
 }
 
-// target returns the identity of what the link leads to, and the time of its last change. A directory's time is omitted, as it
-// does not reflect changes of the files below.
-func (y *way) target() (id ident, ctime int64) {
+// A target is what a link leads to: its identity, and the time of its last change. A directory's time is omitted, as it does not reflect
+// changes of the files below.
+type target struct {
+	id    ident
+	ctime int64
+}
+
+// target returns what the link leads to; zero if that is nothing.
+func (y *way) target() (to target) {
 	if y.end != arrived {
-		return ident{}, 0
+		return target{}
 	}
-	if y.st.is(unix.S_IFREG) {
-		ctime = y.st.ctime
+	if to.id = y.st.id; y.st.is(unix.S_IFREG) {
+		to.ctime = y.st.ctime
 	}
-	return y.st.id, ctime
+	return to
 }
 
 // A follower resolves one path as path_resolution(7) describes, component by component, in the tree of the host: a path

@@ -194,7 +194,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	}
 	now := w.stateOf(&f, st)
 	delete(m.files, name)
-	report := known && w.differs(&f, now, st) || !known && (m.fresh || w.after(max(st.ctime, now.toCtime)))
+	report := known && w.differs(&f, now, st) || !known && (m.fresh || w.after(max(st.ctime, now.to.ctime)))
 	if report {
 		w.report(name, k.row)
 	}

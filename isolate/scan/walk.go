@@ -55,12 +55,11 @@ type file struct {
 // state is compared to detect a change of a file. Every change shows in ctime; the other fields cost nothing and help
 // where times are coarse.
 type state struct {
-	id      ident
-	mode    uint32
-	size    int64
-	ctime   int64
-	to      ident // a link's target
-	toCtime int64
+	id    ident
+	mode  uint32
+	size  int64
+	ctime int64
+	to    target // of a link
 }
 
 // A walk is one pass over the tree.
@@ -338,7 +337,7 @@ func (w *walk) stateOf(f *file, st *stat) state {
 	if st.is(unix.S_IFLNK) && f.link != nil {
 		at := w.here(f.name)
 		f.link.way = w.follow(f.name, w.s.places[at.place].path, at.path)
-		now.to, now.toCtime = f.link.way.target()
+		now.to = f.link.way.target()
 	}
 	return now
 }
@@ -347,10 +346,10 @@ func (w *walk) stateOf(f *file, st *stat) state {
 // file's time: it may have been moved there.
 func (w *walk) differs(f *file, now state, st *stat) bool {
 	if f.st == now {
-		t := max(now.ctime, now.toCtime)
+		t := max(now.ctime, now.to.ctime)
 		return !f.presence && (!w.s.exact || coarse(t)) && w.after(t)
 	}
-	return w.after(max(st.ctime, now.toCtime)) || f.st.to != now.to
+	return w.after(max(st.ctime, now.to.ctime)) || f.st.to.id != now.to.id
 }
 
 func (w *walk) after(ctime int64) bool { return w.all || latest(ctime) >= w.since }
