@@ -1,13 +1,9 @@
 package seccomp
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
 	"os"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -271,70 +267,4 @@ func TestAttemptsWithoutFilter(t *testing.T) {
 			t.Errorf("%s%v: %v without a filter, want success", a.call, a.args, syscall.Errno(results[i]))
 		}
 	}
-}
-
-// answersTable returns the attempts under the default profile that the kernel answers differently to an ordinary user without a filter: a
-// row for each family of refused calls, and for each call with refused arguments.
-func answersTable(t *testing.T) string {
-	inside, outside := tryAll(t, defaultProfile), tryAll(t, "")
-	var rows []string
-	answers := map[string][]string{} // outside, by row
-	tried, different := 0, 0
-	for i, a := range attempts {
-		if inside[i] < 0 {
-			continue // this architecture lacks it
-		}
-		tried++
-		if inside[i] == outside[i] {
-			continue
-		}
-		different++
-		row := fmt.Sprintf(" | %s | %s |\n", errnoName(inside[i]), a.reason())
-		if answers[row] == nil {
-			rows = append(rows, row)
-		}
-		answer := fmt.Sprintf("`%s` %s", cmp.Or(a.call, strconv.Itoa(a.nr)), errnoName(outside[i]))
-		if !slices.Contains(answers[row], answer) {
-			answers[row] = append(answers[row], answer)
-		}
-	}
-	table := fmt.Sprintf("%d of %d attempts get another answer.\n\n", different, tried) +
-		"| call, and its answer outside | inside | reason |\n|---|---|---|\n"
-	for _, row := range rows {
-		table += "| " + strings.Join(answers[row], ", ") + row
-	}
-	return table
-}
-
-// reason says why the call is refused: the name of its family, or why some of its arguments are.
-func (a attempt) reason() string {
-	for _, f := range refused {
-		if slices.Contains(strings.Fields(f.calls), a.call) {
-			return f.name
-		}
-	}
-	return cmp.Or(argumentReasons[a.call], "newer than the table")
-}
-
-// argumentReasons says why arguments of these calls are refused.
-var argumentReasons = map[string]string{
-	"clone": "namespaces", "unshare": "namespaces",
-	"socket":     "families and protocols: kernel code that programs in a network of their own do not need",
-	"socketpair": "families and protocols: kernel code that programs in a network of their own do not need",
-	"setsockopt": "options: protocols in the kernel, and memory of the kernel that is charged to nobody",
-	"seccomp":    "a listener decides about calls of programs with other rights",
-	"fcntl":      "open file description locks: nobody can be charged for those that are queued in a socket",
-	"ioctl":      "input for terminals that others read, line disciplines, drivers",
-	"chmod":      "set-id bits", "fchmod": "set-id bits", "fchmodat": "set-id bits",
-	"open": "set-id bits", "openat": "set-id bits", "creat": "set-id bits",
-	"renameat2":    "whiteouts: overlayfs takes one for a deleted file",
-	"memfd_create": "the host's pool of huge pages",
-	"personality":  "addresses below 64 KiB and an executable stack, which help exploits",
-}
-
-func errnoName(errno int) string {
-	if errno == 0 {
-		return "succeeds"
-	}
-	return unix.ErrnoName(syscall.Errno(errno))
 }
