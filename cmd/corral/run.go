@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/terminal"
 	"corral/internal/usage"
 	"corral/isolate/client"
@@ -209,5 +212,19 @@ func explain(err error, o *runOptions) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	return refusal.About(&o.spec)
+	refusal = refusal.About(&o.spec)
+	if refusal.Step == "exec" && refusal.Errno == int(unix.ENOENT) {
+		refusal.Hint = cmp.Or(refusal.Hint, o.elsewhere())
+	}
+	return refusal
+}
+
+// elsewhere returns a hint on a program that PATH has in a directory which jails do not show, "" if there is none.
+func (o *runOptions) elsewhere() string {
+	path, err := exec.LookPath(o.spec.Args[0])
+	dir := filepath.Dir(path)
+	if err != nil || directory.Within(dir, "/usr") || directory.Within(dir, o.spec.Repo) {
+		return ""
+	}
+	return fmt.Sprintf("jails do not show %s: --toolchain %[1]s does, or toolchains in the configuration of a running supervisor", dir)
 }
