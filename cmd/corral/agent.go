@@ -207,7 +207,7 @@ func (a *agentRun) readKey() (string, error) {
 			"key into the file%[5]s", a.agent.api, preset.Key.Variable, path, a.agent.name, a.orLogin())
 	}
 	if err != nil {
-		return "", embed.Hint(err)
+		return "", fmt.Errorf("the key of %s: %w", a.agent.api, embed.Hint(err))
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxKey+1))
@@ -289,9 +289,11 @@ func (a *agentRun) installation(path string) ([]string, error) {
 		}
 		parts := strings.Split(after, "/")
 		if strings.HasPrefix(after, "@") && len(parts) > 2 {
-			return []string{filepath.Join(before, "node_modules", parts[0], parts[1])}, nil
+			parts[0] += "/" + parts[1]
 		}
-		return []string{filepath.Join(before, "node_modules", parts[0])}, nil
+		pack := filepath.Join(before, "node_modules", parts[0])
+		machines, _ := filepath.Glob(pack + "-*") // its packages for kinds of machines (codex-linux-x64), which npm puts beside it, or into it with -g
+		return append([]string{pack}, machines...), nil
 	}
 	dir := filepath.Dir(path)
 	if home, err := userHome(); filepath.Base(dir) == "bin" || err == nil && directory.Within(home, dir) {

@@ -49,6 +49,11 @@ func TestApproval(t *testing.T) {
 func TestInstallation(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	for _, name := range []string{"b-linux-x64", "other"} {
+		if err := os.MkdirAll(filepath.Join(home, "p/node_modules/@a", name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for path, want := range map[string]string{
 		"/usr/bin/claude": "", "/usr/local/lib/node_modules/@anthropic-ai/claude-code/cli.js": "",
 		"/opt/claude/2.1/claude":                                                    "/opt/claude/2.1",
@@ -57,6 +62,7 @@ func TestInstallation(t *testing.T) {
 		"/x/node_modules/opencode/bin/opencode":                                     "/x/node_modules/opencode",
 		"/h/.nvm/versions/node/v22.1.0/lib/node_modules/@openai/codex/bin/codex.js": "/h/.nvm/versions/node/v22.1.0",
 		"/y/node_modules/a/node_modules/@b/c/d":                                     "/y/node_modules/a",
+		home + "/p/node_modules/@a/b/c":                                             home + "/p/node_modules/@a/b " + home + "/p/node_modules/@a/b-linux-x64",
 		home + "/.local/bin/claude":                                                 "error",
 		home + "/claude":                                                            "error",
 		filepath.Dir(home) + "/claude":                                              "error",

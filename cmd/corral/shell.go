@@ -107,6 +107,9 @@ func parseShell(args []string) (*shellRun, error) {
 	if asShell {
 		args = args[1:]
 	}
+	if !asShell && len(args) == 1 && strings.HasPrefix(args[0], "--") {
+		return nil, fmt.Errorf("unknown option %.40q: options are lines of ~/.config/corral/shell.conf\nhint: corral shell --help", args[0])
+	}
 	if len(args) != 1 {
 		return nil, fmt.Errorf("%d arguments: must be TEXT, or -c TEXT\nhint: corral shell --help", len(args))
 	}

@@ -177,6 +177,7 @@ func TestShellOthers(t *testing.T) {
 		{"share", "/etc/corral/shell.conf: \"share\" is not an option", []string{"echo ran"}},
 		{"--env-pass X", "corral: 2 arguments: must be TEXT, or -c TEXT", []string{"echo", "ran"}},
 		{"--env-pass X", "corral: 0 arguments", nil},
+		{"--env-pass X", "corral: unknown option \"--share\": options are lines of ~/.config/corral/shell.conf", []string{"--share"}},
 	} {
 		c.options(t, tt.option)
 		if got := c.run(t, tt.args...); got.code != 125 || got.stdout != "" || !strings.Contains(got.stderr, tt.stderr) {
