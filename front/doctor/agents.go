@@ -88,7 +88,8 @@ type Agent struct {
 	Outside string `json:"outside"`            // what is not
 	File    string `json:"settings,omitempty"` // in which Lines belong
 	Lines   string `json:"lines,omitempty"`
-	Set     bool   `json:"set"` // they are there
+	Set     bool   `json:"set"`             // they are there
+	Added   bool   `json:"added,omitempty"` // and were not before
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -107,7 +108,7 @@ func ExamineAgents(home, path, shell string, write bool) (list []Agent) {
 		if i.file != "" {
 			a.File = filepath.Join(home, i.file)
 			var err error
-			if a.Set, err = i.examine(a.File, shell, write); err != nil {
+			if a.Set, a.Added, err = i.examine(a.File, shell, write); err != nil {
 				a.Problem = err.Error()
 			}
 		}
@@ -133,21 +134,21 @@ func (i integration) program(home, path string) string {
 	return ""
 }
 
-// examine reports whether the file has the lines, and puts them in with write.
-func (i integration) examine(file, shell string, write bool) (set bool, err error) {
+// examine reports whether the file has the lines, and with write adds them if it lacks them.
+func (i integration) examine(file, shell string, write bool) (set, added bool, err error) {
 	text, err := readSettings(file)
 	if err != nil || i.has(text) || !write {
-		return err == nil && i.has(text), err
+		return err == nil && i.has(text), false, err
 	}
 	changed, err := i.with(text, shell)
 	if err == nil && !i.has(changed) {
 		err = errors.New("what it has is not understood")
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s is not changed: %w\nhint: add the lines by hand", file, err)
+		return false, false, fmt.Errorf("%s is not changed: %w\nhint: add the lines by hand", file, err)
 	}
 	err = replace(file, changed)
-	return err == nil, err
+	return err == nil, err == nil, err
 }
 
 // hasLine reports whether TOML has a line that gives a key a value which begins so.
@@ -187,6 +188,8 @@ func WriteAgents(w io.Writer, list []Agent) error {
 	for _, a := range list {
 		fmt.Fprintf(&b, "%s: %q\n  all of it in a jail: corral agent %s\n", a.Name, a.Program, a.Name)
 		switch {
+		case a.Added:
+			fmt.Fprintf(&b, "  commands alone, by the lines that were added to %q:\n", a.File)
 		case a.Set:
 			fmt.Fprintf(&b, "  commands alone, by %q:\n", a.File)
 		case a.File != "":

@@ -60,7 +60,7 @@ func TestAgentSettings(t *testing.T) {
 			if err != nil {
 				b = []byte("-")
 			}
-			if string(b) != want || list[0].Set != set || !write && list[0].Problem != "" || write && !strings.Contains(list[0].Problem, tt.problem) {
+			if added := want != tt.text; string(b) != want || list[0].Set != set || list[0].Added != added || !write && list[0].Problem != "" || write && !strings.Contains(list[0].Problem, tt.problem) {
 				t.Errorf("%s, %s, write %v: %q, want %q; %+v", tt.agent, tt.name, write, b, want, list[0])
 			}
 		}
