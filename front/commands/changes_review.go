@@ -61,11 +61,7 @@ func (v *changesView) review(ctx context.Context, answers *bufio.Reader) (ended 
 	if err := v.show(ctx); err != nil {
 		return false, err
 	}
-	files := "files"
-	if sum.Files == 1 {
-		files = "file"
-	}
-	cli.Warn("%d %s, %d lines added, %d removed", sum.Files, files, lines.added, lines.removed)
+	cli.Warn("files changed: %d, lines added: %d, removed: %d", sum.Files, lines.added, lines.removed)
 	for {
 		fmt.Fprint(os.Stderr, "corral: apply, discard, keep, or view the patch? [a/d/k/v] ")
 		answer, err := answers.ReadString('\n')

@@ -225,7 +225,7 @@ func TestReview(t *testing.T) {
 	p := newPlace(t)
 	p.install(`stty size; echo three >>file; rm -f new; echo new >new; echo ready; read line; exit 3`)
 	for _, tt := range []struct{ answer, want, shows string }{
-		{"d\r", "one\ntwo\n", "2 files, 2 lines added, 0 removed"},
+		{"d\r", "one\ntwo\n", "files changed: 2, lines added: 2, removed: 0"},
 		{"k\r", "one\ntwo\n", "changes: "},
 		{"v\ra\r", "one\ntwo\nthree\n", "+three"},
 	} {
