@@ -55,7 +55,7 @@ func thousands(v int64) string {
 // TestDocument compares the table of limits in docs/reference/limits.md with the code. With -update it writes the table.
 func TestDocument(t *testing.T) {
 	const file = "../docs/reference/limits.md"
-	const begin, end = "<!-- limits -->\n\n| limit | option | default | range | can be lifted |\n|---|---|---|---|---|\n", "\n<!-- /limits -->"
+	const begin, end = "<!-- limits -->\n\n| limit | option | key | default | range | can be lifted |\n|---|---|---|---|---|---|\n", "\n<!-- /limits -->"
 	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -81,15 +81,15 @@ func limitTable() string {
 	var table strings.Builder
 	defaults := Defaults()
 	for _, f := range defaults.Fields() {
-		lifted, option := "no", "– (`"+f.Key()+"`)"
+		lifted, option := "no", "–"
 		if f.Liftable {
 			lifted = "yes"
 		}
 		if f.Option != "" {
 			option = "`--" + f.Option + "`"
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s | %s – %s | %s |\n",
-			f.Phrase(), option, shown(f.Unit, *f.Value), shown(f.Unit, f.Min), shown(f.Unit, f.Max), lifted)
+		fmt.Fprintf(&table, "| %s | %s | `%s` | %s | %s – %s | %s |\n",
+			f.Phrase(), option, f.Key(), shown(f.Unit, *f.Value), shown(f.Unit, f.Min), shown(f.Unit, f.Max), lifted)
 	}
 	return table.String()
 }

@@ -298,7 +298,7 @@ func (g *generator) reference(page string) string {
 	}
 	for name, keys := range map[string][]key{
 		"supervisor": all[:front], "repos": g.keys(new(Repo)), "profiles": g.keys(new(Profile)),
-		"limits": g.keys(new(job.Defaults())), "front-ends": all[front:], "principals": g.keys(new(Principal)),
+		"front-ends": all[front:], "principals": g.keys(new(Principal)),
 		"rules": g.keys(new(network.Rule)), "secrets": g.keys(new(Secret)),
 	} {
 		between := regexp.MustCompile(`(?s)(<!-- keys: ` + name + ` -->\n).*?(<!-- /keys -->)`)

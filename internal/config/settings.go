@@ -19,12 +19,12 @@ type Config struct {
 	UIDs UIDs `yaml:"uids" scope:"supervisor"`
 	// Directories to serve. Jobs write to a directory as its owner would. Clients call it by its id.
 	Repos []Repo `yaml:"repos" without:"none"`
-	// Host directories that every jail shows read-only, at the same path, without file systems mounted below them. A path must
-	// not contain symbolic links. A directory that is replaced is refused until the supervisor is restarted.
+	// Host directories that every jail shows read-only, at the same path, without file systems mounted below them. A path has
+	// no symbolic links. A directory that is replaced is refused until the supervisor is restarted.
 	Toolchains []string `yaml:"toolchains" form:"path" list:"repeats" scope:"supervisor" without:"none" example:"[/usr/local/go]"`
 	// Files and directories below /etc that jobs see, too, for programs that need what the
 	// [rule for /etc](../explanation/isolation.md#what-a-job-can-see) leaves out. A component may be a pattern, such as `*.conf`. Files
-	// that root does not own, that not everybody may read, or that hold a private key are still left out; the supervisor logs each.
+	// that are not root's, that not everybody may read, or that hold a private key are still left out, and logged.
 	EtcFiles []string `yaml:"etc_files" form:"etc-path" list:"repeats" scope:"supervisor" without:"none" example:"[/etc/acme/client.conf]"`
 	// Whether to serve each user also the directories that the user owns.
 	OwnDirectories *bool `yaml:"own_directories" scope:"supervisor" without:"true if no repository is listed in the configuration or with --repo, else false" example:"true"` // nil: see ServesOwn
@@ -49,8 +49,7 @@ type Config struct {
 	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" default:"1024" scope:"supervisor"`
 	// Maximum number of jobs at once of one user who is not root; also of connections.
 	MaxJobsPerUser int `yaml:"max_jobs_per_user" min:"1" max:"65536" default:"256" scope:"supervisor"`
-	// Maximum memory of all jobs of one user who is not root, with their cached files and what ended jobs have left. The kernel ends
-	// jobs of a user who reaches it, and no others.
+	// Maximum [memory of all jobs of one user](../explanation/isolation.md#memory-of-a-user) who is not root.
 	UserMemory int64 `yaml:"user_memory" form:"size" min:"64MiB" max:"1024TiB" unlimited:"-1" scope:"supervisor" without:"three quarters of the machine's memory" example:"48GiB"` // 0 is unset
 	// Maximum number of jails at once.
 	MaxJails int `yaml:"max_jails" min:"1" max:"65536" default:"256" scope:"supervisor"`
@@ -106,8 +105,7 @@ type Repo struct {
 	ID string `yaml:"id" form:"repo-id" without:"the path's base name" example:"app"`
 	// User names or numbers.
 	Users []uint32 `yaml:"users" form:"user" list:"some repeats" without:"everybody who can connect to the socket" example:"[root, 1001]"` // nil is everybody
-	// Name or number of the user to whom the directory must belong. `corral repo add` writes it. The entry is not served if another
-	// user's directory is in its place.
+	// Name or number of the user to whom the directory must belong, or the entry is not served. `corral repo add` writes it.
 	Owner *uint32 `yaml:"owner" form:"user" without:"any" example:"1001"` // nil is any
 	// `default`, `strict` or one of `profiles`.
 	Profile string `yaml:"profile" form:"profile" implied:"default" example:"untrusted"`
@@ -132,13 +130,12 @@ type Repo struct {
 
 // A Secret is a credential of requests. One of file, credential and command says where it is.
 type Secret struct {
-	// File that has the secret, and nothing else but a line end. It and the directories above it must be root's, and nobody else may
-	// read the file.
+	// File that has the secret alone. It and the directories above it must be root's, and nobody else may read it.
 	File string `yaml:"file" form:"path" without:"required unless there is another source" example:"/etc/corral/secrets/acme"`
 	// Name of a systemd credential of the supervisor's service (`LoadCredential=`) that has it.
 	Credential string `yaml:"credential" form:"name" without:"none" example:"acme"`
-	// Program with arguments that prints it within ten seconds. It runs as root, with no environment but PATH, when the supervisor
-	// starts and when it reads its configuration again. The program and the directories above it must be root's.
+	// Program of root's, with arguments, that prints it within ten seconds when the configuration is read. It runs as root, with no
+	// environment but PATH.
 	Command []string `yaml:"command" form:"value" list:"some repeats" without:"none" example:"[/usr/bin/pass, show, acme]"`
 	// Header of requests in which the placeholder stands for it.
 	Header string `yaml:"header" form:"header" implied:"Authorization"`
@@ -194,7 +191,7 @@ type Audit struct {
 	Fsync Fsync `yaml:"fsync" words:"group each" default:"group"`
 	// Size of a file after which the next one is begun.
 	MaxSize int64 `yaml:"max_size" form:"size" min:"1MiB" max:"1TiB" default:"64MiB"`
-	// Number of files besides the current one; older ones are removed. Before that, the diagnostic log and `corral doctor` name the file.
+	// Number of files besides the current one; older ones are removed.
 	Keep int `yaml:"keep" min:"1" max:"1000000" unlimited:"0" default:"16"` // 0 removes none
 	// Minimum time for which each file is kept, from its last record on.
 	KeepFor time.Duration `yaml:"keep_for" min:"1m" max:"87600h" default:"168h"`
@@ -211,8 +208,8 @@ type Layers struct {
 	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1TiB" default:"4GiB"`
 	// Files in the layer of a session that requests no other number.
 	Inodes int64 `yaml:"inodes" form:"count" min:"64" max:"2147483648" default:"500000"`
-	// Bytes that the jobs of each open session can write for certain, what they have written included. Beyond that, the jobs that run share
-	// what is free on the file system of the state directory, up to the size of their layer. With less, more sessions can be open.
+	// Bytes that the jobs of each open session can write for certain. Beyond that, they share what is free on the file system of the state
+	// directory. With less, more sessions can be open.
 	Reserve int64 `yaml:"reserve" form:"size" min:"1MiB" max:"1TiB" default:"32MiB"`
 	// Maximum of `disk` that a session may request.
 	MaxDisk int64 `yaml:"max_disk" form:"size" min:"16MiB" max:"1TiB" default:"64GiB"`

@@ -31,8 +31,7 @@ type Runtime struct {
 	// Limits that take precedence over `defaults`.
 	Defaults job.Limits `yaml:"defaults" without:"none" example:"{cpus: 2}"` // zero fields are unset
 	// Maximum of what calls may reach, of the hosts that the operator's `network` allows: presets, `HOST` and `HOST:PORT` separated by
-	// blanks, or `none`. A call that asks for nothing in particular gets it; one that asks for more is denied. A word that the rules of a
-	// repository do not allow makes its calls fail.
+	// blanks, or `none`. A call that asks for more is denied. A word that the rules of a repository do not allow makes its calls fail.
 	Network string `yaml:"network" form:"network" without:"all that the operator allows" example:"npm pypi"` // "": see without
 	// Likewise, of the calls of one tool.
 	ToolNetwork map[string]string `yaml:"tool_network" names:"tool" form:"network" without:"none"`
@@ -80,11 +79,10 @@ type Principal struct {
 	// `page`, a person may log in to [the page](../how-to/watch-jobs-in-a-browser.md) as it and see its jobs; with `operator`, those of all
 	// principals, and the audit log.
 	Tools []string `yaml:"tools" form:"tool" list:"some" without:"all" example:"[runtime_execute, runtime_query_output]"` // nil is all
-	// Maximum number of its jobs that run or wait at once, with those in the background and those of `command/exec`. A further one is
-	// denied by the rule `concurrency`.
+	// Maximum number of its jobs that run or wait at once. A further one is denied by the rule `concurrency`.
 	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" without:"no bound but those of runtime" example:"4"` // 0 is unset
-	// Maximum number of bytes that its jobs write in a day, and as much at once, whether it is stored or not. After a job that wrote more,
-	// further ones are denied by the rule `output` until enough time has passed; jobs that run are not ended.
+	// Bytes that its jobs may write in a day, and as much at once, stored or not. Beyond it, further jobs are denied by the rule `output`
+	// until enough time has passed.
 	OutputDaily int64 `yaml:"output_daily" form:"size" min:"1MiB" max:"1024TiB" without:"no bound" example:"10GiB"` // 0 is unset
 	// Maximum of what its calls may reach, as `runtime.network`.
 	Network string `yaml:"network" form:"network" without:"that of runtime.network" example:"none"` // "": see without
@@ -119,8 +117,7 @@ type ExecServer struct {
 	AllowedHosts []string `yaml:"allowed_hosts" form:"host" without:"none" example:"[corral.example.org]"`
 	// Users, by name or number, who may connect to a unix socket, in addition to root and the server's user.
 	Peers []uint32 `yaml:"peers" form:"user" list:"some repeats" without:"none" example:"[root]"`
-	// Maximum memory for output that is not streamed, for all connections together. Where clients can be of several users or
-	// tokens, one of them can use half of what the others leave.
+	// Maximum memory for output that is not streamed, for all connections together. One user or token can use half of what others leave.
 	OutputBudget int64 `yaml:"output_budget" form:"size" min:"16MiB" max:"1TiB" default:"256MiB"`
 	// The profile for requests for `dangerFullAccess`.
 	FullAccess string `yaml:"full_access" form:"profile" without:"such requests are refused" example:"strict"`
@@ -132,8 +129,8 @@ type Sandbox struct {
 	Enabled bool `yaml:"enabled" default:"true"`
 	// Id of the repository that commands see if the call names none.
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`
-	// What its commands may do to the repository: `overlay` (they change a copy, for review with `corral changes`), `direct` (they
-	// change and delete the real files), `readonly`. The `readonly` or `overlay` of a repository is never relaxed.
+	// What its commands may do to the repository: change a copy (`overlay`), the real files (`direct`), or nothing (`readonly`). The
+	// `readonly` or `overlay` of a repository is never relaxed.
 	Workspace *job.Workspace `yaml:"workspace" without:"overlay, unless the repository or its profile has workspace: direct" example:"overlay"` // see SandboxWorkspace
 	// Timeout of a command that requests none.
 	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h" default:"2m"`
@@ -150,9 +147,8 @@ type Sandbox struct {
 	Image string `yaml:"image" form:"image" without:"the host's system directories" example:"debian-12"`
 	// Bytes that a session may add to the root file system.
 	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1024TiB" without:"the supervisor's default" example:"4GiB"` // 0 is unset
-	// Maximum number of sessions of one user or token, including those of `overlay` workspaces; a further session ends the one that
-	// was unused for the longest time, and so does one for whose layer the disk has no room. Of a server's 128 sessions in all, another
-	// user or token can always have some: the one with most sessions gives way.
+	// Maximum number of sessions of one user or token, including those of `overlay` workspaces; a further one ends the one that was unused
+	// for the longest time. A server has 128 in all; beyond that, the user or token with most sessions gives way.
 	MaxSessions int `yaml:"max_sessions" min:"1" max:"128" default:"128"`
 }
 
@@ -164,15 +160,14 @@ type Ctx struct {
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`
 	// Maximum duration of a job in the background, instead of `runtime.max_duration`.
 	BackgroundLife time.Duration `yaml:"background_life" min:"1s" max:"168h" default:"1h"`
-	// Maximum number of jobs in the background of one user or token. Each counts as one of `runtime.max_concurrent_jobs`; all
-	// background jobs together may take half of these (rounded down, at least 1).
+	// Maximum number of jobs in the background of one user or token. All together may take half of `runtime.max_concurrent_jobs`
+	// (rounded down, at least 1).
 	MaxBackground int `yaml:"max_background" min:"1" max:"1024" default:"4"`
 }
 
 // Index is about the full-text index of output.
 type Index struct {
-	// Whether output is indexed; without an index `ctx_search` finds nothing, and match `fuzzy` of
-	// [`runtime_query_output`](../interfaces/runtime_query_output.md) is refused.
+	// Whether output is indexed, for `ctx_search` and match `fuzzy` of [`runtime_query_output`](../interfaces/runtime_query_output.md).
 	Enabled bool `yaml:"enabled" default:"true"`
 	// How long indexed text stays in the index.
 	TTL time.Duration `yaml:"ttl" min:"1s" max:"8784h" default:"336h"`
@@ -187,7 +182,7 @@ type Starlark struct {
 	Enabled bool `yaml:"enabled" default:"true"`
 	// Id of the repository to which its calls are attributed; the calls see nothing of it.
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`
-	// Memory of one program, including the interpreter, which needs the minimum to report that there is no more.
+	// Memory of one program, including the interpreter.
 	Memory int64 `yaml:"memory" form:"size" min:"48MiB" max:"16GiB" default:"256MiB"`
 	// Maximum duration that can be requested, instead of `runtime.max_duration`. Ceilings apply as well, to the requested time plus
 	// 150 ms.
@@ -196,15 +191,14 @@ type Starlark struct {
 
 // Telemetry is about the spans of calls.
 type Telemetry struct {
-	// Where [spans of calls](../how-to/observe-calls.md) go: `off`, `stderr` (JSON lines), `file` (also JSON lines) or `otlp` (a collector,
-	// by OTLP over HTTP). Never to standard output, which belongs to the protocol.
+	// Where [spans of calls](../how-to/observe-calls.md) go: `off`, `stderr`, `file` (as JSON lines) or `otlp` (a collector, by OTLP over
+	// HTTP).
 	Traces string `yaml:"traces" form:"traces" default:"off"` // a Traces constant
 	// The file of `traces: file`; at 64 MiB it is renamed to `FILE.1`, which replaces an older one.
 	File string `yaml:"file" form:"path" without:"none" example:"/var/log/corral/spans.json"` // never "" with TracesFile
 	// URL of the collector, to which `/v1/traces` is added.
 	Endpoint string `yaml:"endpoint" form:"collector" without:"OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318" example:"http://localhost:4318"`
-	// File of headers for the collector, one `NAME: VALUE` per line. It must belong to the server's user or root, and must not be
-	// readable by everybody. To another host, headers are sent by `https` only.
+	// File of headers for the collector, one `NAME: VALUE` per line, which not everybody may read.
 	HeadersFile string `yaml:"headers_file" form:"path" without:"OTEL_EXPORTER_OTLP_HEADERS, else none" example:"/etc/corral/otlp-headers"`
 	// Name of the service in spans.
 	Service string `yaml:"service" form:"service" default:"corral"`
