@@ -47,12 +47,17 @@ func TestGenerated(t *testing.T) {
 // A generator writes what is made from the tables of keys.
 type generator struct {
 	language strict.Language
-	docs     map[string]string // comments of fields, by TYPE.FIELD
+	docs     map[string]doc // comments of fields, by TYPE.FIELD
 }
+
+// A doc is the comment of a field: its first paragraph, and all of it.
+type doc struct{ brief, full string }
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // newGenerator parses the comments of the fields in this package.
 func newGenerator(t *testing.T) *generator {
-	g := &generator{language(lookup), map[string]string{}}
+	g := &generator{language(lookup), map[string]doc{}}
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +85,8 @@ func (g *generator) readType(spec *ast.TypeSpec) {
 	}
 	for _, field := range s.Fields.List {
 		for _, name := range field.Names {
-			g.docs[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+			brief, rest, _ := strings.Cut(field.Doc.Text(), "\n\n")
+			g.docs[spec.Name.Name+"."+name.Name] = doc{oneLine(brief), oneLine(brief + " " + rest)}
 		}
 	}
 }
@@ -88,7 +94,8 @@ func (g *generator) readType(spec *ast.TypeSpec) {
 // A key is a row with what is said about it.
 type key struct {
 	strict.Row
-	doc, without string
+	doc
+	without string
 }
 
 // keys returns the keys of the mapping that into points to.
@@ -100,7 +107,7 @@ func (g *generator) keys(into any) []key {
 		k := key{Row: row, without: row.Tag.Get("without")}
 		for t := v.Type(); t.Kind() == reflect.Struct; t = reflect.TypeFor[Config]() {
 			field := fieldOf(t, row.Name)
-			if k.doc = g.docs[t.Name()+"."+field]; k.doc != "" || t == reflect.TypeFor[Config]() {
+			if k.doc = g.docs[t.Name()+"."+field]; k.full != "" || t == reflect.TypeFor[Config]() {
 				break
 			}
 		}
@@ -111,7 +118,7 @@ func (g *generator) keys(into any) []key {
 	}
 	if limits, ok := into.(*job.Limits); ok {
 		for i, f := range limits.Fields() {
-			all[i].doc = f.Doc
+			all[i].doc = doc{f.Doc, f.Doc}
 		}
 	}
 	return all
@@ -146,7 +153,7 @@ func TestDocumented(t *testing.T) {
 	check = func(name string, into any) {
 		for _, k := range g.keys(into) {
 			element := k.element()
-			if k.doc == "" {
+			if k.full == "" {
 				t.Errorf("%s.%s has no comment", name, k.Name)
 			}
 			if _, limit := into.(*job.Limits); !limit && k.without == "" && element == nil {
@@ -263,7 +270,7 @@ func (g *generator) value(k key) string {
 
 // sentence returns the comment of a key with its range, for people.
 func (k key) sentence() string {
-	s := strings.TrimSuffix(plain(k.doc), ".")
+	s := strings.TrimSuffix(plain(k.full), ".")
 	if low, high := k.Tag.Get("min"), k.Tag.Get("max"); low != "" {
 		s += "; " + low + " to " + high
 	}
@@ -349,7 +356,7 @@ func (g *generator) tableRow(b *strings.Builder, prefix string, k key) {
 		}
 		return
 	}
-	doc := strings.TrimSuffix(k.doc, ".")
+	doc := strings.TrimSuffix(k.brief, ".")
 	if nested {
 		doc = "`{" + inner + ": [NAME]}`: " + strings.ToLower(doc[:1]) + doc[1:]
 	}

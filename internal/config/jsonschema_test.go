@@ -98,7 +98,7 @@ func (g *generator) object(into any) members {
 		if value := k.Tag.Get("default") + k.Tag.Get("implied"); value != "" {
 			schema = append(schema, member{"default", defaultOf(k, value)})
 		}
-		properties = append(properties, member{name, append(members{{"description", plain(k.doc)}}, schema...)})
+		properties = append(properties, member{name, append(members{{"description", plain(k.full)}}, schema...)})
 	}
 	s := members{{"type", "object"}, {"additionalProperties", false}}
 	if required != nil {

@@ -9,28 +9,35 @@ import (
 
 // The structs of this package are the tables of the configuration. Each field with a yaml tag is the row of one key: its comment
 // and its tags (see strict.Row) are all that there is to say about it. The parser, `corral config show`, schema.json,
-// example.yaml and the tables of docs/reference/configuration.md are made from them. A comment at the end of a line is for
-// readers of the code alone.
+// example.yaml and the tables of docs/reference/configuration.md, with the first paragraph of each comment, are made from them. A comment
+// at the end of a line is for readers of the code alone.
 
 // Config is what the files say, with defaults for the rest.
 type Config struct {
 	// Range of host user and group ids for jails, which nothing else may use. All supervisors of the machine must have the same
 	// range. The default lies above the ranges that shadow and systemd allocate from.
 	UIDs UIDs `yaml:"uids" scope:"supervisor"`
-	// Directories to serve. Jobs write to a directory as its owner would. Clients call it by its id.
+	// Directories to serve. Jobs write to a directory as its owner would.
+	//
+	// Clients call it by its id.
 	Repos []Repo `yaml:"repos" without:"none"`
-	// Host directories that every jail shows read-only, at the same path, without file systems mounted below them. A path has
-	// no symbolic links. A directory that is replaced is refused until the supervisor is restarted.
+	// Host directories that every jail shows read-only, at the same path, without file systems mounted below them.
+	//
+	// A path has no symbolic links. A directory that is replaced is refused until the supervisor is restarted.
 	Toolchains []string `yaml:"toolchains" form:"path" list:"repeats" scope:"supervisor" without:"none" example:"[/usr/local/go]"`
-	// Files and directories below /etc that jobs see, too, for programs that need what the
-	// [rule for /etc](../explanation/isolation.md#what-a-job-can-see) leaves out. A component may be a pattern, such as `*.conf`. Files
-	// that are not root's, that not everybody may read, or that hold a private key are still left out, and logged.
+	// Files and directories below /etc that jobs see, too, for programs that need what the [rule for
+	// /etc](../explanation/isolation.md#what-a-job-can-see) leaves out.
+	//
+	// A component may be a pattern, such as `*.conf`. Files that are not root's, that not everybody may read, or that hold a
+	// private key are still left out, and logged.
 	EtcFiles []string `yaml:"etc_files" form:"etc-path" list:"repeats" scope:"supervisor" without:"none" example:"[/etc/acme/client.conf]"`
 	// Whether to serve each user also the directories that the user owns.
 	OwnDirectories *bool `yaml:"own_directories" scope:"supervisor" without:"true if no repository is listed in the configuration or with --repo, else false" example:"true"` // nil: see ServesOwn
 	// Limits of a job that requests none, see below.
 	Defaults job.Limits `yaml:"defaults" without:"see [limits](limits.md)"` // no field is zero
-	// The maximum of what a job may request, with the keys of `defaults`. A built-in default above a ceiling is lowered to it.
+	// The maximum of what a job may request, with the keys of `defaults`.
+	//
+	// A built-in default above a ceiling is lowered to it.
 	Ceilings job.Limits `yaml:"ceilings" without:"no bound" example:"{memory: 16GiB, pids: 4096}"` // a zero field bounds nothing
 	// Named sets of settings for repositories. `default` and `strict` always exist and have only system calls.
 	Profiles map[string]Profile `yaml:"profiles" names:"new-profile" without:"none but default and strict"`
@@ -43,7 +50,9 @@ type Config struct {
 	NetworkCache NetworkCache `yaml:"network_cache" scope:"supervisor"`
 	// How many connections jobs may have to hosts at once.
 	NetworkConnections NetworkConnections `yaml:"network_connections" scope:"supervisor"`
-	// Time after which an unused jail is dropped. The next job in its repository takes some milliseconds longer.
+	// Time after which an unused jail is dropped.
+	//
+	// The next job in its repository takes some milliseconds longer.
 	JailIdle time.Duration `yaml:"jail_idle" min:"1s" max:"720h" default:"5m" scope:"supervisor"`
 	// Maximum number of jobs at once, of all users.
 	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" default:"1024" scope:"supervisor"`
@@ -53,9 +62,13 @@ type Config struct {
 	UserMemory int64 `yaml:"user_memory" form:"size" min:"64MiB" max:"1024TiB" unlimited:"-1" scope:"supervisor" without:"three quarters of the machine's memory" example:"48GiB"` // 0 is unset
 	// Maximum number of jails at once.
 	MaxJails int `yaml:"max_jails" min:"1" max:"65536" default:"256" scope:"supervisor"`
-	// Maximum number of waiting slots in one jail; the actual number follows the demand.
+	// Maximum number of waiting slots in one jail.
+	//
+	// The actual number follows the demand.
 	WarmSlots int `yaml:"warm_slots" form:"natural" min:"0" max:"256" default:"16" scope:"supervisor"`
-	// The same for all jails together. The jail that was unused for the longest time gives up its slots first.
+	// The same for all jails together.
+	//
+	// The jail that was unused for the longest time gives up its slots first.
 	MaxWarmSlots int `yaml:"max_warm_slots" form:"natural" min:"0" max:"65536" default:"512" scope:"supervisor"`
 	// The supervisor's audit log.
 	Audit Audit `yaml:"audit" scope:"supervisor"`
@@ -105,7 +118,9 @@ type Repo struct {
 	ID string `yaml:"id" form:"repo-id" without:"the path's base name" example:"app"`
 	// User names or numbers.
 	Users []uint32 `yaml:"users" form:"user" list:"some repeats" without:"everybody who can connect to the socket" example:"[root, 1001]"` // nil is everybody
-	// Name or number of the user to whom the directory must belong, or the entry is not served. `corral repo add` writes it.
+	// Name or number of the user to whom the directory must belong, or the entry is not served.
+	//
+	// `corral repo add` writes it.
 	Owner *uint32 `yaml:"owner" form:"user" without:"any" example:"1001"` // nil is any
 	// `default`, `strict` or one of `profiles`.
 	Profile string `yaml:"profile" form:"profile" implied:"default" example:"untrusted"`
@@ -118,7 +133,9 @@ type Repo struct {
 	Protect job.Protection `yaml:"protect" implied:"none"`
 	// Limits of a job here that requests none.
 	Defaults job.Limits `yaml:"defaults" without:"the profile's, else the file's" example:"{memory: 1GiB}"` // zero fields are unset
-	// The maximum of what a job here may request. Of several ceilings, the lowest applies.
+	// The maximum of what a job here may request.
+	//
+	// Of several ceilings, the lowest applies.
 	Ceilings job.Limits `yaml:"ceilings" without:"the profile's and the file's" example:"{timeout: 5m}"` // zero fields are unset
 	// Hosts that jobs here may reach, in place of the file's `network`. Without `allow` in it, they reach none.
 	Network *network.Rules `yaml:"network" scope:"supervisor" without:"the file's" example:"{allow: [{preset: npm}]}"` // nil is unset
@@ -159,7 +176,9 @@ type NetworkCache struct {
 type NetworkConnections struct {
 	// Maximum number of connections to hosts at once, of one job or of all jobs of a session that share a network.
 	Job int `yaml:"job" min:"1" max:"16384" default:"256"`
-	// The same for all jobs of one user. Where the supervisor may open fewer files than two for each, that is the bound.
+	// The same for all jobs of one user.
+	//
+	// Where the supervisor may open fewer files than two for each, that is the bound.
 	User int `yaml:"user" min:"64" max:"16384" default:"1792"`
 }
 
@@ -197,8 +216,10 @@ type Audit struct {
 	KeepFor time.Duration `yaml:"keep_for" min:"1m" max:"87600h" default:"168h"`
 	// Bytes that one user's records may take in a day, an eighth of it at once.
 	UserDaily int64 `yaml:"user_daily" form:"size" min:"16MiB" max:"1024TiB" default:"2GiB"`
-	// What records have of the program that a job runs. `hash`: hashes of its arguments and code; `argv`: its arguments, too; `code`: its
-	// code, too. Secrets are hidden as in output.
+	// What records have of the program that a job runs. `hash`: hashes of its arguments and code; `argv`: its arguments, too;
+	// `code`: its code, too.
+	//
+	// Secrets are hidden as in output.
 	Record job.Recording `yaml:"record" default:"hash"`
 }
 
@@ -208,8 +229,9 @@ type Layers struct {
 	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1TiB" default:"4GiB"`
 	// Files in the layer of a session that requests no other number.
 	Inodes int64 `yaml:"inodes" form:"count" min:"64" max:"2147483648" default:"500000"`
-	// Bytes that the jobs of each open session can write for certain. Beyond that, they share what is free on the file system of the state
-	// directory. With less, more sessions can be open.
+	// Bytes that the jobs of each open session can write for certain.
+	//
+	// Beyond that, they share what is free on the file system of the state directory. With less, more sessions can be open.
 	Reserve int64 `yaml:"reserve" form:"size" min:"1MiB" max:"1TiB" default:"32MiB"`
 	// Maximum of `disk` that a session may request.
 	MaxDisk int64 `yaml:"max_disk" form:"size" min:"16MiB" max:"1TiB" default:"64GiB"`

@@ -18,7 +18,9 @@ type Runtime struct {
 	Env []string `yaml:"env.allow" form:"variable" without:"none"` // nil is none
 	// Variables of one runtime's jobs, by runtime and name. `env` must allow their names, or calls of the runtime are denied.
 	RuntimeEnv map[string]map[string]string `yaml:"runtime_env" names:"language variable" form:"value" without:"none"`
-	// Maximum duration of one call. A call of `runtime_execute` without a timeout has that of `defaults` or, if that is unset, 1m.
+	// Maximum duration of one call.
+	//
+	// A call of `runtime_execute` without a timeout has that of `defaults` or, if that is unset, 1m.
 	MaxDuration time.Duration `yaml:"max_duration" min:"100ms" max:"10m" default:"10m"`
 	// Maximum number of calls that run at once.
 	MaxConcurrentJobs int `yaml:"max_concurrent_jobs" min:"1" max:"65536" default:"8"`
@@ -30,8 +32,10 @@ type Runtime struct {
 	Rules string `yaml:"rules" form:"path" without:"none" example:"/etc/corral/rules.star"`
 	// Limits that take precedence over `defaults`.
 	Defaults job.Limits `yaml:"defaults" without:"none" example:"{cpus: 2}"` // zero fields are unset
-	// Maximum of what calls may reach, of the hosts that the operator's `network` allows: presets, `HOST` and `HOST:PORT` separated by
-	// blanks, or `none`. A call that asks for more is denied. A word that the rules of a repository do not allow makes its calls fail.
+	// Maximum of what calls may reach, of the hosts that the operator's `network` allows: presets, `HOST` and `HOST:PORT` separated
+	// by blanks, or `none`. A call that asks for more is denied.
+	//
+	// A word that the rules of a repository do not allow makes its calls fail.
 	Network string `yaml:"network" form:"network" without:"all that the operator allows" example:"npm pypi"` // "": see without
 	// Likewise, of the calls of one tool.
 	ToolNetwork map[string]string `yaml:"tool_network" names:"tool" form:"network" without:"none"`
@@ -49,8 +53,9 @@ type Output struct {
 type Artifacts struct {
 	// How long output is stored.
 	TTL time.Duration `yaml:"ttl" min:"1m" max:"8760h" default:"24h"`
-	// Maximum number of one user. Above it, the oldest artifacts of the user or token that has most are evicted first; each keeps
-	// an equal share.
+	// Maximum number of one user.
+	//
+	// Above it, the oldest artifacts of the user or token that has most are evicted first; each keeps an equal share.
 	MaxCount int `yaml:"max_count" min:"1" max:"1000000" default:"1000"`
 	// Maximum bytes of one user, as stored; evicted as for `max_count`.
 	MaxBytes int64 `yaml:"max_bytes" form:"size" min:"1MiB" max:"1024TiB" default:"1GiB"`
@@ -68,7 +73,9 @@ type Principal struct {
 	Created Instant `yaml:"created" without:"unknown" example:"\"2026-11-23T10:00:00Z\""` // 0 is unknown
 	// When the token stops being accepted.
 	Expires Instant `yaml:"expires" without:"never" example:"\"2026-12-23T10:00:00Z\""` // 0 is never
-	// SHA-256 of the token before the last `corral token rotate`. It is accepted until `previous_expires`.
+	// SHA-256 of the token before the last `corral token rotate`.
+	//
+	// It is accepted until `previous_expires`.
 	Previous [32]byte `yaml:"previous_sha256" form:"hash" without:"none" example:"\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\""` // zero is none
 	// When that token stops being accepted.
 	PreviousExpires Instant `yaml:"previous_expires" without:"none" example:"\"2026-11-24T10:00:00Z\""` // 0 is none
@@ -117,7 +124,9 @@ type ExecServer struct {
 	AllowedHosts []string `yaml:"allowed_hosts" form:"host" without:"none" example:"[corral.example.org]"`
 	// Users, by name or number, who may connect to a unix socket, in addition to root and the server's user.
 	Peers []uint32 `yaml:"peers" form:"user" list:"some repeats" without:"none" example:"[root]"`
-	// Maximum memory for output that is not streamed, for all connections together. One user or token can use half of what others leave.
+	// Maximum memory for output that is not streamed, for all connections together.
+	//
+	// One user or token can use half of what others leave.
 	OutputBudget int64 `yaml:"output_budget" form:"size" min:"16MiB" max:"1TiB" default:"256MiB"`
 	// The profile for requests for `dangerFullAccess`.
 	FullAccess string `yaml:"full_access" form:"profile" without:"such requests are refused" example:"strict"`
@@ -147,8 +156,10 @@ type Sandbox struct {
 	Image string `yaml:"image" form:"image" without:"the host's system directories" example:"debian-12"`
 	// Bytes that a session may add to the root file system.
 	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1024TiB" without:"the supervisor's default" example:"4GiB"` // 0 is unset
-	// Maximum number of sessions of one user or token, including those of `overlay` workspaces; a further one ends the one that was unused
-	// for the longest time. A server has 128 in all; beyond that, the user or token with most sessions gives way.
+	// Maximum number of sessions of one user or token, including those of `overlay` workspaces; a further one ends the one that was
+	// unused for the longest time.
+	//
+	// A server has 128 in all; beyond that, the user or token with most sessions gives way.
 	MaxSessions int `yaml:"max_sessions" min:"1" max:"128" default:"128"`
 }
 
@@ -160,8 +171,9 @@ type Ctx struct {
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`
 	// Maximum duration of a job in the background, instead of `runtime.max_duration`.
 	BackgroundLife time.Duration `yaml:"background_life" min:"1s" max:"168h" default:"1h"`
-	// Maximum number of jobs in the background of one user or token. All together may take half of `runtime.max_concurrent_jobs`
-	// (rounded down, at least 1).
+	// Maximum number of jobs in the background of one user or token.
+	//
+	// All together may take half of `runtime.max_concurrent_jobs` (rounded down, at least 1).
 	MaxBackground int `yaml:"max_background" min:"1" max:"1024" default:"4"`
 }
 
@@ -184,8 +196,9 @@ type Starlark struct {
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`
 	// Memory of one program, including the interpreter.
 	Memory int64 `yaml:"memory" form:"size" min:"48MiB" max:"16GiB" default:"256MiB"`
-	// Maximum duration that can be requested, instead of `runtime.max_duration`. Ceilings apply as well, to the requested time plus
-	// 150 ms.
+	// Maximum duration that can be requested, instead of `runtime.max_duration`.
+	//
+	// Ceilings apply as well, to the requested time plus 150 ms.
 	MaxWall time.Duration `yaml:"max_wall" min:"1ms" max:"1m" default:"1m"`
 }
 

@@ -46,8 +46,10 @@ const (
 
 // Rules say what the jobs of a repository may reach. The zero Rules allow nothing.
 type Rules struct {
-	// Hosts that jobs may reach. If several entries have a port of a host, the first of them says the protocol: an entry with
-	// `methods`, `paths` or `secret` comes before those that have its host without them. A request needs one entry that allows it.
+	// Hosts that jobs may reach.
+	//
+	// If several entries have a port of a host, the first of them says the protocol: an entry with `methods`, `paths` or `secret`
+	// comes before those that have its host without them. A request needs one entry that allows it.
 	Allow []Rule `json:"allow,omitempty" yaml:"allow" without:"none" example:"[{preset: npm}, {host: example.org}]"`
 	// Hosts that jobs may not reach, whatever `allow` has: `HOST`, or `*.HOST` for all names below it.
 	Deny []string `json:"deny,omitempty" yaml:"deny" form:"host-pattern" without:"none" example:"[telemetry.example.org]"`
@@ -68,20 +70,25 @@ type Rule struct {
 	// What is spoken there. `tls`: the name in the connection must be the host's; `http`: plain HTTP, likewise; `tcp`: anything.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol" words:"tls http tcp" implied:"tls"`
 
-	// Methods of the requests that are allowed. With `methods`, `paths`, `secret` or `registry`, TLS of jobs ends in
-	// `corral-egress`, which sees their requests: jobs trust the [authority](#requests-and-secrets) of the installation there.
+	// Methods of the requests that are allowed.
+	//
+	// With `methods`, `paths`, `secret` or `registry`, TLS of jobs ends in `corral-egress`, which sees their requests: jobs trust
+	// the [authority](#requests-and-secrets) of the installation there.
 	Methods []string `json:"methods,omitempty" yaml:"methods" form:"method" list:"some" without:"all" example:"[GET, HEAD]"`
 	// Paths of the requests that are allowed. `*` is any segment, and `**` at the end one or more.
 	Paths []string `json:"paths,omitempty" yaml:"paths" form:"request-path" list:"some" without:"all" example:"[\"/repos/acme/**\"]"`
-	// Headers of these requests that are passed on beside [those that many clients send](#requests-and-secrets). It needs `methods` or
-	// `paths`: without both, all are.
+	// Headers of these requests that are passed on beside [those that many clients send](#requests-and-secrets).
+	//
+	// It needs `methods` or `paths`: without both, all are.
 	Headers []string `json:"headers,omitempty" yaml:"headers" form:"header" list:"some" without:"none" example:"[X-Acme-Tenant]"`
 	// Name in `secrets` of the secret that takes the place of its placeholder in these requests.
 	Secret string `json:"secret,omitempty" yaml:"secret" form:"secret" without:"none" example:"acme-api"`
 	// The host serves packages of this kind, `go`, `npm`, `pypi`, `cargo` or `debian`: only GET and HEAD are allowed, digests are
 	// verified, and files and indexes are kept for the next job of the same user. A preset has its own name here.
 	Registry string `json:"registry,omitempty" yaml:"registry" words:"go npm pypi cargo debian" without:"none" example:"npm"`
-	// With `registry`: versions that were published more recently are not there yet. Not for `debian`, which does not tell.
+	// With `registry`: versions that were published more recently are not there yet.
+	//
+	// Not for `debian`, which does not tell.
 	MinAge time.Duration `json:"min_age,omitempty" yaml:"min_age" form:"age" min:"1m" max:"366d" without:"none" example:"7d"`
 }
 
