@@ -1,9 +1,13 @@
 package seccomp
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -267,4 +271,54 @@ func TestAttemptsWithoutFilter(t *testing.T) {
 			t.Errorf("%s%v: %v without a filter, want success", a.call, a.args, syscall.Errno(results[i]))
 		}
 	}
+}
+
+// answersTable returns the attempts under the default profile that the kernel answers differently to an ordinary user without a filter: a
+// row for each family of refused calls, and for each call with refused arguments.
+func answersTable(t *testing.T) string {
+	inside, outside := tryAll(t, defaultProfile), tryAll(t, "")
+	var rows []string
+	answers := map[string][]string{} // outside, by row
+	tried, different := 0, 0
+	for i, a := range attempts {
+		if inside[i] < 0 {
+			continue // this architecture lacks it
+		}
+		tried++
+		if inside[i] == outside[i] {
+			continue
+		}
+		different++
+		row := fmt.Sprintf(" | %s | %s |\n", errnoName(inside[i]), a.reason())
+		if answers[row] == nil {
+			rows = append(rows, row)
+		}
+		answer := fmt.Sprintf("`%s` %s", cmp.Or(a.call, strconv.Itoa(a.nr)), errnoName(outside[i]))
+		if !slices.Contains(answers[row], answer) {
+			answers[row] = append(answers[row], answer)
+		}
+	}
+	table := fmt.Sprintf("%d of %d attempts get another answer.\n\n", different, tried) +
+		"| call, and its answer outside | inside | reason |\n|---|---|---|\n"
+	for _, row := range rows {
+		table += "| " + strings.Join(answers[row], ", ") + row
+	}
+	return table
+}
+
+// reason says why the call is refused: the name of its family, or why some of its arguments are.
+func (a attempt) reason() string {
+	for _, f := range refused {
+		if slices.Contains(strings.Fields(f.calls), a.call) {
+			return f.name
+		}
+	}
+	return cmp.Or(argumentReasons[a.call], "newer than the table")
+}
+
+func errnoName(errno int) string {
+	if errno == 0 {
+		return "succeeds"
+	}
+	return unix.ErrnoName(syscall.Errno(errno))
 }
