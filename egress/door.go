@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"corral/egress/control"
-	"corral/egress/leaf"
 	"corral/egress/names"
 	"corral/egress/relay"
 	"corral/internal/ratelimit"
@@ -44,7 +43,7 @@ type door struct {
 	ask    string
 	// placeholder stands for secrets in what the job knows
 	placeholder string
-	authority   *leaf.Issuer // that the job trusts; nil: none
+	authority   *relay.Issuer // that the job trusts; nil: none
 	record      record
 	log         doorLog
 	ctx         context.Context // ends when the door is closed

@@ -7,7 +7,6 @@ import (
 
 	"corral/egress/authority"
 	"corral/egress/control"
-	"corral/egress/leaf"
 	"corral/egress/relay"
 	"corral/internal/text"
 	"corral/policy/network"
@@ -16,7 +15,7 @@ import (
 var errAuthority = errors.New("a rule is about requests, but the job has no authority whose certificates it trusts")
 
 // authorityOf returns the authority of a door, nil if it has none. Doors with the same one share the certificates that it issues.
-func (s *Server) authorityOf(m *control.Authority) (*leaf.Issuer, error) {
+func (s *Server) authorityOf(m *control.Authority) (*relay.Issuer, error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -27,7 +26,7 @@ func (s *Server) authorityOf(m *control.Authority) (*leaf.Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.authority = leaf.NewIssuer(a)
+	s.authority = relay.NewIssuer(a)
 	return s.authority, nil
 }
 

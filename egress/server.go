@@ -14,7 +14,6 @@ import (
 
 	"corral/egress/control"
 	"corral/egress/dial"
-	"corral/egress/leaf"
 	"corral/egress/packages"
 	"corral/egress/relay"
 	"corral/egress/store"
@@ -62,7 +61,7 @@ type Server struct {
 
 	// authority is that of the door that was opened last, with the certificates that it has issued; nil before. Used by the
 	// goroutine of Serve alone.
-	authority *leaf.Issuer
+	authority *relay.Issuer
 }
 
 // ownFiles are descriptors for what is not a job's: the pipes of relays, the program's own, and a margin.

@@ -22,7 +22,7 @@ import (
 	"corral/egress/authority"
 	"corral/egress/control"
 	"corral/egress/dial"
-	"corral/egress/leaf"
+	"corral/egress/relay"
 	"corral/egress/store"
 	"corral/internal/log"
 	"corral/internal/test/nettest"
@@ -51,7 +51,7 @@ type world struct {
 	names map[string]netip.Addr
 	real  *dial.Dialer // for its checks
 
-	authority *leaf.Issuer       // of the Internet of the test
+	authority *relay.Issuer      // of the Internet of the test
 	ours      *control.Authority // that the jobs trust; nil: none
 	secrets   []control.Secret
 }
@@ -148,7 +148,7 @@ func (w *world) roots() *x509.CertPool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.authority = leaf.NewIssuer(a)
+	w.authority = relay.NewIssuer(a)
 	pool := x509.NewCertPool()
 	pool.AddCert(mustParse(w.t, a))
 	return pool

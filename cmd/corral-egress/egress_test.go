@@ -26,8 +26,8 @@ import (
 
 	"corral/egress/authority"
 	"corral/egress/control"
-	"corral/egress/leaf"
 	"corral/egress/names"
+	"corral/egress/relay"
 	"corral/internal/test/nettest"
 	"corral/internal/test/sandboxtest"
 	"corral/seccomp"
@@ -65,7 +65,7 @@ type program struct {
 	etc      string
 	stderr   *strings.Builder
 
-	authority *leaf.Issuer       // of the Internet
+	authority *relay.Issuer      // of the Internet
 	ours      *control.Authority // that the job trusts; nil: none
 }
 
@@ -83,7 +83,7 @@ func start(t *testing.T, filter []byte, change func(*exec.Cmd)) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.authority = leaf.NewIssuer(trusted)
+	p.authority = relay.NewIssuer(trusted)
 	p.etc = etc(t, trusted)
 	dns, err := net.FilePacketConn(p.internet.UDP(netip.MustParseAddrPort("127.0.0.1:53")))
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package authority makes and reads authorities: the certificates that jails trust where rules are about requests, with their
-// keys. What an authority issues is made by package leaf.
+// keys. What an authority issues is made by package relay.
 //
 // Each user has an authority of their own, whose key is in a file that root alone can read and in the memory of that user's
 // corral-egress. Jails of the user's jobs trust its certificate; nothing else should.

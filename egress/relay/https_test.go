@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"corral/egress/authority"
-	"corral/egress/leaf"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -51,7 +50,7 @@ type secureWorld struct {
 	served sync.WaitGroup
 }
 
-func pool(t *testing.T, a *leaf.Issuer) *x509.CertPool {
+func pool(t *testing.T, a *Issuer) *x509.CertPool {
 	t.Helper()
 	p := x509.NewCertPool()
 	if !p.AppendCertsFromPEM(a.PEM()) {
@@ -60,13 +59,13 @@ func pool(t *testing.T, a *leaf.Issuer) *x509.CertPool {
 	return p
 }
 
-func newAuthority(t *testing.T) *leaf.Issuer {
+func newAuthority(t *testing.T) *Issuer {
 	t.Helper()
 	a, err := authority.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return leaf.NewIssuer(a)
+	return NewIssuer(a)
 }
 
 // newSecure returns a relay for GET and POST of paths below /open to a server whose certificate is for name. answer may be nil.

@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 			"cmd/corral-front → front/mid → isolate",
 		},
 		{"front and the client", map[string][]string{"cmd/corral-front/a.go": {"corral/isolate/client"}}, ""},
-		{"supervisor and TLS", map[string][]string{"cmd/corrald/a.go": {"corral/egress/leaf"}, "egress/leaf/a.go": {"crypto/tls"}}, "egress/leaf → crypto/tls"},
+		{"supervisor and TLS", map[string][]string{"cmd/corrald/a.go": {"corral/egress/relay"}, "egress/relay/a.go": {"crypto/tls"}}, "egress/relay → crypto/tls"},
 		{"supervisor and HTTP", map[string][]string{"cmd/corrald/a.go": {"net/http"}}, "cmd/corrald must not reach net/http"},
 		{"built on wiring", map[string][]string{"front/fleet/a.go": {"corral/cmd/corral"}}, "front/fleet imports cmd/corral"},
 		{"test package", map[string][]string{"front/fleet/a.go": {"corral/internal/test/sandboxtest"}}, "front/fleet imports internal/test/sandboxtest"},

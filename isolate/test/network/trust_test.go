@@ -15,7 +15,7 @@ import (
 	"time"
 
 	issuer "corral/egress/authority"
-	"corral/egress/leaf"
+	"corral/egress/relay"
 	"corral/internal/test/fronttest"
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
@@ -213,7 +213,7 @@ func TestAuthoritiesOfUsers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cert, err := leaf.NewIssuer(stolen).Leaf("web.example.org")
+			cert, err := relay.NewIssuer(stolen).Leaf("web.example.org")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,4 @@
-// Package leaf issues the certificates with which corral-egress ends the TLS connections of jobs, where rules are about requests.
-//
-// It is apart from package authority, so that the supervisor, which keeps authorities, is not linked with TLS.
-package leaf
+package relay
 
 import (
 	"crypto/ecdsa"
@@ -23,7 +20,8 @@ const (
 	maxLeaves = 1024
 )
 
-// An Issuer issues certificates of an authority. Its methods may be called concurrently.
+// An Issuer issues the certificates with which TLS connections of jobs end here, where rules are about requests. It is not part of package
+// authority, so that the supervisor, which keeps authorities, is not linked with TLS. Its methods may be called concurrently.
 type Issuer struct {
 	*authority.Authority
 	now func() time.Time

@@ -1,4 +1,4 @@
-package leaf
+package relay
 
 import (
 	"bytes"
