@@ -1,6 +1,7 @@
 package names
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -39,8 +40,9 @@ func ServeUDP(conn net.PacketConn, table Table) {
 func ServeTCP(l net.Listener, table Table) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	c := conns{open: map[net.Conn]bool{}}
-	defer c.close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	slots := make(chan struct{}, maxConns)
 	for {
 		conn, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -50,13 +52,18 @@ func ServeTCP(l net.Listener, table Table) {
 			time.Sleep(10 * time.Millisecond) // no descriptors
 			continue
 		}
-		if !c.add(conn) {
+		select {
+		case slots <- struct{}{}:
+		default:
 			conn.Close()
 			continue
 		}
 		wg.Go(func() {
-			defer c.remove(conn)
+			end := context.AfterFunc(ctx, func() { conn.Close() })
 			serveConn(conn, table)
+			end()
+			<-slots // first: its client can connect again at once when it sees the end
+			conn.Close()
 		})
 	}
 }
@@ -84,39 +91,5 @@ func serveConn(conn net.Conn, table Table) {
 		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
 			return
 		}
-	}
-}
-
-// conns are the open connections.
-type conns struct {
-	mu     sync.Mutex
-	open   map[net.Conn]bool
-	closed bool
-}
-
-func (c *conns) add(conn net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || len(c.open) >= maxConns {
-		return false
-	}
-	c.open[conn] = true
-	return true
-}
-
-// remove closes a connection. Its client can connect again at once when it sees the end.
-func (c *conns) remove(conn net.Conn) {
-	c.mu.Lock()
-	delete(c.open, conn)
-	c.mu.Unlock()
-	conn.Close()
-}
-
-func (c *conns) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for conn := range c.open {
-		conn.Close()
 	}
 }
