@@ -28,20 +28,6 @@ func Find(p Places) Installed {
 	return Installed{&cache{places: p}}
 }
 
-// last returns the latest search, which may be outdated. The caller checks it with fresh, since most changes affect few
-// choices.
-func (i Installed) last() *search {
-	if i.c == nil {
-		return &search{}
-	}
-	i.c.mu.Lock()
-	defer i.c.mu.Unlock()
-	if i.c.search == nil {
-		i.c.search = newSearch(i.c.places)
-	}
-	return i.c.search
-}
-
 // current returns an up-to-date search, rebuilding it if anything that it depends on has changed.
 func (i Installed) current() *search {
 	if i.c == nil {
@@ -49,20 +35,14 @@ func (i Installed) current() *search {
 	}
 	i.c.mu.Lock()
 	defer i.c.mu.Unlock()
-	if i.c.search == nil || !i.c.search.fresh(everything) {
+	if i.c.search == nil || !i.c.search.fresh() {
 		i.c.search = newSearch(i.c.places)
 	}
 	return i.c.search
 }
 
 // Path returns the value of PATH for jobs: the directories of toolchains, then those of the system.
-func (i Installed) Path() string {
-	s := i.last()
-	if !s.fresh(0) {
-		s = i.current()
-	}
-	return s.path
-}
+func (i Installed) Path() string { return i.current().path }
 
 // Caches returns the variables, NAME=value, with which package managers install from the download caches among the
 // toolchains. Of several caches of a manager, the first one that exists counts. A cache may lie where only jobs can see
@@ -89,13 +69,8 @@ func (i Installed) Choose(runtime, executable string, allowed func(name string) 
 	if executable != "" {
 		name = filepath.Base(executable)
 	}
-	s := i.last()
-	tried := &attempt{runtime: r, executable: executable, ways: r.waysOf(name), search: s}
-	c, ok, matters := tried.choose(name, allowed)
-	if !s.fresh(matters) {
-		tried = &attempt{runtime: r, executable: executable, ways: tried.ways, search: i.current()}
-		c, ok, _ = tried.choose(name, allowed)
-	}
+	tried := &attempt{runtime: r, executable: executable, ways: r.waysOf(name), search: i.current()}
+	c, ok := tried.choose(name, allowed)
 	if !ok {
 		return Choice{}, tried.missing()
 	}
@@ -112,33 +87,25 @@ type attempt struct {
 	against    []string // programs found, and why each was rejected
 }
 
-// choose returns the first usable program with the given name, or of any way if name is "". The result depends on the
-// first `matters` watched paths; see fresh.
-func (a *attempt) choose(name string, allowed func(name string) bool) (c Choice, ok bool, matters int) {
+// choose returns the first usable program with the given name, or of any way if name is "".
+func (a *attempt) choose(name string, allowed func(name string) bool) (Choice, bool) {
 	for _, w := range a.ways {
 		want := cmp.Or(name, w.program)
 		if allowed != nil && !allowed(want) {
 			continue
 		}
 		a.names = append(a.names, want)
+		paths := a.search.all(want)
 		if filepath.IsAbs(a.executable) {
-			if c, ok := a.try(w, want, filepath.Clean(a.executable)); ok {
-				return c, true, everything
-			}
-			continue
+			paths = []string{filepath.Clean(a.executable)}
 		}
-		for n, dir := range a.search.dirs {
-			c, ok := a.try(w, want, filepath.Join(dir, want))
-			switch {
-			case !ok:
-			case w.prepare != nil, len(a.names) > 1: // these depend on more than the directories up to this one
-				return c, true, everything
-			default:
-				return c, true, a.search.upTo[n]
+		for _, path := range paths {
+			if c, ok := a.try(w, want, path); ok {
+				return c, true
 			}
 		}
 	}
-	return Choice{}, false, everything
+	return Choice{}, false
 }
 
 // try returns the choice of the program at path, or records why it is rejected.

@@ -2,7 +2,6 @@ package runtimes
 
 import (
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,15 +19,7 @@ type search struct {
 	owner      uint32   // of system files
 	dirs       []string // searched for programs in this order
 	path       string   // PATH of jobs
-	watched    []watched
-	own        int   // number of watched paths that concern toolchains, which come first
-	upTo       []int // for each of dirs: number of watched paths that it and the dirs before it depend on
-}
-
-// A watched path is one of dirs, or a path that dirs depends on.
-type watched struct {
-	stamp
-	odd bool // PATH does not depend on it
+	watched    []stamp  // of dirs, and of paths that dirs depends on
 }
 
 // A stamp identifies the state of a file or directory.
@@ -70,13 +61,8 @@ func newSearch(p Places) *search {
 			}
 		}
 	}
-	s.own = len(s.watched)
 	for _, pattern := range p.host.dirs {
 		s.expand(pattern)
-	}
-	for n := range s.watched {
-		w := &s.watched[n]
-		w.odd = n >= s.own && (s.odd(w.path) || s.odd(filepath.Join(w.path, "*")))
 	}
 	s.path = strings.Join(slices.DeleteFunc(slices.Clone(s.dirs), s.odd), ":")
 	return s
@@ -102,27 +88,16 @@ func (s *search) add(dir string) bool {
 		return false
 	}
 	if !slices.Contains(s.dirs, dir) && !s.forbidden(dir) {
-		s.dirs, s.upTo = append(s.dirs, dir), append(s.upTo, len(s.watched))
+		s.dirs = append(s.dirs, dir)
 	}
 	return true
 }
 
-func (s *search) watch(path string) {
-	s.watched = append(s.watched, watched{stamp: stampOf(path)})
-}
+func (s *search) watch(path string) { s.watched = append(s.watched, stampOf(path)) }
 
-// everything makes fresh check all watched paths.
-const everything = math.MaxInt
-
-// fresh reports whether nothing has changed among the first watched paths and among those that PATH depends on. Links to
-// programs are not watched: check resolves them each time.
-func (s *search) fresh(first int) bool {
-	for n := range s.watched {
-		if w := &s.watched[n]; (n < first || !w.odd) && stampOf(w.path) != w.stamp {
-			return false
-		}
-	}
-	return true
+// fresh reports whether nothing has changed that the search depends on. Links to programs are not watched: check resolves them each time.
+func (s *search) fresh() bool {
+	return !slices.ContainsFunc(s.watched, func(was stamp) bool { return stampOf(was.path) != was })
 }
 
 // odd reports whether dir is searched for programs but left out of PATH, which would become long.
