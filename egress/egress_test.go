@@ -504,19 +504,19 @@ func TestMessages(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	sandboxtest.Leaks(t)
 	open := func(t *testing.T, door uint64) []byte {
-		m, err := control.AppendOpen(nil, control.Open{Door: door, Access: control.Access{Rules: json.RawMessage(`{}`)}})
+		m, err := control.Encode(control.Open{Door: door, Access: control.Access{Rules: json.RawMessage(`{}`)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return m
 	}
-	names, err := control.AppendNames(nil, control.Names{Hosts: true})
+	names, err := control.Encode(control.Names{Hosts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, message := range map[string][]byte{
 		"without its file": names,
-		"unknown":          {99, '{', '}'}, "a reply": control.AppendReply(nil, control.Reply{Kind: control.KindOpened}),
+		"unknown":          {99, '{', '}'}, "a reply": control.Reply{Kind: control.KindOpened}.Encode(),
 		"malformed": append([]byte{byte(control.KindReport)}, "{}"...), "long": make([]byte, control.MaxMessage+1),
 	} {
 		w := newWorld(t, plenty)
@@ -548,7 +548,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}
-	m, _ := control.AppendReport(nil, control.Report{Door: 77})
+	m, _ := control.Encode(control.Report{Door: 77})
 	w.send(m)
 	if text := w.reply(control.KindReported, 77); text != "" {
 		t.Errorf("a report of no door: %q", text)
@@ -658,7 +658,7 @@ func TestAgain(t *testing.T) {
 	}
 	d.number++
 	w.last = d.number
-	m, err := control.AppendOpen(nil, control.Open{Door: d.number, Name: "job 1", Access: w.access(`{}`), Again: true})
+	m, err := control.Encode(control.Open{Door: d.number, Name: "job 1", Access: w.access(`{}`), Again: true})
 	if err != nil {
 		t.Fatal(err)
 	}

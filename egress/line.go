@@ -86,7 +86,7 @@ func descriptors(b []byte) ([]*os.File, error) {
 
 // send sends a reply. It uses sendto(2): the program may not call sendmsg(2), which could pass descriptors on.
 func (l *line) send(r control.Reply) error {
-	message := control.AppendReply(nil, r)
+	message := r.Encode()
 	for {
 		err := unix.Sendto(l.fd, message, unix.MSG_NOSIGNAL, nil)
 		if !errors.Is(err, unix.EINTR) {

@@ -106,42 +106,25 @@ func (s *Server) Serve(socket *os.File) error {
 // handle handles a message of the supervisor, and takes over its descriptors.
 func (s *Server) handle(l *line, message []byte, files []*os.File) error {
 	defer closeAll(files)
-	switch control.KindOf(message) {
-	case control.KindOpen:
-		m, err := control.ReadOpen(message)
-		if err != nil {
-			return err
-		}
+	m, err := control.Read(message)
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case control.Open:
 		return l.send(control.Reply{Kind: control.KindOpened, Door: m.Door, Text: s.open(m, files)})
-	case control.KindUpdate:
-		m, err := control.ReadUpdate(message)
-		if err != nil {
-			return err
-		}
+	case control.Update:
 		if d := s.doors[m.Door]; d != nil {
 			d.update(m.Access)
 		}
-		return nil
-	case control.KindNames:
-		m, err := control.ReadNames(message)
-		if err != nil {
-			return err
-		}
+	case control.Names:
 		return s.readNames(m, files)
-	case control.KindReport:
-		m, err := control.ReadReport(message)
-		if err != nil {
-			return err
-		}
+	case control.Report:
 		return l.send(s.report(m.Door, false))
-	case control.KindClose:
-		m, err := control.ReadClose(message)
-		if err != nil {
-			return err
-		}
+	case control.Close:
 		return l.send(s.report(m.Door, true))
 	}
-	return fmt.Errorf("%w: a message of kind %d", control.ErrMalformed, control.KindOf(message))
+	return nil
 }
 
 // readNames reads the host's files about names again. If they cannot be read, what they said before still applies.
@@ -195,6 +178,6 @@ func (s *Server) report(door uint64, last bool) control.Reply {
 		delete(s.doors, door)
 		d.close()
 	}
-	r.Text = string(control.AppendSummary(nil, d.record.take()))
+	r.Text = d.record.take().Encode()
 	return r
 }

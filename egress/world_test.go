@@ -207,7 +207,7 @@ func (d *jobDoor) reopen(rules, ask string) string {
 	d.w.t.Helper()
 	d.w.last++
 	d.number = d.w.last
-	m, err := control.AppendOpen(nil, control.Open{
+	m, err := control.Encode(control.Open{
 		Door: d.number, Name: "job 1", Access: d.w.access(rules), Ask: ask, Placeholder: placeholder, Authority: d.w.ours,
 	})
 	if err != nil {
@@ -250,22 +250,22 @@ func (w *world) reply(kind control.Kind, door uint64) string {
 // update replaces the rules, and returns when they are in force.
 func (d *jobDoor) update(rules string) {
 	d.w.t.Helper()
-	m, err := control.AppendUpdate(nil, control.Update{Door: d.number, Access: d.w.access(rules)})
+	m, err := control.Encode(control.Update{Door: d.number, Access: d.w.access(rules)})
 	if err != nil {
 		d.w.t.Fatal(err)
 	}
 	d.w.send(m)
 	// Messages are obeyed in order.
-	m, _ = control.AppendReport(nil, control.Report{Door: 1 << 60})
+	m, _ = control.Encode(control.Report{Door: 1 << 60})
 	d.w.send(m)
 	d.w.reply(control.KindReported, 1<<60)
 }
 
 func (d *jobDoor) summary(kind control.Kind) control.Summary {
 	d.w.t.Helper()
-	m, _ := control.AppendReport(nil, control.Report{Door: d.number})
+	m, _ := control.Encode(control.Report{Door: d.number})
 	if kind == control.KindClose {
-		m, _ = control.AppendClose(nil, control.Close{Door: d.number})
+		m, _ = control.Encode(control.Close{Door: d.number})
 	}
 	d.w.send(m)
 	text := d.w.reply(control.KindReported, d.number)

@@ -204,7 +204,7 @@ func (p *program) trust() {
 // open opens door 1 for a job.
 func (p *program) open(job *nettest.Space, rules string) {
 	p.t.Helper()
-	m, err := control.AppendOpen(nil, control.Open{Door: 1, Name: "job", Access: control.Access{Rules: json.RawMessage(rules)}, Authority: p.ours})
+	m, err := control.Encode(control.Open{Door: 1, Name: "job", Access: control.Access{Rules: json.RawMessage(rules)}, Authority: p.ours})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func (p *program) open(job *nettest.Space, rules string) {
 // end closes door 1 and returns its report.
 func (p *program) end() control.Summary {
 	p.t.Helper()
-	m, _ := control.AppendClose(nil, control.Close{Door: 1})
+	m, _ := control.Encode(control.Close{Door: 1})
 	s, err := control.ReadSummary(p.exchange(m))
 	if err != nil {
 		p.t.Fatal(err)

@@ -136,23 +136,64 @@ func KindOf(message []byte) Kind {
 	return Kind(message[0])
 }
 
-// AppendOpen appends the message. It fails if the message or one of its parts exceeds its maximum.
-func AppendOpen(to []byte, m Open) ([]byte, error) {
-	// JSON has no other characters: the text would not be what was checked.
-	m.Name, m.Request, m.Ask = strings.ToValidUTF8(m.Name, "?"), strings.ToValidUTF8(m.Request, "?"), strings.ToValidUTF8(m.Ask, "?")
-	if err := m.check(); err != nil {
-		return to, err
+// Encode returns the message, which is an Open, Update, Report, Close or Names. It fails if the message or one of its parts exceeds its
+// maximum.
+func Encode(m any) ([]byte, error) {
+	if open, ok := m.(Open); ok {
+		// JSON has no other characters: the text would not be what was checked.
+		for _, text := range []*string{&open.Name, &open.Request, &open.Ask} {
+			*text = strings.ToValidUTF8(*text, "?")
+		}
+		if err := open.check(); err != nil {
+			return nil, err
+		}
+		m = open
 	}
-	return appendJSON(to, KindOpen, m)
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("control message: %w", err)
+	}
+	if n := 1 + len(body); n > MaxMessage {
+		return nil, fmt.Errorf("the network rules or secrets need a message of %d bytes, the maximum is %d: use fewer or shorter ones", n, MaxMessage)
+	}
+	return append([]byte{byte(kindOf(m))}, body...), nil
 }
 
-// ReadOpen decodes an Open.
-func ReadOpen(message []byte) (Open, error) {
-	m, err := readJSON[Open](KindOpen, message)
-	if err == nil {
-		err = m.check()
+func kindOf(m any) Kind {
+	switch m.(type) {
+	case Open:
+		return KindOpen
+	case Update:
+		return KindUpdate
+	case Report:
+		return KindReport
+	case Close:
+		return KindClose
+	case Names:
+		return KindNames
 	}
-	return m, err
+	panic(fmt.Sprintf("%T is not a message of the supervisor", m))
+}
+
+// Read decodes a message of the supervisor: an Open, Update, Report, Close or Names.
+func Read(message []byte) (any, error) {
+	switch KindOf(message) {
+	case KindOpen:
+		m, err := read[Open](message)
+		if err == nil {
+			err = m.check()
+		}
+		return m, err
+	case KindUpdate:
+		return read[Update](message)
+	case KindReport:
+		return read[Report](message)
+	case KindClose:
+		return read[Close](message)
+	case KindNames:
+		return read[Names](message)
+	}
+	return nil, fmt.Errorf("%w: a message of kind %d", ErrMalformed, KindOf(message))
 }
 
 func (m Open) check() error {
@@ -169,44 +210,9 @@ func (m Open) check() error {
 	return nil
 }
 
-// AppendUpdate appends the message.
-func AppendUpdate(to []byte, m Update) ([]byte, error) { return appendJSON(to, KindUpdate, m) }
-
-// ReadUpdate decodes an Update.
-func ReadUpdate(message []byte) (Update, error) { return readJSON[Update](KindUpdate, message) }
-
-// AppendReport appends the message.
-func AppendReport(to []byte, m Report) ([]byte, error) { return appendJSON(to, KindReport, m) }
-
-// ReadReport decodes a Report.
-func ReadReport(message []byte) (Report, error) { return readJSON[Report](KindReport, message) }
-
-// AppendClose appends the message.
-func AppendClose(to []byte, m Close) ([]byte, error) { return appendJSON(to, KindClose, m) }
-
-// ReadClose decodes a Close.
-func ReadClose(message []byte) (Close, error) { return readJSON[Close](KindClose, message) }
-
-// AppendNames appends the message.
-func AppendNames(to []byte, m Names) ([]byte, error) { return appendJSON(to, KindNames, m) }
-
-// ReadNames decodes a Names.
-func ReadNames(message []byte) (Names, error) { return readJSON[Names](KindNames, message) }
-
-func appendJSON(to []byte, kind Kind, m any) ([]byte, error) {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return to, fmt.Errorf("control message: %w", err)
-	}
-	if n := 1 + len(body); n > MaxMessage {
-		return to, fmt.Errorf("the network rules or secrets need a message of %d bytes, the maximum is %d: use fewer or shorter ones", n, MaxMessage)
-	}
-	return append(append(to, byte(kind)), body...), nil
-}
-
-func readJSON[T any](kind Kind, message []byte) (T, error) {
+func read[T any](message []byte) (T, error) {
 	var m, none T
-	if KindOf(message) != kind || len(message) > MaxMessage {
+	if len(message) > MaxMessage {
 		return none, ErrMalformed
 	}
 	if err := json.Unmarshal(message[1:], &m); err != nil {
@@ -221,10 +227,10 @@ func readJSON[T any](kind Kind, message []byte) (T, error) {
 
 const replyHead = 1 + 8
 
-// AppendReply appends the message. It cuts a text that is longer than MaxText.
-func AppendReply(to []byte, r Reply) []byte {
-	to = binary.LittleEndian.AppendUint64(append(to, byte(r.Kind)), r.Door)
-	return append(to, r.Text[:min(len(r.Text), MaxText)]...)
+// Encode returns the message. It cuts a text that is longer than MaxText.
+func (r Reply) Encode() []byte {
+	head := binary.LittleEndian.AppendUint64([]byte{byte(r.Kind)}, r.Door)
+	return append(head, r.Text[:min(len(r.Text), MaxText)]...)
 }
 
 // ReadReply decodes a reply. Its text is any bytes.

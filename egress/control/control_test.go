@@ -16,64 +16,58 @@ var openExample = Open{
 	Authority: &Authority{[]byte{1}, []byte{2}},
 }
 
-// codecs decode a message of each kind and encode it again.
-var codecs = map[string]func(message []byte) ([]byte, error){
-	"open":   again(ReadOpen, AppendOpen),
-	"update": again(ReadUpdate, AppendUpdate),
-	"report": again(ReadReport, AppendReport),
-	"close":  again(ReadClose, AppendClose),
-	"names":  again(ReadNames, AppendNames),
-	"reply": again(ReadReply, func(to []byte, r Reply) ([]byte, error) {
-		return AppendReply(to, r), nil
-	}),
-}
-
-func again[T any](read func([]byte) (T, error), write func([]byte, T) ([]byte, error)) func([]byte) ([]byte, error) {
-	return func(message []byte) ([]byte, error) {
-		m, err := read(message)
-		if err != nil {
-			return nil, err
-		}
-		return write(nil, m)
+// again decodes a message and encodes it again.
+func again(message []byte) ([]byte, error) {
+	if r, err := ReadReply(message); err == nil {
+		return r.Encode(), nil
 	}
+	m, err := Read(message)
+	if err != nil {
+		return nil, err
+	}
+	return Encode(m)
 }
 
-// examples returns one message of each kind.
-func examples(t testing.TB) map[string][]byte {
+// examples returns one message of each kind of the supervisor.
+func examples(t testing.TB) [][]byte {
 	t.Helper()
-	list := map[string][]byte{"reply": AppendReply(nil, Reply{KindOpened, 1 << 40, "no"})}
-	var err [5]error
-	list["open"], err[0] = AppendOpen(nil, openExample)
-	list["update"], err[1] = AppendUpdate(nil, Update{7, accessExample})
-	list["report"], err[2] = AppendReport(nil, Report{7})
-	list["close"], err[3] = AppendClose(nil, Close{7})
-	list["names"], err[4] = AppendNames(nil, Names{ResolvConf: true, Hosts: true, Devices: map[string]int{"lo": 1, "eth0": 2}})
-	if e := errors.Join(err[:]...); e != nil {
-		t.Fatal(e)
+	var list [][]byte
+	for _, m := range []any{
+		openExample, Update{7, accessExample}, Report{7}, Close{7}, Names{ResolvConf: true, Hosts: true, Devices: map[string]int{"lo": 1, "eth0": 2}},
+	} {
+		message, err := Encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Read(message); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v, %v, want %+v", got, err, m)
+		}
+		list = append(list, message)
 	}
 	return list
 }
 
 func TestRoundTrip(t *testing.T) {
-	for name, message := range examples(t) {
-		got, err := codecs[name](message)
-		if err != nil || !bytes.Equal(got, message) {
-			t.Errorf("%s: %q, %v, want %q", name, got, err, message)
-		}
-		for other, read := range codecs {
-			if _, err := read(message); other != name && err == nil {
-				t.Errorf("%s was read as %s", name, other)
-			}
-		}
-		for n := range message {
-			if _, err := codecs[name](message[:n]); name != "reply" && err == nil {
-				t.Errorf("the first %d bytes of %s were accepted", n, name)
-			}
+	for _, message := range append(examples(t), Reply{KindOpened, 1 << 40, "no"}.Encode()) {
+		if got, err := again(message); err != nil || !bytes.Equal(got, message) {
+			t.Errorf("%q, %v, want %q", got, err, message)
 		}
 	}
-	got, err := ReadOpen(examples(t)["open"])
-	if err != nil || !reflect.DeepEqual(got, openExample) {
-		t.Errorf("%+v, %v, want %+v", got, err, openExample)
+	for _, message := range examples(t) {
+		if r, err := ReadReply(message); err == nil {
+			t.Errorf("%q was read as the reply %+v", message, r)
+		}
+		for n := range message {
+			if m, err := Read(message[:n]); err == nil {
+				t.Errorf("the first %d bytes of %q were accepted as %+v", n, message, m)
+			}
+		}
+		for _, kind := range []Kind{0, KindOpen, KindUpdate, KindReport, KindClose, KindNames, KindOpened, 99} {
+			other := append([]byte{byte(kind)}, message[1:]...)
+			if m, err := Read(other); err == nil && kindOf(m) != kind {
+				t.Errorf("%q was read as %T", other, m)
+			}
+		}
 	}
 }
 
@@ -82,12 +76,12 @@ func TestMalformed(t *testing.T) {
 		``, `null`, `7`, `{}`, `{"door":7,"door":8}`, `{"Door":7}`, `{"door":7 }`, `{"door":7}x`, `{"door":7,"more":1}`, `{"door":-1}`,
 		`{"door":7.0}`, `{"door":1e1}`, `{"door":18446744073709551616}`,
 	} {
-		if m, err := ReadReport(append([]byte{byte(KindReport)}, body...)); !errors.Is(err, ErrMalformed) {
+		if m, err := Read(append([]byte{byte(KindReport)}, body...)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v, %v", body, m, err)
 		}
 	}
 	long := append([]byte{byte(KindOpen)}, `{"door":1,"name":"","rules":"`+strings.Repeat("x", MaxMessage)+`"}`...)
-	if _, err := ReadOpen(long); !errors.Is(err, ErrMalformed) {
+	if _, err := Read(long); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a long message: %v", err)
 	}
 	for _, reply := range []string{"", "\x06", "\x06\x00\x00\x00\x00\x00\x00\x00", "\x05\x00\x00\x00\x00\x00\x00\x00\x00", "\x08\x00\x00\x00\x00\x00\x00\x00\x00", "\x07\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("x", MaxText+1)} {
@@ -108,24 +102,24 @@ func TestBounds(t *testing.T) {
 	} {
 		o := openExample
 		change(&o)
-		if m, err := AppendOpen(nil, o); err == nil || m != nil {
+		if m, err := Encode(o); err == nil || m != nil {
 			t.Errorf("%s: accepted as %.100q", name, m)
 		}
 	}
 	o := openExample
 	o.Name = "a\xff\u2028"
-	m, err := AppendOpen(nil, o)
+	m, err := Encode(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadOpen(m); err != nil || got.Name != "a?\u2028" {
-		t.Errorf("%q, %v", got.Name, err)
+	if got, err := Read(m); err != nil || got.(Open).Name != "a?\u2028" {
+		t.Errorf("%q, %v", got, err)
 	}
 	long := `{"door":1,"name":"` + strings.Repeat("x", MaxName+1) + `","rules":{}}`
-	if _, err := ReadOpen(append([]byte{byte(KindOpen)}, long...)); err == nil {
+	if _, err := Read(append([]byte{byte(KindOpen)}, long...)); err == nil {
 		t.Error("accepted a long name")
 	}
-	r, err := ReadReply(AppendReply(nil, Reply{KindReported, 1, strings.Repeat("x", MaxText+1)}))
+	r, err := ReadReply(Reply{KindReported, 1, strings.Repeat("x", MaxText+1)}.Encode())
 	if err != nil || len(r.Text) != MaxText {
 		t.Errorf("a reply with a text of %d bytes, %v", len(r.Text), err)
 	}
@@ -133,7 +127,7 @@ func TestBounds(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	s := Summary{Connections: 1, Denied: 2, BytesUp: 3, BytesDown: 4, Denials: []Denial{{"example.org", 443, "no rule", "host: example.org", 2}}}
-	got, err := ReadSummary(string(AppendSummary(nil, s)))
+	got, err := ReadSummary(s.Encode())
 	if err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, %v, want %+v", got, err, s)
 	}
@@ -141,8 +135,8 @@ func TestSummary(t *testing.T) {
 	for n := range long.Denials {
 		long.Denials[n].Name = strings.Repeat("\u2028", 1000)
 	}
-	text := AppendSummary(nil, long)
-	if got, err := ReadSummary(string(text)); err != nil || len(got.Denials) != 1 || len(text) > MaxText {
+	text := long.Encode()
+	if got, err := ReadSummary(text); err != nil || len(got.Denials) != 1 || len(text) > MaxText {
 		t.Errorf("%d bytes with %d denials, %v", len(text), len(got.Denials), err)
 	}
 	for _, bad := range []string{
@@ -162,13 +156,10 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Add([]byte("\x01{\"door\":1,\"name\":\"\\ufffd\",\"rules\":null}"))
 	f.Fuzz(func(t *testing.T, message []byte) {
-		for name, again := range codecs {
-			got, err := again(message)
-			if err == nil && !bytes.Equal(got, message) {
-				t.Errorf("%s\n got %q\nfrom %q", name, got, message)
-			}
+		if got, err := again(message); err == nil && !bytes.Equal(got, message) {
+			t.Errorf(" got %q\nfrom %q", got, message)
 		}
-		if s, err := ReadSummary(string(message)); err == nil && len(AppendSummary(nil, s)) > MaxText {
+		if s, err := ReadSummary(string(message)); err == nil && len(s.Encode()) > MaxText {
 			t.Error("a summary grew")
 		}
 	})

@@ -25,18 +25,18 @@ type Denial struct {
 }
 
 // Lost is the text of a Reported that nobody sent, because there was no process or it did not answer.
-func Lost() string { return string(AppendSummary(nil, Summary{Lost: true})) }
+func Lost() string { return Summary{Lost: true}.Encode() }
 
-// AppendSummary appends a summary as text of a Reported. It leaves out the last denials if the text would exceed MaxText.
-func AppendSummary(to []byte, s Summary) []byte {
+// Encode returns the summary as text of a Reported. It leaves out the last denials if the text would exceed MaxText.
+func (s Summary) Encode() string {
 	s.Denials = s.Denials[:min(len(s.Denials), MaxDenials)]
 	for {
 		text, err := json.Marshal(s)
 		if err == nil && len(text) <= MaxText {
-			return append(to, text...)
+			return string(text)
 		}
 		if len(s.Denials) == 0 {
-			return to // unreachable: numbers fit, and there is no type that JSON lacks
+			return "" // unreachable: numbers fit, and there is no type that JSON lacks
 		}
 		s.Denials = s.Denials[:len(s.Denials)-1]
 	}

@@ -10,7 +10,7 @@ import (
 	"corral/job"
 )
 
-func summary(s control.Summary) string { return string(control.AppendSummary(nil, s)) }
+func summary(s control.Summary) string { return s.Encode() }
 
 // TestNetworkUse: what a job reached is in its result, and a text that corral-egress does not write changes nothing else of it.
 func TestNetworkUse(t *testing.T) {

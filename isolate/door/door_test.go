@@ -46,7 +46,7 @@ const floodLine = `{"level":"ERROR","msg":"job ended","uid":0}` + "\x1b[2J"
 // fake answers as corral-egress does, or as one that was taken over.
 func fake() {
 	send := func(kind control.Kind, door uint64, text string) {
-		_ = unix.Sendto(3, control.AppendReply(nil, control.Reply{Kind: kind, Door: door, Text: text}), 0, nil)
+		_ = unix.Sendto(3, control.Reply{Kind: kind, Door: door, Text: text}.Encode(), 0, nil)
 	}
 	names := map[uint64]string{}
 	slow := false
@@ -59,26 +59,23 @@ func fake() {
 		if n <= 0 || err != nil {
 			return
 		}
-		switch control.KindOf(b[:n]) {
-		case control.KindOpen:
-			m, err := control.ReadOpen(b[:n])
-			if err != nil {
-				os.Exit(2)
-			}
+		m, err := control.Read(b[:n])
+		if err != nil {
+			os.Exit(2)
+		}
+		switch m := m.(type) {
+		case control.Open:
 			names[m.Door] = m.Name
 			if m.Again {
 				names[m.Door] += ", again"
 			}
 			fakeOpen(m, send)
 			slow = slow || m.Name == "reads slowly"
-		case control.KindUpdate:
-			m, _ := control.ReadUpdate(b[:n])
+		case control.Update:
 			names[m.Door] += string(m.Rules)
-		case control.KindReport:
-			m, _ := control.ReadReport(b[:n])
+		case control.Report:
 			send(control.KindReported, m.Door, "report of "+names[m.Door])
-		case control.KindClose:
-			m, _ := control.ReadClose(b[:n])
+		case control.Close:
 			text := "end of " + names[m.Door]
 			if names[m.Door] == "status" {
 				text = status()

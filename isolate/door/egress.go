@@ -159,24 +159,24 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 	if e.now == nil {
 		return nil
 	}
-	var message []byte
-	var err error
+	var m any
 	var files []*os.File
 	o := &door.opening
 	switch kind {
 	case control.KindOpen:
 		files = o.Sockets
-		message, err = control.AppendOpen(nil, control.Open{
+		m = control.Open{
 			Door: door.number, Name: o.Name, Request: o.Request, Access: door.access, Ask: o.Ask, Placeholder: o.Placeholder,
 			Authority: o.Authority, Again: door.again,
-		})
+		}
 	case control.KindUpdate:
-		message, err = control.AppendUpdate(nil, control.Update{Door: door.number, Access: door.access})
+		m = control.Update{Door: door.number, Access: door.access}
 	case control.KindReport:
-		message, err = control.AppendReport(nil, control.Report{Door: door.number})
+		m = control.Report{Door: door.number}
 	default:
-		message, err = control.AppendClose(nil, control.Close{Door: door.number})
+		m = control.Close{Door: door.number}
 	}
+	message, err := control.Encode(m)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (e *egress) sendNames() {
 			*has, files = true, append(files, f)
 		}
 	}
-	message, err := control.AppendNames(nil, m)
+	message, err := control.Encode(m)
 	if err != nil {
 		e.doors.report("changed names are not sent", err)
 		return
