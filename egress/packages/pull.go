@@ -17,13 +17,13 @@ package packages
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"corral/egress/relay"
 	"corral/egress/store"
 	"corral/policy/network"
 )
@@ -34,16 +34,10 @@ const (
 	stale = 7 * 24 * time.Hour
 )
 
-// ErrPass is returned for a request that is passed on to the registry as it is. Nothing was done.
-var ErrPass = errors.New("the request is not for a package")
-
-// A Denied is a request that the rule does not allow, or whose answer must not be passed on.
-type Denied struct{ Why string }
-
-// Error returns the reason.
-func (d *Denied) Error() string { return d.Why }
-
-func denied(format string, values ...any) error { return &Denied{fmt.Sprintf(format, values...)} }
+// denied returns the error for a request that the rule does not allow, or whose answer must not be passed on.
+func denied(format string, values ...any) error {
+	return &relay.Denied{Why: fmt.Sprintf(format, values...)}
+}
 
 // A Cache answers requests. Its methods may be called concurrently.
 type Cache struct {
@@ -97,8 +91,7 @@ type pull struct {
 	release func() // gives the permission of the class back; nil: it has none
 }
 
-// Serve answers an allowed request with GET or HEAD. host makes requests of the registry. It returns ErrPass or a *Denied without an
-// answer; after another error, the answer must be cut off if it had begun.
+// Serve answers an allowed request with GET or HEAD. host makes requests of the registry. See relay.Puller for the error.
 func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host http.RoundTripper) error {
 	p := &pull{Cache: c, Registry: r, in: in, host: host, own: credentials(in.Header, r)}
 	p.keep = c.store != nil && len(p.own) == 0
@@ -115,10 +108,10 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 	case p.item.Class == Other && r.MinAge > 0:
 		return denied("the rule has `min_age`, and corral does not know how old what is at %.200q is", in.URL.Path)
 	case p.item.Class == Other:
-		return ErrPass
+		return relay.ErrPass
 	case p.item.Class == Index:
 		if in.Method == http.MethodHead {
-			return ErrPass
+			return relay.ErrPass
 		}
 		return p.serveIndex(w)
 	}
@@ -126,7 +119,7 @@ func (c *Cache) Serve(w http.ResponseWriter, in *http.Request, r Registry, host 
 		return err
 	}
 	if in.Method == http.MethodHead {
-		return ErrPass
+		return relay.ErrPass
 	}
 	return p.serveFile(w)
 }

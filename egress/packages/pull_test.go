@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/egress/relay"
 	"corral/egress/store"
 	"corral/internal/test/sandboxtest"
 	"corral/policy/network"
@@ -181,7 +182,7 @@ func (g got) is(t *testing.T, what, want string) {
 // denied requires a denial with a part of its reason.
 func (g got) denied(t *testing.T, what, why string) {
 	t.Helper()
-	if d := (*Denied)(nil); !errors.As(g.err, &d) || !strings.Contains(d.Why, why) {
+	if d := (*relay.Denied)(nil); !errors.As(g.err, &d) || !strings.Contains(d.Why, why) {
 		t.Errorf("%s: %+v, want a denial because of %q", what, g, why)
 	}
 }
@@ -349,14 +350,14 @@ func TestMinAge(t *testing.T) {
 	}
 	head := func(r *http.Request) { r.Method = http.MethodHead }
 	w.get(aged(npm), "/demo/-/demo-2.0.0.tgz", head).denied(t, "HEAD of a young one", "was published on")
-	if g := w.get(aged(npm), "/demo/-/demo-1.0.0.tgz", head); !errors.Is(g.err, ErrPass) {
+	if g := w.get(aged(npm), "/demo/-/demo-1.0.0.tgz", head); !errors.Is(g.err, relay.ErrPass) {
 		t.Errorf("HEAD of an old one: %v", g.err)
 	}
 	// Without a minimum age, all of it is there.
 	w.get(npm, "/demo/-/demo-2.0.0.tgz").is(t, "young, without min_age", "the young one")
 	w.get(npm, "/other").is(t, "no index", contents["/other"])
 	for _, path := range []string{"/-/v1/search", "/demo?write=true"} {
-		if g := w.get(npm, path); !errors.Is(g.err, ErrPass) {
+		if g := w.get(npm, path); !errors.Is(g.err, relay.ErrPass) {
 			t.Errorf("%s: %+v", path, g)
 		}
 	}

@@ -9,12 +9,9 @@ import (
 	"corral/internal/text"
 )
 
-// A Puller answers requests in place of the host.
-type Puller interface {
-	// Serve answers a request. host makes requests of the host, of any path. The error is ErrPass for a request that is passed on, or a
-	// *Denied, both without an answer. After another error, the answer is cut off if it had begun.
-	Serve(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error
-}
+// A Puller answers a request in place of the host. host makes requests of the host, of any path. The error is ErrPass for a request that
+// is passed on, or a *Denied, both without an answer. After another error, the answer is cut off if it had begun.
+type Puller func(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error
 
 // ErrPass is returned by a Puller for a request that is passed on to the host as it is.
 var ErrPass = errors.New("the request is passed on")
@@ -41,7 +38,7 @@ func (r *Relay) pull(w http.ResponseWriter, in *http.Request, scheme string, wit
 		return false
 	}
 	answer := &answering{ResponseWriter: w}
-	err := puller.Serve(answer, in, &host{r, scheme, with.guard})
+	err := puller(answer, in, &host{r, scheme, with.guard})
 	d := (*Denied)(nil)
 	switch {
 	case errors.Is(err, ErrPass):

@@ -9,19 +9,11 @@ import (
 	"testing"
 )
 
-// A pulling answers requests as its function says.
-type pulling func(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error
-
-// Serve implements Puller.
-func (p pulling) Serve(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error {
-	return p(w, in, host)
-}
-
 // TestPull: what a Puller answers is what the job gets, its requests go to the host alone, and what it does not finish is cut off.
 func TestPull(t *testing.T) {
 	secret := &Secret{Header: "Authorization", Format: "Bearer {}", Value: value}
 	// fetch requests another path of what says that it is another host.
-	fetch := func(path string) pulling {
+	fetch := func(path string) Puller {
 		return func(w http.ResponseWriter, in *http.Request, host http.RoundTripper) error {
 			out, err := http.NewRequestWithContext(in.Context(), http.MethodGet, "http://other.example.net:81"+path, nil)
 			if err != nil {
@@ -42,7 +34,7 @@ func TestPull(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, authorization string
-		pull                pulling
+		pull                Puller
 		status              int // 0: cut off
 		body, server        string
 		denied              string
