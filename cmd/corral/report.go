@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"corral/internal/text/jsontext"
+	"corral/internal/text"
 	"corral/job"
 )
 
 // printJSON prints one object on one line.
-func printJSON(v any) error { return jsontext.Write(os.Stdout, v, "") }
+func printJSON(v any) error { return text.WriteJSON(os.Stdout, v, "") }
 
 // refused is the status in --json of a job that was not started.
 const refused job.Status = "refused"

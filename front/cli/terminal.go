@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/text/jsontext"
+	"corral/internal/text"
 )
 
 // An Escaper replaces bytes that would control a terminal by escapes such as \u001b, or \xff for an invalid byte.
@@ -79,7 +79,7 @@ func NewEscaper(f *os.File) *Escaper {
 }
 
 // WriteJSON writes v as indented JSON.
-func WriteJSON(w io.Writer, v any) error { return jsontext.Write(w, v, "  ") }
+func WriteJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
 
 // PrintJSON writes v as indented JSON to standard output.
 func PrintJSON(v any) error {

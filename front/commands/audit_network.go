@@ -10,7 +10,6 @@ import (
 
 	"corral/front/cli"
 	"corral/internal/text"
-	"corral/internal/text/jsontext"
 	"corral/isolate/client"
 	"corral/job"
 	"corral/store/audit"
@@ -113,7 +112,7 @@ func (p *networkPrinter) line(l *audit.Line) error {
 		return nil
 	}
 	if p.JSON {
-		return jsontext.Write(p.to, networkJSON{
+		return text.WriteJSON(p.to, networkJSON{
 			r.Time, r.Instance, r.Job, first.Peer, first.Account, first.RepoPath(),
 			networkClaims{
 				first.Claimed["tool"], first.Claimed["principal"], first.Claimed["session"], first.Claimed["request"],

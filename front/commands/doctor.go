@@ -17,7 +17,7 @@ import (
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/directory"
-	"corral/internal/text/jsontext"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/policy/runtimes"
@@ -110,7 +110,7 @@ func examineAgents(write, asJSON bool) error {
 		code = 1
 	}
 	if asJSON {
-		return cli.Exit(code, jsontext.Write(os.Stdout, map[string]any{"agents": list}, "  "))
+		return cli.Exit(code, text.WriteJSON(os.Stdout, map[string]any{"agents": list}, "  "))
 	}
 	return cli.Exit(code, doctor.WriteAgents(os.Stdout, list))
 }

@@ -13,7 +13,6 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/text"
-	"corral/internal/text/jsontext"
 	"corral/isolate/client/embed"
 )
 
@@ -172,7 +171,7 @@ func (o *tokenOptions) list() error {
 	for _, p := range c.Principals {
 		l := describeToken(p, time.Now())
 		if o.json {
-			if err := jsontext.Write(&out, l, ""); err != nil {
+			if err := text.WriteJSON(&out, l, ""); err != nil {
 				return err
 			}
 			continue

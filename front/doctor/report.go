@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"corral/internal/text"
-	"corral/internal/text/jsontext"
 	"corral/job"
 )
 
@@ -84,7 +83,7 @@ func verdict(list []Check) string {
 
 // WriteJSON writes the report as one JSON object.
 func (r Report) WriteJSON(w io.Writer) error {
-	return jsontext.Write(w, r, "  ")
+	return text.WriteJSON(w, r, "  ")
 }
 
 // words has the word that people see for each status, and its color on a terminal (ECMA-48, SGR).

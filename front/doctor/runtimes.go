@@ -9,7 +9,6 @@ import (
 
 	"corral/internal/lazyregexp"
 	"corral/internal/text"
-	"corral/internal/text/jsontext"
 	"corral/job"
 	"corral/policy/runtimes"
 )
@@ -118,7 +117,7 @@ func (r Runtimes) ExitCode() int {
 
 // WriteJSON writes the report as one JSON object.
 func (r Runtimes) WriteJSON(w io.Writer) error {
-	return jsontext.Write(w, r, "  ")
+	return text.WriteJSON(w, r, "  ")
 }
 
 // WriteText writes the report for people: a line for each runtime, with the problem and the remedy below it.
