@@ -1,4 +1,4 @@
-// Package peer tells which user is at the other end of a connection of this machine.
+// Package peer tells which user is at the other end of a connection of this machine, and encodes questions about TCP sockets to the kernel.
 package peer
 
 import (

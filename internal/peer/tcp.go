@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/internal/sockdiag"
 )
 
 // ErrNotHere says that no process of this machine has the other end of a connection any more, or that it never was on this machine.
@@ -39,8 +37,8 @@ func TCPUser(conn net.Conn) (uid uint32, err error) {
 	// Without such a connection, the kernel returns a listener. A connection that no process has open any more, such as one in
 	// TIME_WAIT, has the inode 0, and user 0, whoever made it.
 	inode := binary.NativeEndian.Uint32(answer[68:])
-	found := unmapped(sockdiag.Local(answer))
-	if inode == 0 || answer[1] == sockdiag.Listening || found != unmapped(there.AddrPort()) {
+	found := unmapped(DiagLocal(answer))
+	if inode == 0 || answer[1] == DiagListening || found != unmapped(there.AddrPort()) {
 		return 0, ErrNotHere
 	}
 	return binary.NativeEndian.Uint32(answer[64:]), nil
@@ -79,7 +77,7 @@ func find(identity []byte, family byte) ([]byte, error) {
 	}
 	identity = append(identity, 0, 0, 0, 0)                             // at any interface
 	identity = append(identity, 255, 255, 255, 255, 255, 255, 255, 255) // INET_DIAG_NOCOOKIE
-	b := sockdiag.Question(0, family, ^uint32(0), identity)
+	b := DiagQuestion(0, family, ^uint32(0), identity)
 	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, err
 	}
@@ -108,7 +106,7 @@ func answer(fd int) ([]byte, error) {
 			return nil, ErrNotHere
 		}
 		return nil, errno
-	case kind != unix.SOCK_DIAG_BY_FAMILY || len(body) < sockdiag.MessageSize:
+	case kind != unix.SOCK_DIAG_BY_FAMILY || len(body) < DiagMessageSize:
 		return nil, fmt.Errorf("an answer of kind %d and %d bytes", kind, n)
 	}
 	return body, nil

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sockdiag"
+	"corral/internal/peer"
 )
 
 // MaxPorts is the maximum number of ports that Listeners returns.
@@ -65,7 +65,7 @@ func Cookie(socket *os.File) (uint64, error) {
 
 // listenersOf asks for the listeners of one family. cut says that there are more.
 func listenersOf(fd int, family byte, except uint64) (ports []uint16, cut bool, err error) {
-	b := sockdiag.Question(unix.NLM_F_DUMP, family, 1<<sockdiag.Listening, nil)
+	b := peer.DiagQuestion(unix.NLM_F_DUMP, family, 1<<peer.DiagListening, nil)
 	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, false, err
 	}
@@ -105,10 +105,10 @@ func readListeners(b []byte, except uint64) (ports []uint16, done bool, err erro
 			}
 			return nil, false, errRoute
 		case unix.SOCK_DIAG_BY_FAMILY:
-			if len(body) < sockdiag.MessageSize {
+			if len(body) < peer.DiagMessageSize {
 				return nil, false, errRoute
 			}
-			if at := sockdiag.Local(body); reached(at.Addr()) && binary.NativeEndian.Uint64(body[cookieAt:]) != except {
+			if at := peer.DiagLocal(body); reached(at.Addr()) && binary.NativeEndian.Uint64(body[cookieAt:]) != except {
 				ports = append(ports, at.Port())
 			}
 		}
