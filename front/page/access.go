@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/front/login"
 	"corral/internal/gate"
 	"corral/internal/ratelimit"
 )
@@ -31,8 +30,8 @@ const (
 // A visitor is a person who has logged in.
 type visitor struct {
 	Access
-	by     login.Holder
-	peer   login.Peer // who sent the cookie
+	by     gate.Holder
+	peer   gate.Peer // who sent the cookie
 	cookie string
 	host   string // at which the cookie is valid
 }
@@ -110,7 +109,7 @@ func ownPage(r *http.Request) bool {
 
 // visitor returns the person who sent a request, if their cookie and its token are valid and the principal has the right now.
 func (s *Server) visitor(r *http.Request) (*visitor, bool) {
-	host, peer := nameOf(r.Host), login.PeerOf(r.Context())
+	host, peer := nameOf(r.Host), gate.PeerOf(r.Context())
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
@@ -140,8 +139,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "another page sent this request")
 		return
 	}
-	host, peer := nameOf(r.Host), login.PeerOf(r.Context())
-	if peer == (login.Peer{}) {
+	host, peer := nameOf(r.Host), gate.PeerOf(r.Context())
+	if peer == (gate.Peer{}) {
 		fail(w, http.StatusForbidden, "the kernel does not tell which user of this machine has connected: the log of corral serve says more")
 		return
 	}

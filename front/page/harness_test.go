@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"corral/front/login"
 	"corral/front/supervisor"
+	"corral/internal/gate"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
@@ -54,7 +54,7 @@ func newStage(t *testing.T) *stage {
 		{Job: "job-yours", UID: 1000, Started: begun, CPU: 1e9, Memory: 1 << 20, MemoryNow: -1, Repo: "/srv/app", Principal: "you"},
 		{Job: "job-other", UID: 1000, Started: begun, CPU: -1, Memory: -1, MemoryNow: -1, Repo: "/srv/app"},
 	}
-	list, port, err := login.Listen("127.0.0.1:0")
+	list, port, err := gate.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (g *stage) change(f func()) {
 	f()
 }
 
-func (g *stage) mayNow(by login.Holder) (Access, bool) {
+func (g *stage) mayNow(by gate.Holder) (Access, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a, ok := g.access[by.Principal]
@@ -191,7 +191,7 @@ func (g *stage) Stream(ctx context.Context, r artifact.Reader, handle, _ string,
 }
 
 // by is a principal by its only token.
-func by(principal string) login.Holder { return login.Holder{Principal: principal, Token: [32]byte{1}} }
+func by(principal string) gate.Holder { return gate.Holder{Principal: principal, Token: [32]byte{1}} }
 
 // token returns the token of a new link.
 func (g *stage) token(principal string) string {

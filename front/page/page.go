@@ -30,8 +30,8 @@ import (
 	"net/http"
 	"time"
 
-	"corral/front/login"
 	"corral/front/supervisor"
+	"corral/internal/gate"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/artifact"
@@ -61,7 +61,7 @@ type Config struct {
 	// Port is the port at which browsers reach the server.
 	Port uint16
 	// Access returns what a principal may see now; false: nothing, or the token is not valid any more.
-	Access  func(by login.Holder) (Access, bool)
+	Access  func(by gate.Holder) (Access, bool)
 	Samples *supervisor.Sampler
 	Kill    func(job string) error
 	Outputs Outputs
@@ -82,7 +82,7 @@ type Config struct {
 type Server struct {
 	c      Config
 	hosts  hosts
-	grants *login.Grants[string] // the places are host names
+	grants *gate.Grants[string] // the places are host names
 	rates  rates
 	counts counts
 	tails  tails
@@ -112,7 +112,7 @@ func New(c Config) *Server {
 		c.Now = time.Now
 	}
 	s := &Server{
-		c: c, grants: login.New[string](login.Options{Link: linkTime, Cookie: cookieTime, Idle: idleTime, Max: maxGrants}),
+		c: c, grants: gate.NewGrants[string](gate.GrantOptions{Link: linkTime, Cookie: cookieTime, Idle: idleTime, Max: maxGrants}),
 		turns: newTurns(),
 	}
 	s.tails.follow = c.Follow
@@ -124,7 +124,7 @@ func New(c Config) *Server {
 var ErrNoAccess = errors.New("this principal may not see the page")
 
 // Link returns a link by which a person logs in as a principal. It can be opened once and until expires.
-func (s *Server) Link(by login.Holder) (url string, expires time.Time, err error) {
+func (s *Server) Link(by gate.Holder) (url string, expires time.Time, err error) {
 	if _, ok := s.c.Access(by); !ok {
 		return "", time.Time{}, ErrNoAccess
 	}
@@ -137,7 +137,7 @@ func (s *Server) Link(by login.Holder) (url string, expires time.Time, err error
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return login.Site{Handler: s, MaxHeader: maxHeader, MaxConnections: maxConnections, Log: s.c.Log}.Serve(ctx, listeners...)
+	return gate.Site{Handler: s, MaxHeader: maxHeader, MaxConnections: maxConnections, Log: s.c.Log}.Serve(ctx, listeners...)
 }
 
 // routes returns the handlers of all paths.

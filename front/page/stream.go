@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"corral/front/login"
+	"corral/internal/gate"
 )
 
 const (
@@ -74,7 +74,7 @@ func (s *Server) streaming(h func(st *stream, r *http.Request, v *visitor)) http
 		}
 		defer s.counts.leave(v.by.Principal)
 		st := &stream{
-			w: w, control: http.NewResponseController(w), ctx: r.Context(), ticks: time.NewTicker(login.CheckInterval),
+			w: w, control: http.NewResponseController(w), ctx: r.Context(), ticks: time.NewTicker(gate.CheckInterval),
 			stays: func() bool { return s.stays(v) },
 		}
 		defer st.ticks.Stop()

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"corral/front/login"
+	"corral/internal/gate"
 )
 
 // TestStreamEndsInTime: a stream ends within half a second after its visitor may see it no longer. That a token was revoked is noticed within
@@ -19,7 +19,7 @@ func TestStreamEndsInTime(t *testing.T) {
 		stays.Store(true)
 		w := httptest.NewRecorder()
 		st := &stream{
-			w: w, control: http.NewResponseController(w), ctx: t.Context(), ticks: time.NewTicker(login.CheckInterval), stays: stays.Load,
+			w: w, control: http.NewResponseController(w), ctx: t.Context(), ticks: time.NewTicker(gate.CheckInterval), stays: stays.Load,
 		}
 		defer st.ticks.Stop()
 		const after = 10*time.Second + time.Millisecond

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/front/login"
+	"corral/internal/gate"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -34,7 +34,7 @@ func TestTurnsOfReaders(t *testing.T) {
 	if len(people) <= maxReading {
 		t.Fatal("there is a turn for each")
 	}
-	served, ctx := 0, login.WithPeer(t.Context(), login.User(uint32(os.Getuid())))
+	served, ctx := 0, gate.WithPeer(t.Context(), gate.PeerUser(uint32(os.Getuid())))
 	var next func(n int)
 	next = func(n int) {
 		if n == len(people) {

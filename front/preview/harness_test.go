@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/front/login"
+	"corral/internal/gate"
 	"corral/job"
 )
 
@@ -59,7 +59,7 @@ func newStage(t *testing.T, answer http.HandlerFunc) *stage {
 		_, _ = fmt.Fprintf(w, "app %s %s", r.URL.RequestURI(), b)
 	}))
 	t.Cleanup(g.app.Close)
-	list, port, err := login.Listen("127.0.0.1:0")
+	list, port, err := gate.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (g *stage) clock() time.Time {
 	return g.now
 }
 
-func (g *stage) has(by login.Holder, session string) bool {
+func (g *stage) has(by gate.Holder, session string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	principal := by.Principal
@@ -134,7 +134,7 @@ func (g *stage) browser() *http.Client {
 // link returns a link of a principal's.
 func (g *stage) link(principal, session string, port uint16) string {
 	g.Helper()
-	link, _, err := g.s.Link(login.Holder{Principal: principal}, session, port)
+	link, _, err := g.s.Link(gate.Holder{Principal: principal}, session, port)
 	if err != nil {
 		g.Fatal(err)
 	}

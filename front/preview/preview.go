@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"corral/front/login"
+	"corral/internal/gate"
 	"corral/job"
 )
 
@@ -31,7 +31,7 @@ type Config struct {
 	// Connect connects to a port of a session. Its errors are those of client.Client.Connect.
 	Connect func(ctx context.Context, session string, port uint16) (net.Conn, error)
 	// Has reports whether a session is open and the principal's, and the token valid.
-	Has func(by login.Holder, session string) bool
+	Has func(by gate.Holder, session string) bool
 	// Secret reports whether a bearer token is one of the server's own, which no server in a session may see; nil: none is.
 	Secret func(token string) bool
 	Log    *slog.Logger
@@ -41,7 +41,7 @@ type Config struct {
 // A Server serves previews.
 type Server struct {
 	c      Config
-	grants *login.Grants[place]
+	grants *gate.Grants[place]
 	proxy  *httputil.ReverseProxy
 	pool   *http.Transport
 }
@@ -71,7 +71,7 @@ func New(c Config) *Server {
 	if c.Secret == nil {
 		c.Secret = func(string) bool { return false }
 	}
-	s := &Server{c: c, grants: login.New[place](login.Options{Link: linkTime, Cookie: grantTime, Max: maxGrants})}
+	s := &Server{c: c, grants: gate.NewGrants[place](gate.GrantOptions{Link: linkTime, Cookie: grantTime, Max: maxGrants})}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.pool = &http.Transport{
@@ -86,7 +86,7 @@ func New(c Config) *Server {
 }
 
 // Link returns a link to a port of a session of the principal's, which can be opened once and until expires.
-func (s *Server) Link(by login.Holder, session string, port uint16) (url string, expires time.Time, err error) {
+func (s *Server) Link(by gate.Holder, session string, port uint16) (url string, expires time.Time, err error) {
 	at := place{session, port}
 	if at.host() == "" || !s.c.Has(by, session) {
 		return "", time.Time{}, fmt.Errorf("no session %.40q", session)
@@ -98,7 +98,7 @@ func (s *Server) Link(by login.Holder, session string, port uint16) (url string,
 // Serve serves listeners until ctx ends.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	defer s.pool.CloseIdleConnections()
-	return login.Site{Handler: s, MaxHeader: maxHeader, MaxConnections: maxConnections, Log: s.c.Log}.Serve(ctx, listeners...)
+	return gate.Site{Handler: s, MaxHeader: maxHeader, MaxConnections: maxConnections, Log: s.c.Log}.Serve(ctx, listeners...)
 }
 
 // A place is a port of a session.

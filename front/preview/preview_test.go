@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/front/login"
+	"corral/internal/gate"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
@@ -100,15 +100,15 @@ func TestLinkRefused(t *testing.T) {
 	if got := g.send("GET", host, open+late, ""); got.StatusCode != 403 {
 		t.Errorf("late: %s", got.Status)
 	}
-	if _, _, err := g.s.Link(login.Holder{Principal: "me"}, theirs, 8000); err == nil {
+	if _, _, err := g.s.Link(gate.Holder{Principal: "me"}, theirs, 8000); err == nil {
 		t.Error("a link to the session of another principal")
 	}
 	for _, session := range []string{"", "x", mine + "0", strings.ToUpper(mine), strings.Repeat(".", 32), "../" + mine[3:]} {
-		if link, _, err := g.s.Link(login.Holder{Principal: "me"}, session, 8000); err == nil {
+		if link, _, err := g.s.Link(gate.Holder{Principal: "me"}, session, 8000); err == nil {
 			t.Errorf("%q: %s", session, link)
 		}
 	}
-	if link, _, err := g.s.Link(login.Holder{Principal: "me"}, mine, 0); err == nil {
+	if link, _, err := g.s.Link(gate.Holder{Principal: "me"}, mine, 0); err == nil {
 		t.Error(link)
 	}
 	if n := len(g.requests()); n != 0 {

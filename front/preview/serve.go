@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/front/login"
 	"corral/internal/gate"
 )
 
@@ -33,7 +32,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		say(w, http.StatusMethodNotAllowed, "A preview takes no such method.")
 		return
-	case login.PeerOf(r.Context()) == (login.Peer{}):
+	case gate.PeerOf(r.Context()) == (gate.Peer{}):
 		say(w, http.StatusForbidden, "The kernel does not tell which user of this machine has connected.\nThe log of corral serve says more.")
 		return
 	case r.URL.Path == openPath:
@@ -65,14 +64,14 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, cookie string, at 
 	ctx, end := context.WithCancel(r.Context())
 	var check sync.WaitGroup
 	check.Go(func() {
-		ticks := time.NewTicker(login.CheckInterval)
+		ticks := time.NewTicker(gate.CheckInterval)
 		defer ticks.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticks.C:
-				if by, ok := s.grants.Owner(cookie, at, login.PeerOf(ctx), s.c.Now()); !ok || !s.c.Has(by, at.session) {
+				if by, ok := s.grants.Owner(cookie, at, gate.PeerOf(ctx), s.c.Now()); !ok || !s.c.Has(by, at.session) {
 					end() // which closes the connection to the server in the session, and then that of the browser
 				}
 			}
@@ -100,7 +99,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, at place) {
 		say(w, http.StatusForbidden, "This link is not complete.")
 		return
 	}
-	cookie, ok := s.grants.Open(tokens[0], at, login.PeerOf(r.Context()), s.c.Now())
+	cookie, ok := s.grants.Open(tokens[0], at, gate.PeerOf(r.Context()), s.c.Now())
 	if _, _, seen := s.visitor(r, at); !ok && seen { // this browser has opened it: some load a page before a person goes there
 		redirect(w)
 		return
@@ -127,16 +126,16 @@ func redirect(w http.ResponseWriter) {
 const maxCookies = 8
 
 // visitor returns on whose behalf a request sees a place, and the cookie that says so.
-func (s *Server) visitor(r *http.Request, at place) (by login.Holder, cookie string, ok bool) {
+func (s *Server) visitor(r *http.Request, at place) (by gate.Holder, cookie string, ok bool) {
 	for n, c := range r.CookiesNamed(cookieName) {
 		if n == maxCookies {
 			break
 		}
-		if by, ok := s.grants.Use(c.Value, at, login.PeerOf(r.Context()), s.c.Now()); ok {
+		if by, ok := s.grants.Use(c.Value, at, gate.PeerOf(r.Context()), s.c.Now()); ok {
 			return by, c.Value, true
 		}
 	}
-	return login.Holder{}, "", false
+	return gate.Holder{}, "", false
 }
 
 // sameOrigin reports whether a page of the preview itself sent a request, or a person did by following a link. A browser says

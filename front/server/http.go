@@ -15,9 +15,9 @@ import (
 	"corral/mcp/tool"
 
 	"corral/front/cli"
-	"corral/front/login"
 	"corral/front/supervisor"
 	"corral/internal/config"
+	"corral/internal/gate"
 )
 
 // HTTPHelp is the help text of corral serve.
@@ -105,7 +105,7 @@ func (s *serving) servePreviews(
 	if address == "" {
 		return func() error { return nil }, nil
 	}
-	list, port, err := login.Listen(address)
+	list, port, err := gate.Listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("--preview: %w", err)
 	}

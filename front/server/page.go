@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/front/login"
 	"corral/front/page"
+	"corral/internal/gate"
 	mcpserver "corral/mcp/server"
 	"corral/store/artifact"
 	"corral/store/audit"
@@ -29,7 +29,7 @@ const (
 )
 
 // accessOf returns what somebody who has logged in by a token may see on the page now.
-func (t *tokens) accessOf(by login.Holder) (page.Access, bool) {
+func (t *tokens) accessOf(by gate.Holder) (page.Access, bool) {
 	p, ok := t.holds(by)
 	operator := slices.Contains(p.Tools, operatorTool)
 	return page.Access{All: operator, Repos: p.Repos}, ok && (operator || slices.Contains(p.Tools, pageTool))
@@ -100,7 +100,7 @@ func (s *serving) servePage(
 	if address == "" {
 		return func() error { return nil }, nil
 	}
-	list, port, err := login.Listen(address)
+	list, port, err := gate.Listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("--page: %w", err)
 	}

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"corral/front/login"
 	"corral/front/preview"
 	"corral/front/settings"
+	"corral/internal/gate"
 	"corral/workspace/session"
 )
 
@@ -43,7 +43,7 @@ type previewer struct {
 
 // newPreviewer returns previews of the sessions of b, at a port of the loopback interface.
 func newPreviewer(b *Backend, t *tokens, port uint16) *previewer {
-	has := func(by login.Holder, id string) bool {
+	has := func(by gate.Holder, id string) bool {
 		_, ok := t.holds(by)
 		return ok && slices.ContainsFunc(b.Sessions.OpenOf(by.Principal), func(o session.Open) bool { return o.ID == id })
 	}
@@ -90,7 +90,7 @@ func (p *previewer) answer(principal string, r *http.Request) (status int, data 
 }
 
 // add adds links to ports of a session. It reports whether there are more than fit.
-func (p *previewer) add(l *links, by login.Holder, open session.Open, ports []uint16) (more bool) {
+func (p *previewer) add(l *links, by gate.Holder, open session.Open, ports []uint16) (more bool) {
 	for _, port := range ports {
 		if len(l.Previews) == maxLinks {
 			return true

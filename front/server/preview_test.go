@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"corral/front/login"
 	"corral/front/preview"
 	"corral/internal/config"
+	"corral/internal/gate"
 	"corral/workspace/session"
 )
 
@@ -30,7 +30,7 @@ func TestPreviewLinks(t *testing.T) {
 	p := &previewer{
 		server: preview.New(preview.Config{
 			Port: 7071, Log: slog.New(slog.DiscardHandler), Connect: func(context.Context, string, uint16) (net.Conn, error) { return nil, errors.ErrUnsupported },
-			Has: func(by login.Holder, id string) bool {
+			Has: func(by gate.Holder, id string) bool {
 				return slices.ContainsFunc(open[by.Principal], func(o session.Open) bool { return o.ID == id })
 			},
 		}),
@@ -102,20 +102,20 @@ func TestHolds(t *testing.T) {
 		},
 	}
 	for _, tt := range []struct {
-		by         login.Holder
+		by         gate.Holder
 		holds, may bool
 	}{
-		{login.Holder{Principal: "token:me", Token: hash(1)}, true, true},
-		{login.Holder{Principal: "token:me", Token: hash(2)}, true, true},
-		{login.Holder{Principal: "token:me", Token: hash(4)}, false, false},
-		{login.Holder{Principal: "token:me", Token: hash(9)}, false, false},
-		{login.Holder{Principal: "token:me"}, false, false},
-		{login.Holder{Principal: "me", Token: hash(1)}, false, false},
-		{login.Holder{Principal: "token:late", Token: hash(3)}, false, false},
-		{login.Holder{Principal: "token:rotated", Token: hash(4)}, true, true},
-		{login.Holder{Principal: "token:rotated", Token: hash(5)}, false, false},
-		{login.Holder{Principal: "token:agent", Token: hash(6)}, true, false},
-		{login.Holder{Principal: "token:gone", Token: hash(1)}, false, false},
+		{gate.Holder{Principal: "token:me", Token: hash(1)}, true, true},
+		{gate.Holder{Principal: "token:me", Token: hash(2)}, true, true},
+		{gate.Holder{Principal: "token:me", Token: hash(4)}, false, false},
+		{gate.Holder{Principal: "token:me", Token: hash(9)}, false, false},
+		{gate.Holder{Principal: "token:me"}, false, false},
+		{gate.Holder{Principal: "me", Token: hash(1)}, false, false},
+		{gate.Holder{Principal: "token:late", Token: hash(3)}, false, false},
+		{gate.Holder{Principal: "token:rotated", Token: hash(4)}, true, true},
+		{gate.Holder{Principal: "token:rotated", Token: hash(5)}, false, false},
+		{gate.Holder{Principal: "token:agent", Token: hash(6)}, true, false},
+		{gate.Holder{Principal: "token:gone", Token: hash(1)}, false, false},
 	} {
 		_, holds := tokens.holds(tt.by)
 		if _, may := tokens.accessOf(tt.by); holds != tt.holds || may != tt.may {

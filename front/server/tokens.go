@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"corral/front/login"
 	"corral/internal/config"
 	"corral/internal/gate"
 )
@@ -49,15 +48,15 @@ func (t *tokens) authenticate(token string) (config.Principal, bool) {
 }
 
 // holds returns the principal of somebody who has logged in by a token, if that is valid now.
-func (t *tokens) holds(by login.Holder) (config.Principal, bool) {
+func (t *tokens) holds(by gate.Holder) (config.Principal, bool) {
 	p, ok := t.current().ByHash(by.Token, time.Now())
 	return p, ok && tokenPrincipal(p) == by.Principal
 }
 
 // holder returns who asks for a link by a request that was authenticated.
-func holder(principal string, r *http.Request) login.Holder {
+func holder(principal string, r *http.Request) gate.Holder {
 	token, _ := gate.Bearer(r)
-	return login.Holder{Principal: principal, Token: sha256.Sum256([]byte(token))}
+	return gate.Holder{Principal: principal, Token: sha256.Sum256([]byte(token))}
 }
 
 // current returns the principals, read at most tokenInterval ago. While the files have a mistake, those before it apply: an

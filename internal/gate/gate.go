@@ -1,7 +1,7 @@
-// Package gate decides which HTTP requests a server accepts, by their Host, Origin and bearer token, and bounds the connections
-// of clients that have not authenticated.
+// Package gate decides which HTTP requests a server accepts, by their Host, Origin and bearer token, bounds the connections of clients
+// that have not authenticated, and logs people in with a browser of this machine.
 //
-// It stores no tokens and does not depend on what is served.
+// It stores no tokens of principals and does not depend on what is served.
 package gate
 
 import (

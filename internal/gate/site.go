@@ -1,4 +1,4 @@
-package login
+package gate
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/gate"
 	"corral/internal/peer"
 )
 
@@ -63,8 +62,8 @@ type Peer struct {
 	known bool
 }
 
-// User returns the peer that is a user.
-func User(uid uint32) Peer { return Peer{uid, true} }
+// PeerUser returns the peer that is a user.
+func PeerUser(uid uint32) Peer { return Peer{uid, true} }
 
 // peerKey is the key of the Peer in the context of a request.
 type peerKey struct{}
@@ -82,7 +81,7 @@ func PeerOf(ctx context.Context) Peer {
 
 // withPeer finds out who has connected. It does so at once: the kernel forgets it when the other end closes.
 func (s Site) withPeer(ctx context.Context, c net.Conn) context.Context {
-	ctx = gate.WithConn(ctx, c)
+	ctx = WithConn(ctx, c)
 	uid, err := peer.TCPUser(c)
 	switch {
 	case errors.Is(err, peer.ErrNotHere):
@@ -93,7 +92,7 @@ func (s Site) withPeer(ctx context.Context, c net.Conn) context.Context {
 			"hint", "allow AF_NETLINK in RestrictAddressFamilies= of the service, and the kernel module tcp_diag")
 		return ctx
 	}
-	return WithPeer(ctx, User(uid))
+	return WithPeer(ctx, PeerUser(uid))
 }
 
 // A Site is what browsers of this machine are served.
@@ -111,12 +110,12 @@ func (s Site) Serve(ctx context.Context, listeners ...net.Listener) error {
 	protocols.SetHTTP1(true)
 	server := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: s.MaxHeader, Protocols: protocols,
-		ConnContext: s.withPeer, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ConnContext: s.withPeer, ConnState: Watch, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	served := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { served <- server.Serve(gate.Limit(l, s.MaxConnections)) }()
+		go func() { served <- server.Serve(Limit(l, s.MaxConnections)) }()
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -1,14 +1,4 @@
-// Package login logs people in with a browser of this machine: it has one-time links, the cookies that links are exchanged for, and
-// servers on the loopback interface.
-//
-// Whoever holds a valid token of a principal asks for a link, and opens it in a browser. The link can be opened once and within a
-// short time. Links and cookies say by which token they were made, so that they can end with it: one that was stolen is replaced, and its
-// principal stays. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up
-// tells by its time nothing about another one. Nothing is written to disk: a server that restarts has no links and no cookies.
-//
-// Browsers send a cookie to every port of its host name, so a page can lead its tab to another user's server, which gets the cookie. It
-// is of no use there: a cookie is valid on connections of the user of this machine alone who opened the link.
-package login
+package gate
 
 import (
 	"crypto/rand"
@@ -18,8 +8,8 @@ import (
 	"time"
 )
 
-// Options bound links and cookies. All fields but Idle are required.
-type Options struct {
+// GrantOptions bound links and cookies. All fields but Idle are required.
+type GrantOptions struct {
 	Link   time.Duration // how long a link can be opened
 	Cookie time.Duration // how long a cookie is valid, however much it is used
 	Idle   time.Duration // how long a cookie is valid after its last use; 0 does not restrict it
@@ -45,16 +35,24 @@ type grant[P comparable] struct {
 
 // Grants are links that can be opened, and cookies of those that were. P is the type of the places that they are for. Methods may be
 // called by several goroutines at once.
+//
+// Whoever holds a valid token of a principal asks for a link, and opens it in a browser. The link can be opened once and within a
+// short time. Links and cookies say by which token they were made, so that they can end with it: one that was stolen is replaced, and its
+// principal stays. Neither it nor the cookie says anything about the principal: both are random, and are kept as hashes, so that a look-up
+// tells by its time nothing about another one. Nothing is written to disk: a server that restarts has no links and no cookies.
+//
+// Browsers send a cookie to every port of its host name, so a page can lead its tab to another user's server, which gets the cookie. It
+// is of no use there: a cookie is valid on connections of the user of this machine alone who opened the link.
 type Grants[P comparable] struct {
-	o Options
+	o GrantOptions
 
 	mu      sync.Mutex
 	links   map[[32]byte]*grant[P] // guarded by mu
 	cookies map[[32]byte]*grant[P] // guarded by mu
 }
 
-// New returns grants without links.
-func New[P comparable](o Options) *Grants[P] {
+// NewGrants returns grants without links.
+func NewGrants[P comparable](o GrantOptions) *Grants[P] {
 	return &Grants[P]{o: o, links: map[[32]byte]*grant[P]{}, cookies: map[[32]byte]*grant[P]{}}
 }
 

@@ -1,4 +1,4 @@
-package login
+package gate
 
 import (
 	"strings"
@@ -8,13 +8,13 @@ import (
 
 var (
 	start   = time.Unix(1_800_000_000, 0)
-	options = Options{Link: 5 * time.Minute, Cookie: 12 * time.Hour, Idle: 30 * time.Minute, Max: 8}
+	options = GrantOptions{Link: 5 * time.Minute, Cookie: 12 * time.Hour, Idle: 30 * time.Minute, Max: 8}
 )
 
 // Users of the machine.
 var (
-	me  = User(1000)
-	you = User(1001)
+	me  = PeerUser(1000)
+	you = PeerUser(1001)
 )
 
 // cookie returns the cookie that a link of principal "me" is exchanged for.
@@ -36,7 +36,7 @@ func holds(g *Grants[string], cookie string, now time.Time) bool {
 
 // TestOnce: a link is opened once, in time and at its own place; neither a link is a cookie nor a cookie a link.
 func TestOnce(t *testing.T) {
-	g := New[string](options)
+	g := NewGrants[string](options)
 	token, expires := g.Link(Holder{Principal: "me"}, "here", start)
 	if !expires.Equal(start.Add(options.Link)) || len(token) != 64 || strings.Contains(token, "me") {
 		t.Errorf("%s until %v", token, expires)
@@ -71,7 +71,7 @@ func TestOnce(t *testing.T) {
 
 // TestPeers: a cookie is of no use on the connections of another user, and on those of nobody neither a cookie nor a link is.
 func TestPeers(t *testing.T) {
-	g := New[string](options)
+	g := NewGrants[string](options)
 	token, _ := g.Link(Holder{Principal: "me"}, "here", start)
 	if _, ok := g.Open(token, "here", Peer{}, start); ok {
 		t.Error("nobody opens a link")
@@ -93,7 +93,7 @@ func TestPeers(t *testing.T) {
 // TestExpires: a cookie ends when it was not used for a while, at the latest after its life, and when it is ended. A look without use
 // does not prolong it.
 func TestExpires(t *testing.T) {
-	g := New[string](options)
+	g := NewGrants[string](options)
 	idle := cookie(t, g, start)
 	if !holds(g, idle, start.Add(options.Idle-1)) || holds(g, idle, start.Add(options.Idle)) {
 		t.Error("a cookie that is not used does not end after its idle time")
@@ -111,7 +111,7 @@ func TestExpires(t *testing.T) {
 	if g.End(gone); holds(g, gone, start) {
 		t.Error("an ended cookie is valid")
 	}
-	forever := New[string](Options{Link: 1, Cookie: options.Cookie, Max: 1})
+	forever := NewGrants[string](GrantOptions{Link: 1, Cookie: options.Cookie, Max: 1})
 	if c := cookie(t, forever, start); !holds(forever, c, start.Add(options.Cookie-1)) {
 		t.Error("a cookie without an idle time ends when it is not used")
 	}
@@ -119,7 +119,7 @@ func TestExpires(t *testing.T) {
 
 // TestBounded: the links and cookies of a principal are bounded, and those of others stay.
 func TestBounded(t *testing.T) {
-	g := New[string](options)
+	g := NewGrants[string](options)
 	other, _ := g.Link(Holder{Principal: "you"}, "there", start)
 	first, _ := g.Link(Holder{Principal: "me"}, "here", start)
 	for n := range options.Max {
