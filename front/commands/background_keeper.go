@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/front/store"
 	"corral/front/supervisor"
 	"corral/internal/config"
@@ -123,7 +123,7 @@ func openKeeper(socket string) (*keeper, error) {
 	if err := errors.Join(err, embed.Drop()); err != nil {
 		return nil, errors.Join(err, k.client.Close())
 	}
-	c, _, err := settings.Load(settings.Sources(""))
+	c, _, err := server.LoadConfig(server.ConfigSources(""))
 	if err == nil {
 		k.starting, err = openLock(dir)
 	}
@@ -191,11 +191,11 @@ func (k *keeper) keep(ctx context.Context) error {
 		return err
 	}
 	k.before, _, _ = k.client.Ports(ctx, k.spec.Session) // of a session without jobs there are none
-	out := k.store.Begin(artifact.BeginOptions{Repo: k.repo, Runtime: "command", Principal: settings.UserPrincipal(), Persist: true})
+	out := k.store.Begin(artifact.BeginOptions{Repo: k.repo, Runtime: "command", Principal: server.UserPrincipal(), Persist: true})
 	if out.Handle() == "" {
 		return errors.New("the output cannot be stored: " + out.Captured().Reason)
 	}
-	k.spec.Claim = job.Claim{Tool: backgroundTool, Principal: settings.UserPrincipal(), Repo: k.repo, Artifact: out.Handle()}
+	k.spec.Claim = job.Claim{Tool: backgroundTool, Principal: server.UserPrincipal(), Repo: k.repo, Artifact: out.Handle()}
 	r := k.start(ctx, out)
 	said, err := k.describe(ctx, r, out.Handle())
 	if err == nil {

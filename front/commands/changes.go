@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/front/store"
 	"corral/internal/text"
 	"corral/isolate/client"
@@ -97,7 +97,7 @@ func changesCommand(args []string) error {
 
 // claimOf returns what the audit log has of a job that the command runs.
 func claimOf(verb string) job.Claim {
-	return job.Claim{Tool: "changes " + verb, Principal: settings.UserPrincipal()}
+	return job.Claim{Tool: "changes " + verb, Principal: server.UserPrincipal()}
 }
 
 // parse parses the command line. Everything after a double dash is a path.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/job"
 	"corral/workspace/changes/stream"
 )
@@ -31,7 +31,7 @@ func TestChangesOptions(t *testing.T) {
 
 // TestClaim checks that the audit log names the user of a job as it does in records of other commands.
 func TestClaim(t *testing.T) {
-	if got, want := claimOf("show"), (job.Claim{Tool: "changes show", Principal: settings.UserPrincipal()}); got != want {
+	if got, want := claimOf("show"), (job.Claim{Tool: "changes show", Principal: server.UserPrincipal()}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/internal/config"
 	"corral/isolate/client/embed"
 )
@@ -58,7 +58,7 @@ func configCommand(args []string) error {
 
 // configSources returns the files that a front-end reads, or the one at path alone.
 func configSources(path string) []config.Source {
-	all := settings.Sources(path)
+	all := server.ConfigSources(path)
 	if path == "" {
 		return all
 	}
@@ -73,7 +73,7 @@ func configSources(path string) []config.Source {
 
 // checkConfig parses the files and lists those that exist.
 func checkConfig(path string) error {
-	_, files, err := settings.Load(configSources(path))
+	_, files, err := server.LoadConfig(configSources(path))
 	if err != nil {
 		return cli.Exit(1, err)
 	}
@@ -89,7 +89,7 @@ func checkConfig(path string) error {
 
 // showConfig prints the configuration, with the files that it comes from.
 func showConfig(path string) error {
-	c, files, err := settings.Load(configSources(path))
+	c, files, err := server.LoadConfig(configSources(path))
 	if err != nil {
 		return cli.Exit(1, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"corral/front/cli"
 	"corral/front/doctor"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/directory"
@@ -67,7 +67,7 @@ func doctorCommand(args []string) error {
 	var files *config.Front
 	var unopened error
 	if *runtimes {
-		files, unopened = config.OpenFront(settings.Sources("")...) // before root is dropped
+		files, unopened = config.OpenFront(server.ConfigSources("")...) // before root is dropped
 	}
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.

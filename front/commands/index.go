@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	stores "corral/front/store"
 	"corral/front/supervisor"
 	"corral/internal/config"
@@ -63,7 +63,7 @@ func indexCommand(args []string) error {
 		return err
 	}
 	// Files are opened before root is dropped, and parsed after.
-	files, err := config.OpenFront(settings.Sources(o.config)...)
+	files, err := config.OpenFront(server.ConfigSources(o.config)...)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (o *indexCall) do(ctx context.Context, x *index.Index, store *artifact.Stor
 // bases returns the selected bases: those of repositories and clients in the configuration, and those that have stored
 // output.
 func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base, error) {
-	repos, principals := settings.RepoIDs(c), []string{settings.UserPrincipal()}
+	repos, principals := server.RepoIDs(c), []string{server.UserPrincipal()}
 	for _, p := range c.Principals {
 		principals = append(principals, "token:"+p.Name)
 	}

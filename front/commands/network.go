@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/text"
@@ -105,9 +105,9 @@ func networkCommand(args []string) error {
 // load reads the file that the supervisor reads, and no other: no other decides what jobs reach. It drops root.
 func (o *networkOptions) load() (config.Config, error) {
 	path := o.path()
-	for _, source := range settings.Sources(o.file) {
+	for _, source := range server.ConfigSources(o.file) {
 		if source.Path == path {
-			c, _, err := settings.Load([]config.Source{source})
+			c, _, err := server.LoadConfig([]config.Source{source})
 			return c, err
 		}
 	}

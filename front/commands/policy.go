@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/internal/config"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -84,16 +84,16 @@ func (o *policyTest) run() error {
 		return err
 	}
 	defer func() { _ = input.Close() }()
-	c, _, err := settings.Load(settings.Sources(o.file)) // drops root
+	c, _, err := server.LoadConfig(server.ConfigSources(o.file)) // drops root
 	if err != nil {
 		return err
 	}
 	if o.repo != "" {
-		if c, err = settings.AddRepository(c, o.repo); err != nil {
+		if c, err = server.AddRepository(c, o.repo); err != nil {
 			return err
 		}
 	}
-	p, err := settings.NewPolicy(c, settings.PrincipalsOf(c.Principals))
+	p, err := server.NewPolicy(c, server.PrincipalsOf(c.Principals))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 		return nil, err
 	}
 	var caught requestCatcher
-	target := &execute.Execute{Engine: &caught, Repos: settings.RepoIDs(c), Timeouts: settings.Timeouts(c), Paths: settings.PathsByID(c)}
+	target := &execute.Execute{Engine: &caught, Repos: server.RepoIDs(c), Timeouts: server.Timeouts(c), Paths: server.PathsByID(c)}
 	if _, err = target.Call(tool.WithCaller(context.Background(), caller), arguments); caught.request == nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
@@ -237,5 +237,5 @@ func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, e
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return "", nil, errors.New("must be one JSON object, got more than one")
 	}
-	return cmp.Or(principal, settings.UserPrincipal()), json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
+	return cmp.Or(principal, server.UserPrincipal()), json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
 }

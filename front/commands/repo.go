@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/internal/config"
 	"corral/internal/text"
 	"corral/internal/users"
@@ -65,7 +65,7 @@ func repoCommand(args []string) error {
 }
 
 func (o *repoOptions) list() error {
-	c, _, err := settings.Load(settings.Sources(o.file))
+	c, _, err := server.LoadConfig(server.ConfigSources(o.file))
 	if err != nil {
 		return err
 	}
@@ -97,10 +97,10 @@ func (o *repoOptions) add(dir string) error {
 
 // repository returns the directory called name as the repository of the command line.
 func (o *repoOptions) repository(name string) (config.Repo, error) {
-	r, err := settings.Repository(settings.Self(), name)
+	r, err := server.Repository(server.Self(), name)
 	if errors.Is(err, os.ErrPermission) { // the operator lists directories of others, too
 		err = embed.Configuring.Do(func() (err error) {
-			r, err = settings.Repository(settings.Self(), name)
+			r, err = server.Repository(server.Self(), name)
 			return err
 		})
 	}
@@ -150,7 +150,7 @@ func (o *repoOptions) served() []config.Repo {
 	if embed.Root() {
 		return nil
 	}
-	c, err := config.LoadFront(settings.Sources("")...)
+	c, err := config.LoadFront(server.ConfigSources("")...)
 	if err != nil {
 		return nil
 	}

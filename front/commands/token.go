@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"corral/front/cli"
-	"corral/front/settings"
+	"corral/front/server"
 	"corral/internal/config"
 	"corral/internal/text"
 	"corral/isolate/client/embed"
@@ -161,7 +161,7 @@ type listedToken struct {
 }
 
 func (o *tokenOptions) list() error {
-	c, _, err := settings.Load(settings.Sources(o.file))
+	c, _, err := server.LoadConfig(server.ConfigSources(o.file))
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"corral/front/settings"
 	"corral/front/store"
 	"corral/front/supervisor"
 	"corral/front/telemetry"
@@ -39,7 +38,7 @@ type Backend struct {
 
 	tracer *telemetry.Tracer            // nil if no spans are exported
 	tools  *toolset                     // nil before Tools; see Reload
-	bounds settings.Principals          // of all engines, see Bound
+	bounds Principals                   // of all engines, see Bound
 	hide   atomic.Pointer[redact.Rules] // what is hidden in the commands of jobs; nil: nothing but what the client hides
 	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
 	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
@@ -99,7 +98,7 @@ func (b *Backend) Bound(list config.Principals) { b.bounds.Set(list) }
 // quotas of principals: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds the
 // number of jobs.
 func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
-	rules, err := settings.NewPolicy(c, &b.bounds)
+	rules, err := NewPolicy(c, &b.bounds)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
 // Tools returns the tools that the configuration enables, and apart from them those for agents, which are listed on request only.
 // Call it once.
 func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
-	rules, err := settings.NewPolicy(b.Config, &b.bounds)
+	rules, err := NewPolicy(b.Config, &b.bounds)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,7 +122,7 @@ func (b *Backend) Tools() (tools, agents []tool.Tool, err error) {
 // Reload returns tools as Tools does, which follow the repositories and rules of c. They share everything else with the tools of
 // before: the queue, sessions, background jobs and stores. Call it after Tools. An error changes nothing.
 func (b *Backend) Reload(c config.Config) (tools, agents []tool.Tool, err error) {
-	rules, err := settings.NewPolicy(c, &b.bounds)
+	rules, err := NewPolicy(c, &b.bounds)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/internal/log"
@@ -40,7 +39,7 @@ func (s *serving) connect() (*supervisor.Connection, config.Config, error) {
 	if embed.Root() && s.supervisor == "" {
 		return s.embedded()
 	}
-	c, files, err := settings.Load(s.sources()) // drops root
+	c, files, err := LoadConfig(s.sources()) // drops root
 	if err == nil {
 		err = s.only(&c)
 	}
@@ -81,7 +80,7 @@ func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err e
 		}
 		repos = c.Repos
 	}
-	paths := settings.RepoPaths(config.Config{Repos: repos})
+	paths := RepoPaths(config.Config{Repos: repos})
 	shown := findToolchains(log.Stderr(s.level, false), s.whose, paths)
 	if sup, err = supervisor.Start(embed.Options{
 		Repos: paths, Toolchains: shown, Owners: supervisor.Owners(repos), Account: s.account,

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/mcp/tool"
@@ -20,7 +19,7 @@ func tools(t *testing.T) (listed, agents []tool.Tool) {
 	t.Helper()
 	c := config.Default()
 	c.Repos = []config.Repo{{ID: "app", Path: "/srv/app"}}
-	rules, err := settings.NewPolicy(c, &settings.Principals{})
+	rules, err := NewPolicy(c, &Principals{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/isolate/client/embed"
@@ -163,11 +162,11 @@ func (f *finder) find(path string) bool {
 
 // add serves the repository at top. The caller holds f.mu.
 func (f *finder) add(top string) error {
-	repo, err := settings.Repository(settings.Self(), top)
+	repo, err := Repository(Self(), top)
 	if err != nil {
 		return err
 	}
-	if *repo.Owner != settings.Self().UID {
+	if *repo.Owner != Self().UID {
 		return errors.New("it belongs to another user\nhint: corral repo add DIR")
 	}
 	if len(f.repos) >= maxWorkedIn {
@@ -211,7 +210,7 @@ func tokenFile(name string) func(token string) (rpc.Caller, bool) {
 			return rpc.Caller{}, false
 		}
 		has, should := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
-		return rpc.Caller{Principal: settings.UserPrincipal()}, subtle.ConstantTimeCompare(has[:], should[:]) == 1
+		return rpc.Caller{Principal: UserPrincipal()}, subtle.ConstantTimeCompare(has[:], should[:]) == 1
 	}
 }
 

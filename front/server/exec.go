@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
-	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/gate"
 	"corral/mcp/agent"
@@ -151,7 +150,7 @@ func serveStdio(ctx context.Context, serve transport.Handler) error {
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, conn, rpc.Caller{Principal: settings.UserPrincipal()})
+	err = serve(ctx, conn, rpc.Caller{Principal: UserPrincipal()})
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrClosed) {
 		return errStdioEnded
 	}
@@ -171,7 +170,7 @@ func (e *execListeners) openUnix(path string) error {
 	e.backend.Log.Info("serving", "url", "unix://"+socket.Path())
 	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
 		return transport.ServeUnix(ctx, socket, transport.UnixOptions{
-			Peers: e.options.Peers, Principal: settings.PrincipalOf, Log: e.backend.Log,
+			Peers: e.options.Peers, Principal: PrincipalOf, Log: e.backend.Log,
 		}, serve)
 	})
 	return nil

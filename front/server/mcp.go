@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"corral/front/cli"
-	"corral/front/settings"
 	"corral/isolate/client"
 	"corral/mcp/tool"
 )
@@ -64,7 +63,7 @@ func MCP(args []string) error {
 	r := s.newReloader(b, &tokens{})
 	r.prepare = s.replaceTools(b, server)
 	s.before = r.follow(ctx)
-	err = server.ServeStdio(ctx, os.Stdin, os.Stdout, tool.Caller{Principal: settings.UserPrincipal()})
+	err = server.ServeStdio(ctx, os.Stdin, os.Stdout, tool.Caller{Principal: UserPrincipal()})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}

@@ -1,5 +1,5 @@
-// Package server has the commands that serve clients: corral mcp, corral serve and corral exec-server. A Backend is what the tools
-// and commands of their clients run jobs with.
+// Package server has the commands that serve clients: corral mcp, corral serve and corral exec-server. It loads the configuration of a
+// front-end, of which it makes repositories, principals and a policy. A Backend is what the tools and commands of clients run jobs with.
 package server
 
 import (
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"corral/front/cli"
-	"corral/front/settings"
 	"corral/front/telemetry"
 	"corral/internal/config"
 	"corral/internal/directory"
@@ -48,7 +47,7 @@ type serving struct {
 // they are trusted for all later readings.
 func (s *serving) sources() []config.Source {
 	if s.from == nil {
-		s.from = settings.Sources(s.config)
+		s.from = ConfigSources(s.config)
 	}
 	return s.from
 }
@@ -91,7 +90,7 @@ func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *s
 
 // open resolves the directories that the command line names. Root opens them with the rights of the account.
 func (s *serving) open(dirs []string) error {
-	s.whose = settings.Self()
+	s.whose = Self()
 	if embed.Root() {
 		var err error
 		if s.whose, err = embed.Account(s.account); err != nil {
@@ -101,7 +100,7 @@ func (s *serving) open(dirs []string) error {
 		return errors.New("--account is for root only\nhint: a running supervisor knows its client's user")
 	}
 	for _, dir := range dirs {
-		repo, err := settings.Repository(s.whose, dir)
+		repo, err := Repository(s.whose, dir)
 		if err != nil {
 			return err
 		}

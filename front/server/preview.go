@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"corral/front/preview"
-	"corral/front/settings"
 	"corral/internal/gate"
 	"corral/workspace/session"
 )
@@ -55,7 +54,7 @@ func newPreviewer(b *Backend, t *tokens, port uint16) *previewer {
 		server: preview.New(preview.Config{Port: port, Connect: b.Supervisor.Connect, Has: has, Secret: secret, Log: b.Log}),
 		open:   b.Sessions.OpenOf, ports: b.Supervisor.Ports, repos: map[string]string{},
 	}
-	for id, path := range settings.PathsByID(b.Config) {
+	for id, path := range PathsByID(b.Config) {
 		p.repos[path] = id
 	}
 	return p

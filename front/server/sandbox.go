@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"corral/front/settings"
 	"corral/internal/config"
 	"corral/job"
 	"corral/mcp/execute"
@@ -33,7 +32,7 @@ func newSandbox(c config.Config, single bool) *execute.Sandbox {
 		return nil
 	}
 	return &execute.Sandbox{
-		Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Paths: settings.PathsByID(c), Named: single,
+		Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Paths: PathsByID(c), Named: single,
 		Timeout: c.Sandbox.Timeout, MaxTimeout: longest, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
 	}
 }

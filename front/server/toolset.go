@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"corral/front/settings"
 	"corral/front/store"
 	"corral/front/supervisor"
 	"corral/internal/calls"
@@ -110,12 +109,12 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 
 // list returns all tools that the configuration enables.
 func (t *toolset) list(o backendOptions, rules *policy.Policy) []tool.Tool {
-	c, ids := o.Config, settings.RepoIDs(o.Config)
+	c, ids := o.Config, RepoIDs(o.Config)
 	var sandbox *execute.Sandbox
 	tools := []tool.Tool{
 		&execute.Execute{
-			Engine: t.engine, Outputs: t.artifacts, Secrets: rules.Secrets(), Repos: ids, Timeouts: settings.Timeouts(c),
-			Paths: settings.PathsByID(c),
+			Engine: t.engine, Outputs: t.artifacts, Secrets: rules.Secrets(), Repos: ids, Timeouts: Timeouts(c),
+			Paths: PathsByID(c),
 		},
 		&execute.QueryOutput{Artifacts: t.patches, Repos: ids, Index: t.ctx.Fuzzy()},
 	}

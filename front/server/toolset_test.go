@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"corral/front/settings"
 	"corral/front/supervisor"
 	"corral/internal/config"
 )
@@ -33,7 +32,7 @@ func TestCtxTools(t *testing.T) {
 		c := config.Default()
 		c.Repos = repos
 		tt.change(&c)
-		rules, err := settings.NewPolicy(c, &settings.Principals{})
+		rules, err := NewPolicy(c, &Principals{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package settings
+package server
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 	"corral/isolate/client/embed"
 )
 
-// Sources returns the files that a front-end reads, see config.FrontSources. The one that the command line names is opened with
+// ConfigSources returns the files that a front-end reads, see config.FrontSources. The one that the command line names is opened with
 // the rights of the user who called sudo.
-func Sources(named string) []config.Source {
+func ConfigSources(named string) []config.Source {
 	list := config.FrontSources(os.Getenv, named, func(open func() error) error { return embed.Hint(open()) })
 	for i := range list {
 		if list[i].Path == config.DefaultPath {
@@ -19,9 +19,9 @@ func Sources(named string) []config.Source {
 	return list
 }
 
-// Load reads the configuration from the files in from, and returns the paths of those that exist. Root opens them, drops
+// LoadConfig reads the configuration from the files in from, and returns the paths of those that exist. Root opens them, drops
 // root, and parses them as another user.
-func Load(from []config.Source) (c config.Config, files []string, err error) {
+func LoadConfig(from []config.Source) (c config.Config, files []string, err error) {
 	f, err := config.OpenFront(from...)
 	if dropped := embed.Drop(); dropped != nil {
 		return c, nil, dropped

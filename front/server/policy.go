@@ -1,5 +1,4 @@
-// Package settings loads the configuration of a front-end, and makes repositories, principals and a policy of it.
-package settings
+package server
 
 import (
 	"os"
@@ -80,9 +79,6 @@ func hosts(c config.Config, r config.Repo) *network.Set {
 	}
 	return set
 }
-
-// tokenPrefix begins the principals of tokens.
-const tokenPrefix = "token:"
 
 // Principals are the bounds of principals, which apply to the next request after each Set.
 type Principals struct {
