@@ -61,7 +61,7 @@ func TestFlags(t *testing.T) {
 	sources := map[string][]string{ // command → source
 		"run": {"cmd/corral/flags.go"}, "agent": {"cmd/corral/agent.go"}, "shell": {"cmd/corral/shell.go"},
 		"session": {"cmd/corral/session.go"}, "ps": {"cmd/corral/ps.go"},
-		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "top": {"front/top/top.go"}, "drain": {"cmd/corral/drain.go"},
+		"reload": {"cmd/corral/operate.go"}, "kill": {"cmd/corral/operate.go"}, "top": {"cmd/corral-top/top.go"}, "drain": {"cmd/corral/drain.go"},
 		"mcp": {"front/server/mcp.go"}, "serve": {"front/server/http.go", "front/server/options.go"}, "exec-server": {"front/server/exec.go"}, "codex-environment": {"front/server/environment.go"},
 		"completion": {"front/commands/completion.go"}, "ci": {"front/ci/ci.go", "front/ci/gitlab.go"},
 	}

@@ -122,7 +122,7 @@ var owners = []owner{
 	},
 	{
 		"charm.land",
-		[]string{"front/top"},
+		[]string{"cmd/corral-top"},
 		"one command draws on the terminal, and no other depends on how",
 	},
 	{

@@ -1,8 +1,4 @@
-// Package top is the command `corral top`, which shows running jobs and sessions on a terminal until it is closed.
-//
-// It uses charm's bubbletea in version 2: version 1 asks the terminal for its colors whenever a program that is linked with it
-// starts, before root is dropped.
-package top
+package main
 
 import (
 	"context"
@@ -44,8 +40,8 @@ type source struct {
 	uid uint32
 }
 
-// Command is the cli.Command.
-func Command(args []string) error {
+// topCommand is the cli.Command of corral top.
+func topCommand(args []string) error {
 	f := flag.NewFlagSet("top", flag.ContinueOnError)
 	interval := f.Duration("interval", defaultInterval, "")
 	socket := f.String("supervisor", "", "")
