@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
-	"corral/internal/terminal"
 	"corral/internal/usage"
 	"corral/isolate/client"
 	"corral/job"
@@ -67,7 +66,7 @@ func isPiped(f *os.File) bool {
 // job.
 func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
 	o.spec.Claim.Tool = cmp.Or(o.spec.Claim.Tool, "run")
-	var t *terminal.Terminal
+	var t *hostTerminal
 	if o.tty {
 		var err error
 		if t, err = openTerminal(); err != nil {

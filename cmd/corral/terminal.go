@@ -8,14 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/terminal"
 	"corral/isolate/client"
 	"corral/job"
 )
 
 // openTerminal returns the terminal that this process was started on.
-func openTerminal() (*terminal.Terminal, error) {
-	t, err := terminal.Open(os.Stdin, os.Stdout)
+func openTerminal() (*hostTerminal, error) {
+	t, err := hostTerminalOf(os.Stdin, os.Stdout)
 	if err != nil {
 		return nil, fmt.Errorf("--tty: %w\nhint: run without --tty; --stdin passes a pipe", err)
 	}
@@ -24,7 +23,7 @@ func openTerminal() (*terminal.Terminal, error) {
 
 // runTerminal joins the job's terminal to this process's, which is raw while the job runs, so that every key goes to the
 // job.
-func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Result, error) {
+func (o *runOptions) runTerminal(c *client.Client, t *hostTerminal) (job.Result, error) {
 	masters := make(chan *os.File, 1)
 	r, err := c.Start(o.spec, job.Stdio{}, func(m *os.File) { masters <- m })
 	if err != nil {
@@ -44,8 +43,8 @@ func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Re
 	go func() {
 		var err error
 		if m := waitTerminal(masters, ended); m != nil {
-			var far terminal.Far
-			if far, err = terminal.Master(m, ended); err == nil {
+			var far farTerminal
+			if far, err = openMaster(m, ended); err == nil {
 				err = t.Join(far)
 			}
 		}
@@ -76,7 +75,7 @@ func waitTerminal(masters <-chan *os.File, ended <-chan struct{}) *os.File {
 }
 
 // abortUnseen kills a job whose output cannot be shown: it could not be typed at either.
-func abortUnseen(t *terminal.Terminal, r *client.Run, err error) {
+func abortUnseen(t *hostTerminal, r *client.Run, err error) {
 	if errors.Is(err, unix.EPIPE) {
 		t.Restore()
 		os.Exit(128 + int(unix.SIGPIPE)) // as SIGPIPE does without a terminal, see deliver

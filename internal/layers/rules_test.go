@@ -198,7 +198,7 @@ var rooms = []room{
 	},
 	{
 		"cmd",
-		[]string{"egress", "front", "internal", "isolate", "job", "policy", "store/at", "workspace"},
+		[]string{"egress", "front", "internal", "isolate", "job", "policy", "store/artifact", "store/at", "workspace"},
 		"programs connect packages, and nothing depends on them",
 	},
 	{"scripts", []string{"front/commands", "internal", "test"}, "what develops the programs is not linked with them, nor they with it"},
@@ -236,7 +236,7 @@ var bounds = []bound{
 		only: []string{
 			"std", sys, gitSettings,
 			"egress/control", "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/redact",
-			"internal/terminal", "internal/text", "internal/usage", "internal/users", "internal/version", "policy/ask", "policy/network",
+			"internal/text", "internal/usage", "internal/users", "internal/version", "policy/ask", "policy/network",
 		},
 		reason: "it is started for each job, and a Go program starts the later the more it is linked with",
 	},

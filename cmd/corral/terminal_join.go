@@ -1,4 +1,4 @@
-package terminal
+package main
 
 import (
 	"errors"
@@ -13,17 +13,17 @@ import (
 	"corral/job"
 )
 
-// A Far is a job's terminal. Read returns an error when the job has ended and all of its output has been read.
-type Far interface {
+// A farTerminal is a job's terminal. Read returns an error when the job has ended and all of its output has been read.
+type farTerminal interface {
 	io.ReadWriteCloser
 	// Resize sets the size of the terminal; the job receives SIGWINCH.
 	Resize(job.Size) error
 }
 
-// Master returns the Far of a terminal, given its master, whose ownership it takes. ended is closed when the job has ended:
+// openMaster returns the farTerminal of a terminal, given its master, whose ownership it takes. ended is closed when the job has ended:
 // from then on, Read returns what the terminal still holds and does not wait, because a process outside the job may keep
 // the terminal open.
-func Master(f *os.File, ended <-chan struct{}) (Far, error) {
+func openMaster(f *os.File, ended <-chan struct{}) (farTerminal, error) {
 	defer f.Close()
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -112,7 +112,7 @@ func (m *master) Resize(s job.Size) error {
 // Join copies keys, output and sizes between the two terminals until the job's output ends or cannot be written, which is
 // the error; then it closes far. While it runs, SIGPIPE is caught, so that a write to a closed pipe is an error (EPIPE) and
 // does not end this process with the terminal raw.
-func (t *Terminal) Join(far Far) error {
+func (t *hostTerminal) Join(far farTerminal) error {
 	defer far.Close()
 	stop, stopped, err := os.Pipe()
 	if err != nil {
@@ -150,7 +150,7 @@ const backgroundPoll = 100
 
 // pass forwards keys to the job until the other end of stop is closed. Keys typed after that are left for the next reader
 // of the terminal.
-func (t *Terminal) pass(far Far, stop *os.File) {
+func (t *hostTerminal) pass(far farTerminal, stop *os.File) {
 	buffer := make([]byte, 4<<10)
 	fds := []unix.PollFd{{Fd: int32(t.in.Fd()), Events: unix.POLLIN}, {Fd: int32(stop.Fd()), Events: unix.POLLIN}}
 	for {
@@ -177,7 +177,7 @@ func (t *Terminal) pass(far Far, stop *os.File) {
 }
 
 // show forwards the job's output until its end or the first write error.
-func (t *Terminal) show(far io.Reader) error {
+func (t *hostTerminal) show(far io.Reader) error {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := far.Read(buffer)
@@ -193,7 +193,7 @@ func (t *Terminal) show(far io.Reader) error {
 }
 
 // watch handles signals until ended is closed.
-func (t *Terminal) watch(far Far, signals <-chan os.Signal, ended <-chan struct{}) {
+func (t *hostTerminal) watch(far farTerminal, signals <-chan os.Signal, ended <-chan struct{}) {
 	t.fit(far) // the size may have changed since the job was requested
 	for {
 		var s os.Signal
@@ -217,7 +217,7 @@ func (t *Terminal) watch(far Far, signals <-chan os.Signal, ended <-chan struct{
 }
 
 // fit sets the size of the job's terminal to that of t if it differs from the last one.
-func (t *Terminal) fit(far Far) {
+func (t *hostTerminal) fit(far farTerminal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if size := t.Size(); size != t.told {
@@ -227,7 +227,7 @@ func (t *Terminal) fit(far Far) {
 }
 
 // regain makes the terminal raw again if it is not raw and this process is in the foreground.
-func (t *Terminal) regain(far Far) {
+func (t *hostTerminal) regain(far farTerminal) {
 	if t.isSettled() || t.background() {
 		return
 	}
@@ -241,7 +241,7 @@ const otherSizeTime = 50 * time.Millisecond
 // redraw makes the job's program draw its screen again. The program was not stopped, so it does not know that the screen
 // shows something else. Many programs redraw only if the size differs from the one they know, so redraw sets a different
 // size for a moment.
-func (t *Terminal) redraw(far Far) {
+func (t *hostTerminal) redraw(far farTerminal) {
 	other := t.Size()
 	other.Rows = max(other.Rows^1, 2)
 	_ = far.Resize(other)

@@ -1,15 +1,4 @@
-// Package terminal joins the terminal of this process to that of a job: keys go to the job, the job's output is shown here,
-// and both terminals have the same size.
-//
-// Meanwhile the terminal of this process is raw (cfmakeraw(3)), so that every key goes to the job, including Ctrl-C, which
-// the line discipline of the job's own terminal turns into a signal. The original settings are restored in every case:
-//
-//	the job's end, an error, a refusal   the caller defers Restore
-//	a signal that ends this process      its handler calls Restore first
-//	a panic                              deferred calls run; goroutines of this package restore before they panic
-//	SIGTSTP                              Join restores, stops this process, and makes the terminal raw after SIGCONT
-//	SIGKILL                              not possible: run stty sane(1)
-package terminal
+package main
 
 import (
 	"errors"
@@ -22,8 +11,8 @@ import (
 	"corral/job"
 )
 
-// ErrNone means that standard input, or the file used instead, is not a terminal.
-var ErrNone = errors.New("standard input is not a terminal")
+// errNoTerminal means that standard input, or the file used instead, is not a terminal.
+var errNoTerminal = errors.New("standard input is not a terminal")
 
 // The size of a VT100, used for terminals without a known size, such as serial lines.
 const (
@@ -31,8 +20,18 @@ const (
 	defaultCols = 80
 )
 
-// A Terminal is the terminal of this process.
-type Terminal struct {
+// A hostTerminal is the terminal of this process. Joined to that of a job, keys go to the job, the job's output is shown here, and both
+// terminals have the same size.
+//
+// Meanwhile the terminal of this process is raw (cfmakeraw(3)), so that every key goes to the job, including Ctrl-C, which
+// the line discipline of the job's own terminal turns into a signal. The original settings are restored in every case:
+//
+//	the job's end, an error, a refusal   the caller defers Restore
+//	a signal that ends this process      its handler calls Restore first
+//	a panic                              deferred calls run; its goroutines restore before they panic
+//	SIGTSTP                              Join restores, stops this process, and makes the terminal raw after SIGCONT
+//	SIGKILL                              not possible: run stty sane(1)
+type hostTerminal struct {
 	in, out *os.File
 	before  unix.Termios
 
@@ -42,18 +41,18 @@ type Terminal struct {
 	told  job.Size // guarded by mu: the last size given to the job's terminal
 }
 
-// Open returns a Terminal for in; the job's output goes to out, which may be any file. The caller keeps both files.
-// The error is ErrNone if in is not a terminal.
-func Open(in, out *os.File) (*Terminal, error) {
+// hostTerminalOf returns a hostTerminal for in; the job's output goes to out, which may be any file. The caller keeps both files.
+// The error is errNoTerminal if in is not a terminal.
+func hostTerminalOf(in, out *os.File) (*hostTerminal, error) {
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
 	if err != nil {
-		return nil, ErrNone
+		return nil, errNoTerminal
 	}
-	return &Terminal{in: in, out: out, before: *before}, nil
+	return &hostTerminal{in: in, out: out, before: *before}, nil
 }
 
 // Size returns the current size of the terminal.
-func (t *Terminal) Size() job.Size {
+func (t *hostTerminal) Size() job.Size {
 	ws, err := unix.IoctlGetWinsize(int(t.in.Fd()), unix.TIOCGWINSZ)
 	if err != nil || ws.Row == 0 || ws.Col == 0 {
 		return job.Size{Rows: defaultRows, Cols: defaultCols}
@@ -63,7 +62,7 @@ func (t *Terminal) Size() job.Size {
 
 // Raw makes the terminal raw. In the background it stops this process until that is in the foreground (tcsetattr(3)).
 // After Restore it does nothing.
-func (t *Terminal) Raw() error {
+func (t *hostTerminal) Raw() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -84,7 +83,7 @@ func (t *Terminal) Raw() error {
 
 // Restore restores the terminal's settings; Raw has no effect afterwards. It may be called by any goroutine, and more than
 // once.
-func (t *Terminal) Restore() {
+func (t *hostTerminal) Restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
@@ -92,13 +91,13 @@ func (t *Terminal) Restore() {
 }
 
 // pause restores the terminal's settings until the next Raw.
-func (t *Terminal) pause() {
+func (t *hostTerminal) pause() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.restore()
 }
 
-func (t *Terminal) restore() {
+func (t *hostTerminal) restore() {
 	if !t.isRaw || t.background() {
 		return
 	}
@@ -107,14 +106,14 @@ func (t *Terminal) restore() {
 }
 
 // lose records that another process has changed the terminal's settings.
-func (t *Terminal) lose() {
+func (t *hostTerminal) lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.isRaw = false
 }
 
 // isSettled reports whether the terminal is raw, as far as is known, or Restore was called.
-func (t *Terminal) isSettled() bool {
+func (t *hostTerminal) isSettled() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isRaw || t.over
@@ -122,13 +121,13 @@ func (t *Terminal) isSettled() bool {
 
 // background reports whether this process is in the background of its shell. The shell has then restored the terminal's
 // settings already, and changing them would stop this process.
-func (t *Terminal) background() bool {
+func (t *hostTerminal) background() bool {
 	group, err := unix.IoctlGetInt(int(t.in.Fd()), unix.TIOCGPGRP)
 	return err == nil && group != unix.Getpgrp()
 }
 
 // guard is deferred by goroutines: a panic in one ends the process without running main's deferred calls.
-func (t *Terminal) guard() {
+func (t *hostTerminal) guard() {
 	if p := recover(); p != nil {
 		t.Restore()
 		panic(p)

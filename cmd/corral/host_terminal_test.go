@@ -1,4 +1,4 @@
-package terminal
+package main
 
 import (
 	"errors"
@@ -28,18 +28,18 @@ func TestOpen(t *testing.T) {
 	}
 	defer read.Close()
 	defer write.Close()
-	if _, err := Open(read, write); !errors.Is(err, ErrNone) {
+	if _, err := hostTerminalOf(read, write); !errors.Is(err, errNoTerminal) {
 		t.Errorf("a pipe: %v", err)
 	}
 	_, slave := sandboxtest.Terminal(t)
-	if _, err := Open(slave, write); err != nil {
+	if _, err := hostTerminalOf(slave, write); err != nil {
 		t.Errorf("a terminal: %v", err)
 	}
 }
 
 func TestSize(t *testing.T) {
 	master, slave := sandboxtest.Terminal(t)
-	term, err := Open(slave, slave)
+	term, err := hostTerminalOf(slave, slave)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +61,13 @@ func TestRestore(t *testing.T) {
 	before := modes(t, slave)
 	for _, tt := range []struct {
 		name    string
-		leave   func(*Terminal)
+		leave   func(*hostTerminal)
 		forGood bool
 	}{
-		{"pause", (*Terminal).pause, false},
-		{"restore", (*Terminal).Restore, true},
-		{"restore twice", func(term *Terminal) { term.Restore(); term.Restore() }, true},
-		{"panic", func(term *Terminal) {
+		{"pause", (*hostTerminal).pause, false},
+		{"restore", (*hostTerminal).Restore, true},
+		{"restore twice", func(term *hostTerminal) { term.Restore(); term.Restore() }, true},
+		{"panic", func(term *hostTerminal) {
 			defer func() {
 				if p := recover(); p != "a bug" {
 					t.Errorf("recovered %v", p)
@@ -77,7 +77,7 @@ func TestRestore(t *testing.T) {
 			panic("a bug")
 		}, true},
 	} {
-		term, err := Open(slave, slave)
+		term, err := hostTerminalOf(slave, slave)
 		if err == nil {
 			err = term.Raw()
 		}
@@ -121,7 +121,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shown.Close()
-	term, err := Open(slave, shown)
+	term, err := hostTerminalOf(slave, shown)
 	if err == nil {
 		err = term.Raw()
 	}
