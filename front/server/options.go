@@ -1,5 +1,5 @@
 // Package server has the commands that serve clients: corral mcp, corral serve and corral exec-server. It loads the configuration of a
-// front-end, of which it makes repositories, principals and a policy. A Backend is what the tools and commands of clients run jobs with.
+// front-end, and makes repositories, principals and a policy from it. A Backend is what the tools and commands of clients run jobs with.
 package server
 
 import (
