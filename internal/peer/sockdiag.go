@@ -20,7 +20,7 @@ const (
 	sockidSize  = 48
 )
 
-// DiagQuestion returns a message to a socket of NETLINK_INET_DIAG about TCP sockets of a family (AF_INET or AF_INET6) in some states, one bit
+// DiagQuestion returns a message to a socket of NETLINK_INET_DIAG about TCP sockets of a family (AF_INET or AF_INET6) in some states, a bit
 // each. flags are those of the message besides NLM_F_REQUEST. identity is the beginning of a struct inet_diag_sockid; the rest is 0.
 func DiagQuestion(flags uint16, family byte, states uint32, identity []byte) []byte {
 	b := make([]byte, 0, unix.SizeofNlMsghdr+requestSize)
