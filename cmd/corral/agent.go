@@ -292,7 +292,8 @@ func (a *agentRun) installation(path string) ([]string, error) {
 			parts[0] += "/" + parts[1]
 		}
 		pack := filepath.Join(before, "node_modules", parts[0])
-		machines, _ := filepath.Glob(pack + "-*") // its packages for kinds of machines (codex-linux-x64), which npm puts beside it, or into it with -g
+		// Its packages for kinds of machines (codex-linux-x64), which npm puts beside it, or into it with -g.
+		machines, _ := filepath.Glob(pack + "-*")
 		return append([]string{pack}, machines...), nil
 	}
 	dir := filepath.Dir(path)
