@@ -152,38 +152,6 @@ func TestConnectNotAccepted(t *testing.T) {
 	}
 }
 
-// TestConnectHeld: sockets of a session that a client keeps are those of a network namespace that outlives the session. A user holds
-// 16 of these at most.
-func TestConnectHeld(t *testing.T) {
-	const most = 16
-	f := newFront(t)
-	var held []*os.File
-	defer func() { wire.CloseAll(held) }()
-	pass := func() string {
-		ss := f.Session(job.SessionSpec{Share: true})
-		defer f.CloseSession(ss, false)
-		server := f.Launch(f.inSession(ss, serving))
-		defer server.End() //nolint:errcheck // the session ends it, too
-		c, err := f.C.Connect(t.Context(), ss.ID, 7007)
-		if err != nil {
-			return err.Error()
-		}
-		held = append(held, c)
-		return ""
-	}
-	for range most {
-		if said := pass(); said != "" {
-			t.Fatal(said)
-		}
-	}
-	if said := pass(); !strings.Contains(said, "hold connections to 16 sessions that have ended, and the maximum is 16") {
-		t.Errorf("%q", said)
-	}
-	wire.CloseAll(held)
-	held = nil
-	eventually(t, pass)
-}
-
 // TestPorts: the owner of a session is told at which ports its processes listen, and nobody else is.
 func TestPorts(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))

@@ -88,12 +88,14 @@ func listenersOf(fd int, family byte, except uint64) (ports []uint16, cut bool, 
 	return ports, true, nil
 }
 
+var errAnswer = errors.New("malformed answer from the kernel")
+
 // readListeners decodes messages of the kernel. done says that they end its list.
 func readListeners(b []byte, except uint64) (ports []uint16, done bool, err error) {
 	for len(b) >= unix.SizeofNlMsghdr {
 		size := int(binary.NativeEndian.Uint32(b))
 		if size < unix.SizeofNlMsghdr || size > len(b) {
-			return nil, false, errRoute
+			return nil, false, errAnswer
 		}
 		body := b[unix.SizeofNlMsghdr:size]
 		switch binary.NativeEndian.Uint16(b[4:]) {
@@ -103,10 +105,10 @@ func readListeners(b []byte, except uint64) (ports []uint16, done bool, err erro
 			if len(body) >= 4 {
 				return nil, false, unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
 			}
-			return nil, false, errRoute
+			return nil, false, errAnswer
 		case unix.SOCK_DIAG_BY_FAMILY:
 			if len(body) < peer.DiagMessageSize {
-				return nil, false, errRoute
+				return nil, false, errAnswer
 			}
 			if at := peer.DiagLocal(body); reached(at.Addr()) && binary.NativeEndian.Uint64(body[cookieAt:]) != except {
 				ports = append(ports, at.Port())

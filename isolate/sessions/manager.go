@@ -46,8 +46,7 @@ type Manager struct {
 	kept     *keptStore
 	images   *images
 	openings openings
-	connects openings // connections to sessions
-	held     heldNetworks
+	connects openings       // connections to sessions
 	expiring sync.WaitGroup // the goroutine that expires kept layers
 	stop     context.CancelFunc
 

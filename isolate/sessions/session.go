@@ -31,7 +31,6 @@ type Session struct {
 	from      string // id of the kept layer that it resumes, or ""
 	layer     *layer.Layer
 	jail      *cell.Jail // set before the jail is built
-	network   sessionNetwork
 	// placeholder is that of the secrets that requests of its jobs carry.
 	placeholder string
 
@@ -191,7 +190,6 @@ func (ss *Session) Forget() {
 	if m.all[ss.id] == ss {
 		delete(m.all, ss.id)
 	}
-	m.held.add(ss.peer.Payer(), &ss.network)
 }
 
 // of reports whether peer may use the session: it is the owner, or root at a daemon's socket.
