@@ -29,33 +29,33 @@ func (r Reloaded) Notes() []string {
 
 // A reloader reads the configuration again while jobs run.
 type reloader struct {
-	s      *Supervisor
-	rounds *rounds[Reloaded]
-	now    atomic.Pointer[Config] // the configuration that applies to new requests
+	s   *Supervisor
+	mu  fault.Mutex            // held by a reload
+	now atomic.Pointer[Config] // the configuration that applies to new requests
 }
 
 func newReloader(s *Supervisor) *reloader {
 	r := &reloader{s: s}
 	r.now.Store(&s.config)
-	r.rounds = newRounds(r.reload)
 	return r
 }
 
 // Reload reads the configuration again (Config.Again) and applies it to the requests that begin from now on. Jobs and
 // sessions that exist keep their limits and their jail; the next job of a session is refused if its repository is not
 // served any more. If the configuration is faulty, nothing changes and the error says what is wrong. Concurrent calls
-// share their work.
+// wait for each other.
 func (s *Supervisor) Reload() (Reloaded, error) {
 	defer fault.End() // all jobs depend on what it changes
 	if !s.work.Begin() {
 		return Reloaded{}, host.ErrEnding
 	}
 	defer s.work.Done()
-	return s.reloads.rounds.Do()
+	return s.reloads.reload()
 }
 
-// reload is called for one reload at a time.
 func (r *reloader) reload() (Reloaded, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s := r.s
 	done, err := r.apply()
 	if err != nil {
