@@ -64,11 +64,6 @@ var features = []feature{
 		func(p probe) bool { return p.swap() },
 	},
 	{
-		"reclaim memory", "memory.reclaim (v2, Linux 5.19) or v1's memory.force_empty",
-		"cached files of ended jobs stay until memory is short",
-		func(p probe) bool { return p.has("memory.reclaim") || p.has("memory.force_empty") },
-	},
-	{
 		"peak memory", "memory.peak (v2, Linux 5.19) or v1's memory.max_usage_in_bytes",
 		"it is reported as unknown",
 		func(p probe) bool { return p.has("memory.peak") || p.has("memory.max_usage_in_bytes") },

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -160,38 +159,6 @@ func (j *Jail) WithoutContainer() error {
 // enable enables the controllers for the groups of jobs on v2. No process may be in the jail's own group.
 func (j *Jail) enable() error {
 	return enableIn(j.unified(""), neededControllers(j.instance.tree.path(j.instance.tree.unified)))
-}
-
-// Reclaim makes the kernel write back and drop the cached pages of the jail's files. A removed memory cgroup exists
-// until everything charged to it is gone, which after a job is mostly cached files. Pages that processes of the jail
-// use are dropped too as far as possible, so call Reclaim when no job runs. It may take seconds. On v2, kernels
-// before 5.19 do nothing.
-func (j *Jail) Reclaim() error {
-	if !j.jailDirs.Hold() {
-		return nil
-	}
-	defer j.jailDirs.Release()
-	file, value := "memory.force_empty", "0"
-	if j.instance.tree.layout == "v2" {
-		b, err := j.memory().Read("memory.current")
-		if err != nil {
-			return fmt.Errorf("reclaim: %w", err)
-		}
-		file, value = "memory.reclaim", strings.TrimSpace(string(b))
-	}
-	err := j.memory().Write(file, value)
-	for _, some := range []error{unix.EAGAIN, unix.EBUSY, unix.ENOENT} { // the remaining pages are in use
-		if errors.Is(err, some) {
-			return nil
-		}
-	}
-	return err
-}
-
-// memory returns the jail's group in the hierarchy of the memory controller.
-func (j *Jail) memory() group.Group {
-	t := j.instance.tree
-	return group.At(t.path(t.point("memory"), t.top, j.instance.name, j.path))
 }
 
 // Remove kills the remaining processes of the jail, jobs included, and removes its directories in every hierarchy,

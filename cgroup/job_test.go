@@ -56,7 +56,7 @@ func TestOutOfMemoryAbove(t *testing.T) {
 			t.Skip("the kernel kills the group, and nothing is watched")
 		}
 		j := newJail(t, newInstance(t, s))
-		if err := j.memory().Write("memory.limit_in_bytes", strconv.Itoa(128<<20)); err != nil {
+		if err := group.At(j.instance.tree.path(j.instance.tree.point("memory"), j.instance.tree.top, j.instance.name, j.path)).Write("memory.limit_in_bytes", strconv.Itoa(128<<20)); err != nil {
 			t.Fatal(err)
 		}
 		victim, other := newJob(t, j, "victim", Limits{MemoryBytes: 1 << 30}), newJob(t, j, "other", Limits{MemoryBytes: 1 << 30})

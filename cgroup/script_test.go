@@ -8,15 +8,7 @@ import (
 	"testing"
 )
 
-// runScript runs a shell script in the groups of a job, with files from descriptor 3 on.
-func runScript(t *testing.T, g *Job, files []*os.File, text string, args ...string) {
-	t.Helper()
-	if err := script(t, g, files, text, args...).Wait(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// script is runScript without a wait.
+// script starts a shell script in the groups of a job, with files from descriptor 3 on.
 func script(t *testing.T, g *Job, files []*os.File, text string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", "read -r line && { " + text + "; }"}, args...)...)

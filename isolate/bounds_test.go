@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,45 +37,6 @@ func TestTerminalLimit(t *testing.T) {
 	if got := f.Sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "64" {
 		t.Errorf("a job has %s terminals", got)
 	}
-}
-
-// TestReclaimsCache: cached files of ended jobs are reclaimed when their jail is idle, so that the kernel frees the
-// jobs' cgroups.
-func TestReclaimsCache(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.switches.Reclaim, c.switches.Dying = time.Millisecond, 1 })
-	const size = 64 << 20
-	f.Sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
-	usage := func() int64 {
-		for _, pattern := range []string{"/sys/fs/cgroup/memory/%s/memory.usage_in_bytes", "/sys/fs/cgroup/%s/memory.current"} {
-			files, _ := filepath.Glob(fmt.Sprintf(pattern, "corral/"+f.s.InstanceName()+"/user-*/jail-*"))
-			for _, file := range files {
-				b, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return n
-			}
-		}
-		t.Skip("the jail's cgroup is not below the root")
-		return 0
-	}
-	eventually(t, func() string { // once the slot is torn down, its cgroup's memory is charged to the jail
-		if n := usage(); n < size {
-			return fmt.Sprintf("the jail is charged for %d bytes", n)
-		}
-		return ""
-	})
-	eventually(t, func() string {
-		f.Sh("true") // its end reclaims what earlier jobs left, once their slots are torn down
-		if n := usage(); n > size/2 {
-			return fmt.Sprintf("the jail is still charged for %d bytes", n)
-		}
-		return ""
-	})
 }
 
 // free returns the number of users that no slot has, in all jails.

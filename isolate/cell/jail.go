@@ -102,14 +102,11 @@ func (s *Jails) newJail(key jailKey, r *admit.Repo, session *Session, authority 
 		built: make(chan struct{}), gone: make(chan struct{}),
 	}
 	j.reporter = reporter{s.Log, j.name}
-	j.occupancy = occupancy{log: s.Log, idle: s.Idle, rest: s.Reclaim, dying: s.Dying, end: j.endInit, reclaim: j.reclaimFiles, jobs: 1}
+	j.occupancy = occupancy{log: s.Log, idle: s.Idle, end: j.endInit, jobs: 1}
 	j.users = newJobUsers(session != nil, func(n uint32) (*os.File, error) { return s.Userns.RepoMap(r.Owner, j.base+1+n, j.base) })
 	j.pool = newPool(j)
 	return j
 }
-
-// reclaimFiles drops cached files so that the kernel frees removed cgroups.
-func (j *Jail) reclaimFiles() { j.report("cached files", j.groups.Reclaim()) }
 
 // endInit ends process 1, if it was started, and with it every process of the jail.
 func (j *Jail) endInit() {

@@ -41,13 +41,11 @@ type Config struct {
 
 // Switches replace what is constant, for tests alone. A supervisor that is not tested has the zero value.
 type Switches struct {
-	Ending  time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
-	Reclaim time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
-	Dying   int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
-	Trim    time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
-	Only    func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
-	Survey  *Survey       // what supervisors before have read of the host; nil: nothing
-	Skip    uint64        // bit set of confinement steps and measures to leave out, see inside.Step, to show what a step prevents
+	Ending time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
+	Trim   time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
+	Only   func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
+	Survey *Survey       // what supervisors before have read of the host; nil: nothing
+	Skip   uint64        // bit set of confinement steps and measures to leave out, see inside.Step, to show what a step prevents
 }
 
 // A Survey is what was read of the host for jails, and is used for the next ones as long as the host is unchanged. Supervisors in one
@@ -78,8 +76,7 @@ type Jails struct {
 
 // New compiles the system call filters. The caller must call End and Close.
 func New(c Config) (*Jails, error) {
-	c.Ending, c.Reclaim, c.Dying = cmp.Or(c.Ending, host.SlotPatience), cmp.Or(c.Reclaim, reclaimRest), cmp.Or(c.Dying, maxDying)
-	c.Trim = cmp.Or(c.Trim, trimInterval)
+	c.Ending, c.Trim = cmp.Or(c.Ending, host.SlotPatience), cmp.Or(c.Trim, trimInterval)
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}

@@ -252,7 +252,6 @@ func (sl *Slot) giveBack() {
 		sl.jail.report("cgroup", err)
 		return
 	}
-	sl.jail.removedGroup()
 	sl.jail.users.giveBack(sl.user, sl.ready)
 }
 
