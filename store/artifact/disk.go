@@ -30,7 +30,7 @@ type diskDir struct {
 	quota  quota
 	owners owners
 	syncer *syncer            // nil with fsyncEach
-	taken  chan struct{}      // wakes the sweeper: artifacts were evicted, or the quota is nearly reached
+	taken  chan struct{}      // wakes the sweeper: artifacts were evicted
 	stop   context.CancelFunc // nil if it is only read
 	swept  sync.WaitGroup
 }
@@ -147,7 +147,6 @@ func (d *diskDir) rename(t *temp, handle, principal string, size int64) error {
 			}
 		}
 	}
-	crowded := false
 	err := d.quota.update(func(u usage) (usage, error) {
 		if u.count+1 > d.limit.count || u.bytes+size > d.limit.bytes {
 			var err error
@@ -158,7 +157,6 @@ func (d *diskDir) rename(t *temp, handle, principal string, size int64) error {
 		u.count++
 		u.bytes += size
 		d.date(t.name)
-		crowded = d.crowded(u)
 		return u, unix.Renameat2(d.fd, t.name, d.fd, handle, unix.RENAME_NOREPLACE)
 	})
 	if errors.Is(err, ErrShare) {
@@ -169,9 +167,6 @@ func (d *diskDir) rename(t *temp, handle, principal string, size int64) error {
 	}
 	t.name = ""
 	d.owners.set(handle, principal)
-	if crowded {
-		d.wakeSweeper()
-	}
 	if d.fsyncEach {
 		return at.Err("fsync", dirName, unix.Fsync(d.fd))
 	}

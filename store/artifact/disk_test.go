@@ -125,24 +125,10 @@ func TestClosed(t *testing.T) {
 func TestWrongUsageIsCorrected(t *testing.T) {
 	d := openDisk(t, t.TempDir(), Options{MaxCount: 256})
 	putIn(t, d, "x")
-	d.quota.write(usage{250, 1})
-	d.makeRoomAhead()
-	if list, err := d.List(); err != nil || len(list) != 1 || d.quota.read() != total(list) {
+	d.quota.write(usage{256, 1})
+	putIn(t, d, "y")
+	if list, err := d.List(); err != nil || len(list) != 2 || d.quota.read() != total(list) {
 		t.Errorf("%d artifacts remain, %v; the recorded usage is %+v", len(list), err, d.quota.read())
-	}
-}
-
-// TestMakeRoomAhead: nothing is evicted in advance while the quota is not nearly reached, or small.
-func TestMakeRoomAhead(t *testing.T) {
-	for limit, count := range map[int64]int{256: 240, 16: 16} {
-		d := openDisk(t, t.TempDir(), Options{MaxCount: int(limit)})
-		for range count {
-			putIn(t, d, "x")
-		}
-		d.makeRoomAhead()
-		if got := d.quota.read().count; got != int64(count) {
-			t.Errorf("%d of %d artifacts remain", got, count)
-		}
 	}
 }
 

@@ -34,48 +34,11 @@ func (d *diskDir) makeRoom(principal string, more usage) (usage, error) {
 	return u, nil
 }
 
-// wakeSweeper makes the background goroutine remove the files of evicted artifacts and evict more if needed.
+// wakeSweeper makes the background goroutine remove the files of evicted artifacts.
 func (d *diskDir) wakeSweeper() {
 	select {
 	case d.taken <- struct{}{}:
 	default:
-	}
-}
-
-// crowded reports whether the quota by count is nearly reached, so that artifacts should be evicted in advance.
-// Otherwise a commit would have to examine every artifact while its reply waits. With a small quota each artifact is
-// kept as long as possible.
-func (d *diskDir) crowded(u usage) bool {
-	return d.limit.count >= 256 && u.count > d.limit.count-d.limit.count/32
-}
-
-// makeRoomAhead evicts artifacts if the quota by count is nearly reached, without blocking commits.
-func (d *diskDir) makeRoomAhead() {
-	var u usage
-	if d.quota.update(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !d.crowded(u) {
-		return
-	}
-	list, err := d.listed(d.dated)
-	if err != nil {
-		return
-	}
-	if int64(len(list)) <= d.limit.count-d.limit.count/16 { // the recorded usage is wrong
-		_ = d.quota.update(func(usage) (usage, error) { return d.makeRoom("", usage{}) })
-		return
-	}
-	victims, err := evictions(d.limit, list, "", usage{})
-	if err != nil {
-		return
-	}
-	for _, a := range victims {
-		a = d.look(a.Handle, a.Since)
-		_ = d.quota.update(func(u usage) (usage, error) {
-			if mine, _ := d.unlink(a.Handle); mine {
-				u.count--
-				u.bytes -= a.Bytes
-			}
-			return u, nil
-		})
 	}
 }
 

@@ -23,10 +23,7 @@ func byAge(a, b entry) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare
 
 // List returns the artifacts, oldest first, by the time of their commit. The time in a handle is not
 // used: it is when the job began, and the output of a long job must not be old when it is stored.
-func (d *diskDir) List() ([]entry, error) { return d.listed(d.look) }
-
-// listed returns the artifacts as described by look, oldest first.
-func (d *diskDir) listed(look func(handle string, begun time.Time) entry) ([]entry, error) {
+func (d *diskDir) List() ([]entry, error) {
 	if d.fd < 0 {
 		return nil, nil
 	}
@@ -37,7 +34,7 @@ func (d *diskDir) listed(look func(handle string, begun time.Time) entry) ([]ent
 	var list []entry
 	for _, name := range all {
 		if at, ok := parseHandle(name); ok {
-			a := look(name, at)
+			a := d.look(name, at)
 			a.Owner = d.owner(name)
 			list = append(list, a)
 		}
@@ -63,16 +60,6 @@ func (d *diskDir) look(handle string, begun time.Time) entry {
 		if n, err := fileSize(fd, name); err == nil {
 			a.Bytes += onDisk(n)
 		}
-	}
-	return a
-}
-
-// dated is look without the size.
-func (d *diskDir) dated(handle string, begun time.Time) entry {
-	a := entry{Handle: handle, Since: begun}
-	var st unix.Stat_t
-	if unix.Fstatat(d.fd, handle, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-		a.Since = time.Unix(st.Mtim.Unix())
 	}
 	return a
 }

@@ -26,7 +26,6 @@ func (d *diskDir) sweepAtIntervals(ctx context.Context) {
 		case <-ticker.C:
 			d.Sweep(ctx)
 		case <-d.taken:
-			d.makeRoomAhead()
 			d.clear()
 		}
 	}
