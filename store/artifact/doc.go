@@ -12,7 +12,7 @@
 // A Store is a directory of artifacts, one directory each, named by its handle:
 //
 //	manifest.json   owner, program, outcome, sizes, hashes, time of expiry
-//	stdout.gz       gzip (RFC 1952), one member; short output is not compressed in it
+//	stdout.gz       gzip (RFC 1952), one member
 //	stderr.gz
 //
 // An artifact appears by one rename, complete or not at all. Several processes of one user share a store without a

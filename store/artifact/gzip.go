@@ -3,9 +3,7 @@ package artifact
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"hash"
-	"hash/crc32"
 	"io"
 	"sync"
 
@@ -62,30 +60,9 @@ func (p *gzipPool) close(c *gzipHasher) (gzipSum, error) {
 	return s, err
 }
 
-// maxPlain is the maximum size stored uncompressed: compressed, it would take the same block of a disk,
-// and a gzipHasher.
-const maxPlain = 3 << 10
-
 // short appends a complete gzip member with text to dst.
 func (p *gzipPool) short(dst *bytes.Buffer, mark, text []byte) (gzipSum, error) {
-	if len(text) <= maxPlain {
-		dst.Write(plainMember(mark, text))
-		return gzipSum{int64(len(text)), sha256.Sum256(text)}, nil
-	}
 	c := p.to(dst, mark)
 	_, _ = c.Write(text) // writing to memory cannot fail
 	return p.close(c)
-}
-
-// plainMember returns a gzip member (RFC 1952) with one uncompressed block (RFC 1951, 3.2.4). text must be shorter
-// than 64 KiB.
-func plainMember(mark, text []byte) []byte {
-	const deflate, extra, fastest, unknownSystem, last = 8, 4, 4, 255, 1
-	b := make([]byte, 0, 25+len(mark)+len(text))
-	b = append(b, 0x1f, 0x8b, deflate, extra, 0, 0, 0, 0, fastest, unknownSystem)
-	b = append(binary.LittleEndian.AppendUint16(b, uint16(len(mark))), mark...)
-	b = binary.LittleEndian.AppendUint16(append(b, last), uint16(len(text)))
-	b = append(binary.LittleEndian.AppendUint16(b, ^uint16(len(text))), text...)
-	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(text))
-	return binary.LittleEndian.AppendUint32(b, uint32(len(text)))
 }
