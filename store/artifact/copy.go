@@ -71,7 +71,7 @@ func (s *Store) CopyLines(r Reader, handle string, lines Range, w io.Writer) err
 	if err := read(context.Background(), a, k, io.Discard); err != nil {
 		return err
 	}
-	return read(context.Background(), a, k, &lineFilter{w: w, lines: lines, n: 1, gap: k.Gap})
+	return read(context.Background(), a, k, &gapReader{to: &lineFilter{w: w, lines: lines, n: 1}, gap: k.Gap})
 }
 
 // List returns at most limit artifacts that r may read now, newest first.

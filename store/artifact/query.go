@@ -119,7 +119,7 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 		k := from.Manifest.Stream(name)
 		w.At = slices.Sorted(slices.Values(q.At[name]))
 		v := newLineReader(w)
-		if err := read(ctx, from, k, &gapReader{v: v, gap: k.Gap}); err != nil {
+		if err := read(ctx, from, k, &gapReader{to: v, gap: k.Gap}); err != nil {
 			return nil, err
 		}
 		v.Close()

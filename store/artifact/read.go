@@ -54,35 +54,45 @@ func read(ctx context.Context, a *openArtifact, k storedStream, w io.Writer) err
 	}
 }
 
-// A gapReader feeds a stored stream to a lineReader, with its gap in place of the marker.
+// A gapTaker takes a stream that may have a gap.
+type gapTaker interface {
+	io.Writer
+	// Gap is called in place of the marker, the line that stands for left lines.
+	Gap(left int64, marker string)
+}
+
+// A gapReader feeds a stored stream to a gapTaker, with its gap in place of the marker.
 type gapReader struct {
-	v   *lineReader
+	to  gapTaker
 	gap *Gap // nil: nothing was left out
 	at  int64
 }
 
 func (g *gapReader) Write(p []byte) (int, error) {
-	n := len(p)
 	if g.gap == nil {
-		_, _ = g.v.Write(p) // never fails
-		return n, nil
+		return g.to.Write(p)
 	}
+	n := len(p)
 	end := g.gap.Offset + g.gap.Marker
 	if g.at < g.gap.Offset {
 		head := p[:min(int64(len(p)), g.gap.Offset-g.at)]
-		_, _ = g.v.Write(head) // never fails
+		if _, err := g.to.Write(head); err != nil {
+			return 0, err
+		}
 		p = p[len(head):]
 	}
 	if g.at += int64(n - len(p)); len(p) > 0 && g.at == g.gap.Offset {
-		g.v.Gap(g.gap.Lines, g.gap.Line())
+		g.to.Gap(g.gap.Lines, g.gap.Line())
 	}
 	if g.at < end {
 		skip := min(int64(len(p)), end-g.at)
 		p = p[skip:]
 		g.at += skip
 	}
-	_, _ = g.v.Write(p) // never fails
 	g.at += int64(len(p))
+	if _, err := g.to.Write(p); err != nil {
+		return 0, err
+	}
 	return n, nil
 }
 
@@ -91,57 +101,32 @@ type lineFilter struct {
 	w     io.Writer
 	lines Range
 	n     int64 // number of the line that begins or continues next
-	at    int64
-	gap   *Gap // not yet reached; nil if there is none
-	after int64
+	open  bool  // it continues
+	err   error // of w
 }
 
 func (f *lineFilter) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		part := rest
-		if f.gap != nil {
-			part = rest[:min(int64(len(rest)), f.ahead())]
-		}
-		if err := f.pass(part); err != nil {
-			return 0, err
-		}
-		rest = rest[len(part):]
-	}
-	return len(p), nil
-}
-
-// ahead returns the number of bytes, at least one, until the gap begins or its marker ends.
-func (f *lineFilter) ahead() int64 {
-	if f.at == f.gap.Offset {
-		f.after = f.n + f.gap.Lines
-	}
-	if f.at < f.gap.Offset {
-		return f.gap.Offset - f.at
-	}
-	if end := f.gap.Offset + f.gap.Marker; f.at < end {
-		return end - f.at
-	}
-	f.gap = nil
-	f.n = max(f.n, f.after)
-	return 1
-}
-
-func (f *lineFilter) pass(p []byte) error {
-	f.at += int64(len(p))
-	for len(p) > 0 && f.n <= f.lines.End {
-		end := bytes.IndexByte(p, '\n') + 1
-		whole := end > 0
-		if !whole {
-			end = len(p)
+	for rest := p; len(rest) > 0 && f.n <= f.lines.End && f.err == nil; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if f.open = end == 0; f.open {
+			end = len(rest)
 		}
 		if f.n >= f.lines.Start {
-			if _, err := f.w.Write(p[:end]); err != nil {
-				return err
-			}
+			_, f.err = f.w.Write(rest[:end])
 		}
-		if p = p[end:]; whole {
+		if rest = rest[end:]; !f.open {
 			f.n++
 		}
 	}
-	return nil
+	return len(p), f.err
+}
+
+// Gap implements gapTaker. An error is that of the next Write.
+func (f *lineFilter) Gap(left int64, marker string) {
+	resume := f.n + left
+	if f.open {
+		marker = "\n" + marker
+	}
+	_, _ = f.Write([]byte(marker + "\n"))
+	f.n = max(f.n, resume)
 }
