@@ -13,34 +13,32 @@ import (
 // are the tools' names, what else they are called, and their purpose.
 var row = regexp.MustCompile(`(?m)^<!-- row: (.+?) \| ?(.*?) ?\| (.+) -->$`)
 
-// TestToolTables compares the tables of tools, which the README and the list of interfaces have between markers, with the rows
-// that the pages of interfaces state. With -update it writes the tables.
-func TestToolTables(t *testing.T) {
-	for file, dir := range map[string]string{"../README.md": "docs/interfaces/", "interfaces/README.md": ""} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		const begin, end = "<!-- generated: tools -->\n", "<!-- /generated: tools -->\n"
-		before, rest, _ := strings.Cut(string(content), begin)
-		_, after, ok := strings.Cut(rest, end)
-		if !ok {
-			t.Fatalf("%s has no section between %q and %q", file, begin, end)
-		}
-		want := before + begin + toolTable(t, dir) + end + after
-		if want == string(content) {
-			continue
-		}
-		if !*update {
-			t.Errorf("%s: the table of tools is out of date. Run: go test ./docs -run TestToolTables -update", file)
-		} else if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+// TestToolTable compares the table of tools, which the README has between markers, with the rows that the pages of interfaces state.
+// With -update it writes the table.
+func TestToolTable(t *testing.T) {
+	const file, begin, end = "../README.md", "<!-- generated: tools -->\n", "<!-- /generated: tools -->\n"
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(content), begin)
+	_, after, ok := strings.Cut(rest, end)
+	if !ok {
+		t.Fatalf("%s has no section between %q and %q", file, begin, end)
+	}
+	want := before + begin + toolTable(t) + end + after
+	if want == string(content) {
+		return
+	}
+	if !*update {
+		t.Errorf("%s: the table of tools is out of date. Run: go test ./docs -run TestToolTable -update", file)
+	} else if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// toolTable returns the table of all tools with links into dir, in the order of the pages' names.
-func toolTable(t *testing.T, dir string) string {
+// toolTable returns the table of all tools with links to their pages, in the order of the pages' names.
+func toolTable(t *testing.T) string {
 	t.Helper()
 	table := "| tool | also called | purpose |\n|---|---|---|\n"
 	for _, file := range pages(t) { // sorted by name
@@ -57,7 +55,7 @@ func toolTable(t *testing.T, dir string) string {
 		if m[2] != "" {
 			also = " " + m[2] + " "
 		}
-		table += fmt.Sprintf("| [%s](%s%s) |%s| %s |\n", m[1], dir, filepath.Base(file), also, m[3])
+		table += fmt.Sprintf("| [%s](docs/interfaces/%s) |%s| %s |\n", m[1], filepath.Base(file), also, m[3])
 	}
 	return table
 }
