@@ -53,7 +53,7 @@ var fileMethods = map[string]fileMethod{
 		if err != nil {
 			r.fail(bad("invalid dataBase64: %v", err))
 		}
-		f.Data = string(data)
+		f.Data = data
 	}},
 	edit.OpMkdir: {changes: true, read: func(r *reader, f *edit.FileRequest) { f.Recursive = r.boolean("recursive") }},
 	edit.OpRemove: {changes: true, read: func(r *reader, f *edit.FileRequest) {

@@ -10,6 +10,7 @@ package edit
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,26 +72,30 @@ func (r *Request) Check() error {
 }
 
 // Encode returns the request as Run reads it. Run refuses a request with a text of more than MaxText bytes.
-func (r *Request) Encode() string {
-	var all *string
-	if r.All {
-		all = new(string)
-	}
-	return encode(&r.Path, r.Old, r.New, r.Patch, all)
+func (r *Request) Encode() string { return encode(r) }
+
+func encode(request any) string {
+	b, _ := json.Marshal(request) // of texts, numbers and lists of them
+	return string(b)
 }
 
-// read reads what Encode returned.
-func read(from io.Reader) (r Request, err error) {
-	var path, all *string
-	if err := decode(from, MaxText, &path, &r.Old, &r.New, &r.Patch, &all); err != nil {
-		return r, err
+// maxRequest is the maximum size of an encoded request in bytes: each text of a Request can take six times its size, and FileRequest.Data a
+// third more.
+const maxRequest = 32 << 20
+
+// decode reads what encode returned, and nothing else.
+func decode(from io.Reader, request any) error {
+	b, err := io.ReadAll(io.LimitReader(from, maxRequest+1))
+	if err == nil && len(b) > maxRequest {
+		err = fmt.Errorf("it has more than %d bytes", maxRequest)
 	}
-	r.All = all != nil
-	if path == nil {
-		return r, errors.New("it has no path")
+	if err == nil {
+		err = json.Unmarshal(b, request)
 	}
-	r.Path = *path
-	return r, nil
+	if err != nil {
+		return fmt.Errorf("the request on standard input is not valid: %w", err)
+	}
+	return nil
 }
 
 // Run carries out the request in stdin on the repository that is the working directory, and writes what it changed to
@@ -99,11 +104,8 @@ func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) > 0 {
 		return errors.New("edit takes no arguments: the request is read from standard input")
 	}
-	r, err := read(stdin)
-	if err != nil {
-		return fmt.Errorf("the request on standard input is not valid: %w", err)
-	}
-	if err := r.Check(); err != nil {
+	r := new(Request)
+	if err := cmp.Or(decode(stdin, r), r.Check()); err != nil {
 		return err
 	}
 	root, err := os.Getwd()
@@ -149,13 +151,17 @@ func (r *Request) one(root string, p *patch) (report string, err error) {
 		return "", errors.New("path is required: the patch names no file")
 	}
 	creates := p == nil && *r.Old == "" || p != nil && p.creates
-	at, err := find(root, r.Path, creates)
+	var mayMake func(string) error
+	if creates {
+		mayMake = func(string) error { return nil }
+	}
+	at, err := find(root, r.Path, true, mayMake)
 	if err != nil {
 		return "", err
 	}
 	defer func() {
 		if err != nil {
-			at.made.remove()
+			at.unmake()
 		}
 		at.close()
 	}()

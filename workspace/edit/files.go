@@ -39,7 +39,7 @@ type FileRequest struct {
 	Op        string
 	Path      string // absolute; like all paths here, UTF-8
 	To        string // of a copy, absolute
-	Data      string `json:"-"` // to be written; at most MaxFile
+	Data      []byte // to be written; at most MaxFile
 	Recursive bool   // of createDirectory, remove and copy
 	Force     bool   // what is missing need not be removed
 	// ReadOnly, Open and Hidden are paths relative to the repository, "" for all of it. What is below the first is not changed, unless it is
@@ -57,8 +57,11 @@ type WalkBounds struct {
 	Prune                       bool // directories whose name begins with a dot
 }
 
-// maxWalk is the maximum number of entries of a directory, a walk or a copy.
-const maxWalk = 100_000
+// Bounds of a walk or a copy.
+const (
+	maxWalk  = 100_000 // entries, also of one directory
+	maxDepth = 200     // directories in each other
+)
 
 // URI returns the URI of an absolute path.
 func URI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
@@ -99,22 +102,12 @@ func codeOf(err error) error {
 }
 
 // Encode returns the request as RunFiles reads it.
-func (r *FileRequest) Encode() string {
-	head, _ := json.Marshal(r) // of texts, numbers and lists of them
-	text := string(head)
-	return encode(&text, &r.Data)
-}
+func (r *FileRequest) Encode() string { return encode(r) }
 
 func readFiles(from io.Reader) (r FileRequest, err error) {
-	var head, data *string
-	if err = decode(from, MaxFile, &head, &data); err != nil {
-		return r, err
+	if err = decode(from, &r); err == nil && len(r.Data) > MaxFile {
+		err = fmt.Errorf("the content has %d bytes, the maximum is %d", len(r.Data), MaxFile)
 	}
-	if head == nil || data == nil {
-		return r, errors.New("it is not complete")
-	}
-	err = json.Unmarshal([]byte(*head), &r)
-	r.Data = *data
 	for _, b := range []struct {
 		n    *int
 		most int
@@ -134,7 +127,7 @@ func RunFiles(args []string, stdin io.Reader, stdout io.Writer) error {
 	}
 	r, err := readFiles(stdin)
 	if err != nil {
-		return fmt.Errorf("the request on standard input is not valid: %w", err)
+		return err
 	}
 	root, err := os.Getwd()
 	if err != nil {

@@ -28,61 +28,46 @@ func (f *files) permit(rel string, whole bool) error {
 	}
 	has := slices.ContainsFunc(f.ReadOnly, func(p string) bool { return strings.HasPrefix(p, rel+"/") })
 	has = has || len(f.patterns) > 0 // perhaps
-	if deepest(f.ReadOnly) > deepest(f.Open) || whole && has || f.matches(path.Join(f.root, rel)) || below(f.Hidden, rel, whole) {
+	hidden := below(f.Hidden, rel, whole)
+	for at := rel; at != "."; at = path.Dir(at) {
+		hidden = hidden || f.matches(path.Join(f.root, at))
+	}
+	if deepest(f.ReadOnly) > deepest(f.Open) || whole && has || hidden {
 		return fmt.Errorf("%s: %w", rel, errProtected)
 	}
 	return nil
 }
 
-// parent walks to the directory of a path, whose last name need not exist and is not followed.
-func (f *files) parent(name string, creates bool) (*walker, string, error) {
+// parent finds the directory of a path that may be changed, and whose last name need not exist and is not followed. Whole is as for permit;
+// makes makes directories that are missing.
+func (f *files) parent(name string, makes, whole bool) (*place, error) {
 	if path.Clean(name) == f.root {
-		return nil, "", state("%s is the repository itself", name)
+		return nil, state("%s is the repository itself", name)
 	}
-	rel, err := inside(f.root, name)
-	if err != nil {
-		return nil, "", err
-	}
-	rest := split(rel)
-	last := ".."
-	if len(rest) > 0 {
-		last = rest[len(rest)-1]
-	}
-	if last == ".." || strings.EqualFold(last, ".git") {
-		return nil, "", fmt.Errorf("%s: it is in a git directory, or names no entry of its directory", name)
-	}
-	top, err := unix.Open(f.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, "", err
-	}
-	w := &walker{root: f.root, creates: creates, dirs: []int{top}, rest: rest}
-	for len(w.rest) > 1 {
-		_, done, err := w.step()
-		if err != nil || done {
-			w.close()
-			w.made.close()
-			if err == nil {
-				err = unix.ENOTDIR
+	var mayMake func(string) error
+	if makes {
+		mayMake = func(rel string) error {
+			if below(f.Open, rel, true) && !below(f.Open, rel, false) && !below(f.Hidden, rel, false) {
+				return nil // it leads to a directory that is open
 			}
-			return nil, "", fmt.Errorf("%s: %w", name, err)
-		}
-		if rel := path.Join(w.names...); below(f.Open, rel, true) && !below(f.Open, rel, false) && !below(f.Hidden, rel, false) {
-			continue // it leads to a directory that is open
-		}
-		if err := f.permit(path.Join(w.names...), false); err != nil {
-			w.close()
-			w.made.remove()
-			w.made.close()
-			return nil, "", err
+			return f.permit(rel, false)
 		}
 	}
-	w.made.close()
-	return w, last, nil
+	p, err := find(f.root, name, false, mayMake)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.permit(p.shown(), whole); err != nil {
+		p.unmake()
+		p.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // create opens an empty file to be written, in the place where links in the repository lead.
 func (f *files) create(name string) (*os.File, error) {
-	at, err := find(f.root, name, false)
+	at, err := find(f.root, name, true, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +95,7 @@ func (f *files) write() error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(file, f.Data)
+	_, err = file.Write(f.Data)
 	return errors.Join(err, file.Close())
 }
 
@@ -120,17 +105,14 @@ func (f *files) makeDirectory(name string, recursive bool) error {
 	if recursive && path.Clean(name) == f.root {
 		return nil
 	}
-	w, last, err := f.parent(name, recursive)
+	p, err := f.parent(name, recursive, false)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	if err := f.permit(path.Join(append(w.names, last)...), false); err != nil {
-		return err
-	}
-	err = unix.Mkdirat(w.top(), last, 0o777)
+	defer p.close()
+	err = unix.Mkdirat(p.dir, p.name, 0o777)
 	var st unix.Stat_t
-	there := recursive && errors.Is(err, unix.EEXIST) && unix.Fstatat(w.top(), last, &st, 0) == nil
+	there := recursive && errors.Is(err, unix.EEXIST) && unix.Fstatat(p.dir, p.name, &st, 0) == nil
 	if there && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return nil
 	}
@@ -141,26 +123,23 @@ func (f *files) makeDirectory(name string, recursive bool) error {
 }
 
 func (f *files) remove() error {
-	w, last, err := f.parent(f.Path, false)
+	p, err := f.parent(f.Path, false, f.Recursive)
 	if err != nil {
 		if f.Force && errors.Is(err, unix.ENOENT) {
 			return nil
 		}
 		return err
 	}
-	defer w.close()
-	if err := f.permit(path.Join(append(w.names, last)...), f.Recursive); err != nil {
-		return err
-	}
+	defer p.close()
 	var st unix.Stat_t
-	if err = unix.Fstatat(w.top(), last, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+	if err = unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 		switch {
 		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			err = unix.Unlinkat(w.top(), last, 0)
+			err = unix.Unlinkat(p.dir, p.name, 0)
 		case f.Recursive:
-			err = os.RemoveAll(fmt.Sprintf("/proc/self/fd/%d/%s", w.top(), last))
+			err = os.RemoveAll(fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, p.name))
 		default:
-			err = unix.Unlinkat(w.top(), last, unix.AT_REMOVEDIR)
+			err = unix.Unlinkat(p.dir, p.name, unix.AT_REMOVEDIR)
 		}
 	}
 	if err == nil || f.Force && errors.Is(err, unix.ENOENT) {
@@ -266,13 +245,10 @@ func (f *files) copyLink(dir *os.File, name, to string) error {
 	if err != nil {
 		return err
 	}
-	w, last, err := f.parent(to, false)
+	p, err := f.parent(to, false, false)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	if err := f.permit(path.Join(append(w.names, last)...), false); err != nil {
-		return err
-	}
-	return unix.Symlinkat(string(target[:n]), w.top(), last)
+	defer p.close()
+	return unix.Symlinkat(string(target[:n]), p.dir, p.name)
 }

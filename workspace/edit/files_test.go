@@ -116,7 +116,7 @@ func TestFilesKeep(t *testing.T) {
 		}
 	}
 	for _, r := range []FileRequest{
-		{Op: OpWrite, Path: dir + "/link", Data: "new"},
+		{Op: OpWrite, Path: dir + "/link", Data: []byte("new")},
 		{Op: OpMkdir, Path: dir + "/d/n", ReadOnly: []string{""}, Open: []string{"d"}},
 		{Op: OpMkdir, Path: dir + "/o/p/q", Recursive: true, ReadOnly: []string{""}, Open: []string{"o/p"}},
 		{Op: OpRemove, Path: dir + "/dlink", Recursive: true},

@@ -164,7 +164,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			write(t, filepath.Join(root, "f"), "old, mine\n")
-			at, err := find(root, "f", false)
+			at, err := find(root, "f", true, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestChangedMeanwhile(t *testing.T) {
 // TestCreatedMeanwhile checks that creating a file never replaces one.
 func TestCreatedMeanwhile(t *testing.T) {
 	root := t.TempDir()
-	at, err := find(root, "f", true)
+	at, err := find(root, "f", true, func(string) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestMovedDirectory(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "a/f"), "old\n")
 	write(t, filepath.Join(root, "b/f"), "old\n")
-	at, err := find(root, "a/f", false)
+	at, err := find(root, "a/f", true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
