@@ -12,10 +12,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
-// A File is a file of rules that is read again when it has changed. If the new content does not compile or cannot be
+// A File is a file of rules that is read for each decision. If the new content does not compile or cannot be
 // trusted, everything is denied until the file is fixed: the previous rules are not used.
 type File struct {
 	path  string
@@ -24,9 +23,7 @@ type File struct {
 	mu      sync.Mutex
 	rules   *Rules // guarded by mu: compiled content, nil if err is set
 	err     error  // guarded by mu
-	content []byte // guarded by mu: source of rules
-	was     stamp  // guarded by mu: when content was read
-	settled bool   // guarded by mu: content was so old when it was read that any later change alters its stamp
+	content []byte // guarded by mu: source of rules, nil if it cannot be read
 }
 
 // Open returns a File for an absolute path. It does not read the file; see Check. A file inside one of the directories
@@ -48,51 +45,19 @@ func (f *File) Decide(ctx context.Context, q Query) Verdict {
 	return rules.Decide(ctx, q)
 }
 
-// settling exceeds the granularity of file system timestamps: a file modified more recently could change again without a
-// different timestamp.
-const settling = 2 * time.Second
-
-// A stamp identifies the version of a file.
-type stamp struct {
-	dev, ino     uint64
-	size         int64
-	mtime, ctime syscall.Timespec // ctime also changes with the owner and the mode
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return stamp{}
-	}
-	return stamp{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
-}
-
-// current returns the rules that are in the file now.
+// current returns the rules that are in the file now. It reads the file, and compiles it if its content has changed.
 func (f *File) current() (*Rules, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.settled {
-		if info, err := os.Lstat(f.path); err == nil && stampOf(info) == f.was {
-			return f.rules, f.err
-		}
-	}
-	f.read()
-	return f.rules, f.err
-}
-
-// read reads the file, and compiles it if its content has changed.
-func (f *File) read() {
-	begun := time.Now()
-	content, info, err := f.trusted()
-	if err != nil {
-		f.rules, f.err, f.content, f.settled = nil, f.named(err), nil, false
-		return
-	}
-	if f.content == nil || !bytes.Equal(content, f.content) {
+	content, err := f.trusted()
+	switch {
+	case err != nil:
+		f.rules, f.err, f.content = nil, f.named(err), nil
+	case f.content == nil || !bytes.Equal(content, f.content):
 		f.rules, f.err = Parse(filepath.Base(f.path), content)
+		f.content = content
 	}
-	f.content, f.was = content, stampOf(info)
-	f.settled = begun.Sub(time.Unix(f.was.ctime.Unix())) > settling
+	return f.rules, f.err
 }
 
 // named prefixes an error with the file's name, without the directory: denied users see it.
@@ -105,46 +70,45 @@ func (f *File) named(err error) error {
 }
 
 // trusted returns the content of the file if only its owner could have written it.
-func (f *File) trusted() ([]byte, fs.FileInfo, error) {
+func (f *File) trusted() ([]byte, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(f.path))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, never := range f.never {
 		if real, err := filepath.EvalSymlinks(never); err == nil {
 			never = real
 		}
 		if never = filepath.Clean(never); dir == never || never == "/" || strings.HasPrefix(dir, never+"/") {
-			return nil, nil, errors.New("it is in a repository, where jobs could write to it")
+			return nil, errors.New("it is in a repository, where jobs could write to it")
 		}
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := ownAlone("its directory", info); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// O_NONBLOCK: opening a FIFO would wait for a writer.
 	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	switch {
 	case errors.Is(err, syscall.ELOOP):
-		return nil, nil, errors.New("it is a symbolic link")
+		return nil, errors.New("it is a symbolic link")
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	}
 	defer file.Close()
 	if info, err = file.Stat(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, errors.New("it is not a regular file")
+		return nil, errors.New("it is not a regular file")
 	}
 	if err := ownAlone("it", info); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(file, MaxSource+1)) // Parse refuses a longer one
-	return content, info, err
+	return io.ReadAll(io.LimitReader(file, MaxSource+1)) // Parse refuses a longer one
 }
 
 // ownAlone refuses a file that does not belong to root or to this process's user, or that others may write. If there is

@@ -64,28 +64,6 @@ func TestFileIsReadAgain(t *testing.T) {
 	step("longer than may be", strings.Repeat("#\n", MaxSource), "at most 65536 are accepted")
 }
 
-// TestSettled checks that an old file is not read again until it changes.
-func TestSettled(t *testing.T) {
-	path := write(t, allowAll)
-	f := Open(path)
-	wants(t, f, "new", "")
-	if f.settled {
-		t.Error("a file written just now counts as settled")
-	}
-	f.was.ctime.Sec -= 10 // as if it were old
-	f.settled = true
-	wants(t, f, "changed", "")
-	if f.settled {
-		t.Error("a changed file was not read again")
-	}
-	f.settled = true
-	rules := f.rules
-	wants(t, f, "the same", "")
-	if !f.settled || f.rules != rules {
-		t.Error("an unchanged file was read again")
-	}
-}
-
 func TestUntrusted(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -105,7 +83,6 @@ func TestUntrusted(t *testing.T) {
 		path := write(t, allowAll)
 		f := Open(path)
 		wants(t, f, tt.name+", before", "")
-		f.settled = strings.HasPrefix(tt.name, "others") // a change of the mode is seen in an old file, too
 		if err := tt.do(path); err != nil {
 			t.Fatal(err)
 		}
