@@ -98,16 +98,20 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest Digest, 
 	}
 	defer reply.Body.Close()
 	encoding := reply.Header.Get("Content-Encoding")
-	k := &keeper{}
+	var k *store.Writer
 	if p.keep && encoding == "" && (digest != Digest{} || p.item.Verified || p.item.Class == Current) {
-		k.begin(p.store)
+		k = p.store.Create()
+		defer k.Abort()
 	}
-	defer k.abort()
 	var theirs hash.Hash
 	if digest != (Digest{}) {
 		theirs = digest.New()
 	}
-	check := store.NewCheck(io.TeeReader(reply.Body, k), theirs, digest.Sum)
+	body := io.Reader(reply.Body)
+	if k != nil {
+		body = io.TeeReader(reply.Body, k)
+	}
+	check := store.NewCheck(body, theirs, digest.Sum)
 	check.Done = func() error {
 		e := store.Entry{
 			Key: key, Kind: p.Kind, Host: p.Host, Name: p.item.Name, SHA256: check.SHA256(), Digest: digest.String(),
@@ -117,10 +121,10 @@ func (p *pull) pass(w http.ResponseWriter, reply *http.Response, digest Digest, 
 		if f, _ := p.facts.get(p.scope, p.address); !f.Published.IsZero() {
 			e.Published = f.Published.Unix()
 		}
-		if k.commit(e) {
-			return p.readPackages(key, e.SHA256)
+		if k == nil || k.Commit(e) != nil { // the job gets its file in any case
+			return nil
 		}
-		return nil
+		return p.readPackages(key, e.SHA256)
 	}
 	describe(w, reply.Header.Get("Content-Type"), reply.ContentLength)
 	for _, name := range []string{"Content-Encoding", "ETag", "Last-Modified"} {
@@ -162,40 +166,4 @@ func (p *pull) readPackages(key, sha256 string) error {
 	// Files of an index that cannot be read are passed on, and not kept.
 	_ = ReadPackages(at, content, func(f Fact) { p.facts.add(p.scope, f) })
 	return nil
-}
-
-// A keeper writes to the store as long as that works. A job gets its file in any case.
-type keeper struct{ to *store.Writer }
-
-func (k *keeper) begin(s *store.Store) {
-	if w, err := s.Create(); err == nil {
-		k.to = w
-	}
-}
-
-// Write implements io.Writer. It never fails.
-func (k *keeper) Write(b []byte) (int, error) {
-	if k.to != nil {
-		if _, err := k.to.Write(b); err != nil {
-			k.abort()
-		}
-	}
-	return len(b), nil
-}
-
-// commit keeps what was written, and returns whether it did.
-func (k *keeper) commit(e store.Entry) bool {
-	if k.to == nil {
-		return false
-	}
-	err := k.to.Commit(e)
-	k.to = nil
-	return err == nil
-}
-
-func (k *keeper) abort() {
-	if k.to != nil {
-		k.to.Abort()
-		k.to = nil
-	}
 }

@@ -337,14 +337,9 @@ func (p *pull) save(d *document, e store.Entry) {
 	if !p.keep {
 		return
 	}
-	w, err := p.store.Create()
-	if err != nil {
-		return
-	}
+	w := p.store.Create()
 	defer w.Abort()
-	if _, err := w.Write(d.Body); err != nil {
-		return
-	}
+	_, _ = w.Write(d.Body) // Commit has the error
 	e.SHA256 = fmt.Sprintf("%x", sha256.Sum256(d.Body))
 	_ = w.Commit(e)
 }
@@ -464,15 +459,9 @@ func readUpTo(b *[]byte, from io.Reader, most int) (end bool, err error) {
 
 // acquire waits for permission to use memory.
 func (of permits) acquire(ctx context.Context) (release func(), err error) {
-	release = func() { <-of }
 	select {
 	case of <- struct{}{}:
-		return release, nil
-	default:
-	}
-	select {
-	case of <- struct{}{}:
-		return release, nil
+		return func() { <-of }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("too many large indexes are read at once: %w", ctx.Err())
 	}

@@ -29,7 +29,7 @@ func (r *Relay) serveHTTP(ctx context.Context, client net.Conn) error {
 	defer func() { _ = one.conn.Close() }()
 	server := r.newServer(ctx, one)
 	server.SetKeepAlivesEnabled(false)
-	_ = server.Serve(one.conn)
+	_ = server.Serve(&single{conn: one.conn, under: one.conn})
 	return one.err
 }
 
@@ -244,16 +244,14 @@ func (r *Relay) newTransport() *http.Transport {
 	}
 }
 
-// A prefixed connection starts with bytes that were read before. It is also a listener with this one connection, and ends after
-// the idle time without traffic.
+// A prefixed connection starts with bytes that were read before, and ends after the idle time without traffic.
 type prefixed struct {
 	net.Conn
-	head     []byte
-	idle     *time.Timer
-	timeout  time.Duration
-	accepted bool
-	once     sync.Once
-	closed   chan struct{}
+	head    []byte
+	idle    *time.Timer
+	timeout time.Duration
+	once    sync.Once
+	closed  chan struct{}
 }
 
 func newPrefixed(conn net.Conn, head []byte, timeout time.Duration) *prefixed {
@@ -288,21 +286,31 @@ func (p *prefixed) alive(n int) {
 	}
 }
 
-// Close implements net.Conn and net.Listener.
+// Close implements net.Conn.
 func (p *prefixed) Close() error {
 	p.once.Do(func() { p.idle.Stop(); close(p.closed) })
 	return p.Conn.Close()
 }
 
+// A single is a listener with one connection, by way of another one.
+type single struct {
+	conn     net.Conn
+	under    *prefixed
+	accepted bool
+}
+
 // Accept implements net.Listener.
-func (p *prefixed) Accept() (net.Conn, error) {
-	if !p.accepted {
-		p.accepted = true
-		return p, nil
+func (s *single) Accept() (net.Conn, error) {
+	if !s.accepted {
+		s.accepted = true
+		return s.conn, nil
 	}
-	<-p.closed
+	<-s.under.closed
 	return nil, net.ErrClosed
 }
 
+// Close implements net.Listener.
+func (s *single) Close() error { return s.under.Close() }
+
 // Addr implements net.Listener.
-func (p *prefixed) Addr() net.Addr { return p.LocalAddr() }
+func (s *single) Addr() net.Addr { return s.under.LocalAddr() }

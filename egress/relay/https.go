@@ -117,7 +117,7 @@ func (r *Relay) serveHTTPS(ctx context.Context, client net.Conn) error {
 	i := &inspected{relay: r}
 	server := r.newServer(ctx, i)
 	server.SetKeepAlivesEnabled(false)
-	_ = server.Serve(one.conn)
+	_ = server.Serve(&single{conn: one.conn, under: one.conn})
 	return i.wait()
 }
 
@@ -146,29 +146,6 @@ func (r *Relay) serveHTTP2(ctx context.Context, secure *tls.Conn, under *prefixe
 	_ = server.Serve(&single{conn: secure, under: under})
 	return i.wait()
 }
-
-// A single is a listener with one TLS connection.
-type single struct {
-	conn     *tls.Conn
-	under    *prefixed
-	accepted bool
-}
-
-// Accept implements net.Listener.
-func (s *single) Accept() (net.Conn, error) {
-	if !s.accepted {
-		s.accepted = true
-		return s.conn, nil
-	}
-	<-s.under.closed
-	return nil, net.ErrClosed
-}
-
-// Close implements net.Listener.
-func (s *single) Close() error { return s.under.Close() }
-
-// Addr implements net.Listener.
-func (s *single) Addr() net.Addr { return s.under.LocalAddr() }
 
 // An inspected serves the requests of a connection.
 type inspected struct {

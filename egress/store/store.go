@@ -247,46 +247,57 @@ func (s *Store) add(e *Entry, used time.Time) {
 // A Writer writes a file that is not in the store yet. It is not for concurrent use.
 type Writer struct {
 	store    *Store
-	file     *os.File
+	file     *os.File // nil if err is set
 	name     string
 	size     int64
 	reserved int64
+	err      error // the first one
 }
 
 // Create begins a file. The caller must call Commit or Abort.
-func (s *Store) Create() (*Writer, error) {
-	name := newPrefix + rand.Text()
-	fd, err := unix.Openat(s.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
-	if err != nil {
-		return nil, fmt.Errorf("store of packages: %w", err)
+func (s *Store) Create() *Writer {
+	w := &Writer{store: s, name: newPrefix + rand.Text()}
+	fd, err := unix.Openat(s.dir, w.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+	if w.err = err; err == nil {
+		w.file = os.NewFile(uintptr(fd), w.name)
 	}
-	return &Writer{store: s, file: os.NewFile(uintptr(fd), name), name: name}, nil
+	return w
 }
 
 // step is how much a Writer reserves at once, in bytes.
 const step = 1 << 20
 
-// Write implements io.Writer. After an error, the file must be aborted.
+// Write implements io.Writer. It never fails: Commit has its error, and whoever is to get the content, too, gets it in any case.
 func (w *Writer) Write(p []byte) (int, error) {
+	if w.err != nil {
+		return len(p), nil
+	}
 	if more := w.size + int64(len(p)) - w.reserved; more > 0 {
 		more = max(rounded(more), min(step, w.store.max/16))
 		w.store.mu.Lock()
-		err := w.store.reserve(more)
+		w.err = w.store.reserve(more)
 		w.store.mu.Unlock()
-		if err != nil {
-			return 0, err
+		if w.err != nil {
+			w.Abort()
+			return len(p), nil
 		}
 		w.reserved += more
 	}
 	n, err := w.file.Write(p)
 	w.size += int64(n)
-	return n, err
+	if w.err = err; err != nil {
+		w.Abort()
+	}
+	return len(p), nil
 }
 
 // Commit keeps the file. The caller has verified it, and e has its SHA-256 and everything else but its size.
 func (w *Writer) Commit(e Entry) error {
 	s := w.store
 	defer w.Abort() // of what is left: it runs after s.mu is unlocked
+	if w.err != nil {
+		return fmt.Errorf("store of packages: %w", w.err)
+	}
 	e.Size = w.size
 	if n := lengthOf(&e); n > MaxLine || !IsContent(e.SHA256) {
 		return fmt.Errorf("store of packages: an entry of %d bytes for the file %.100q", n, e.SHA256)

@@ -33,10 +33,7 @@ func fill(t *testing.T, path string, contents ...string) {
 	}
 	defer s.Close()
 	for n, content := range contents {
-		w, err := s.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := s.Create()
 		_, _ = io.WriteString(w, content)
 		if err := w.Commit(kept.Entry{Key: " https://a.example.org/" + content, Kind: "npm", Host: "a.example.org", Name: content, SHA256: name(content)}); err != nil {
 			t.Fatal(err)
