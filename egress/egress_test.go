@@ -483,22 +483,6 @@ func TestLogBounded(t *testing.T) {
 	}
 }
 
-// TestMeter: bytes within the limit count, in any order.
-func TestMeter(t *testing.T) {
-	var r record
-	r.up.limit.Store(100)
-	if n := r.up.add(60) + r.up.add(60) + r.up.add(60); n != 100 || !r.up.exhausted() {
-		t.Errorf("%d bytes, exhausted %v", n, r.up.exhausted())
-	}
-	if s := r.take(); s.BytesUp != 100 {
-		t.Errorf("%+v", s)
-	}
-	r.up.limit.Store(0)
-	if n := r.up.add(1000); n != 1000 || r.up.exhausted() || r.take().BytesUp != 1000 || r.take().BytesUp != 0 {
-		t.Errorf("without a limit: %d", n)
-	}
-}
-
 // TestMessages: a message that no supervisor of this version sends ends the process, which closes all doors.
 func TestMessages(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
@@ -552,33 +536,6 @@ func TestMessages(t *testing.T) {
 	w.send(m)
 	if text := w.reply(control.KindReported, 77); text != "" {
 		t.Errorf("a report of no door: %q", text)
-	}
-}
-
-// TestBytesRead: what a job sent beyond the limit is not passed on.
-func TestBytesRead(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	near, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer near.Close()
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Close()
-	c := &client{tcp: near.(*net.TCPConn), site: &site{door: &door{}}}
-	c.site.door.record.up.limit.Store(5)
-	if _, err := io.WriteString(far, "0123456789"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(c); string(got) != "01234" || !errors.Is(err, errBytes) || *c.over.Load() != whyUp {
-		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"corral/egress/control"
-	"corral/egress/store"
 )
 
 // A mirrors is a registry of npm at alpha that can be switched off, and a mirror of Debian at beta, by plain HTTP.
@@ -223,28 +222,5 @@ func TestRegistryChange(t *testing.T) {
 	before := p.hits.Load()
 	if got, err := d.fetch(trusted, false, "GET", tarballURL, ""); err != nil || got != "200 "+right || p.hits.Load() != before+1 {
 		t.Errorf("no registry any more: %.200q, %v", got, err)
-	}
-}
-
-// TestRegistryEvicts: the store has its bound also while jobs use it.
-func TestRegistryEvicts(t *testing.T) {
-	w := newWorld(t, plenty)
-	p := w.packages("")
-	trusted := w.authorize()
-	d := w.open(pulling, "")
-	large := strings.Repeat("x", 2<<20)
-	p.file.Store(&large)
-	if _, err := d.fetch(trusted, false, "GET", tarballURL, ""); err == nil {
-		t.Error("a large file with another digest reached the job")
-	}
-	var size int64
-	names, err := os.ReadDir(w.kept)
-	for _, name := range names {
-		if info, err := name.Info(); err == nil && name.Name() != store.Journal {
-			size += info.Size()
-		}
-	}
-	if err != nil || size > 1<<20 {
-		t.Errorf("%d bytes are kept, %v", size, err)
 	}
 }

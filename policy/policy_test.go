@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -306,29 +305,6 @@ func TestNewRefuses(t *testing.T) {
 	r := request()
 	if d, err := p.Decide(t.Context(), &r); err != nil || d.Allowed() {
 		t.Errorf("no rules at all: %+v, %v", d, err)
-	}
-}
-
-// TestStarlark: the operator's file runs as the last step.
-func TestStarlark(t *testing.T) {
-	_, installed := toolchain(t, "python3")
-	dir := t.TempDir()
-	path := filepath.Join(dir, "rules.star")
-	rules := rules()
-	rules.Operator = starlark.Open(path)
-	for _, tt := range []struct{ source, rule, want string }{
-		{"def decide(request): return limit(timeout_ms = 500) if request.args == ['a', 'b'] else allow()", "", ""},
-		{"def decide(request): return deny('no %s for %s' % (request.runtime, request.principal))", "rules", "no python for user:ada"},
-		{"def decide(request): return limit(timeout_ms = 30001)", "rules", "The operator's rules failed: limit(timeout_ms = 30001) cannot raise the limit, which is 30000"},
-		{"def decide(request) return allow()", "rules", "The operator's rules failed: rules.star:1:27: got return, want ':'"},
-	} {
-		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(tt.source), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		d := decide(t, rules, installed, request())
-		if d.Rule != tt.rule || tt.rule != "" && d.Reasons[0] != tt.want || tt.rule == "" && d.Spec.Limits.Wall != 500*time.Millisecond {
-			t.Errorf("%s: %+v", tt.source, d)
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package runtimes
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,20 +70,6 @@ func TestGoWithoutCache(t *testing.T) {
 	}
 	if d := b.run(try{runtime: "go", args: []string{"env", "GOTOOLCHAIN", "GOCACHE"}}); d.out != "local\n/tmp/job/go-build\n" {
 		t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
-	}
-}
-
-// TestVersionedCompiler checks that a program is executed by the name under which it was found.
-func TestVersionedCompiler(t *testing.T) {
-	b := newBench(t)
-	code := "print(1)"
-	c, missing := b.installed.Choose("python", "", nil)
-	if missing != "" {
-		t.Fatal(missing)
-	}
-	versioned := filepath.Base(c.Real) // for example python3.11
-	if d := b.run(try{runtime: "python", executable: versioned, code: &code}); d.out != "1\n" {
-		t.Errorf("%s: %+v, %q", versioned, d.Result, d.err)
 	}
 }
 

@@ -208,19 +208,6 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestLock checks that a lock of the directory, which every program that can read it can hold, does not keep an apply from it.
-func TestLock(t *testing.T) {
-	w := newWorld(t, project(t))
-	at{t, w.merged}.write("b", "2")
-	d, err := os.Open(w.repo)
-	check(t, err, unix.Flock(int(d.Fd()), unix.LOCK_EX))
-	defer d.Close()
-	check(t, Run(t.Context(), w.args([]string{"apply"}), discard{}))
-	if left := w.run("list"); len(left.entries) > 0 {
-		t.Errorf("left over: %q", left.lines())
-	}
-}
-
 // TestWholeSeconds checks that times of whole seconds are rounded up only on file systems that store no others.
 func TestWholeSeconds(t *testing.T) {
 	st := unix.Stat_t{Ino: 1, Ctim: unix.Timespec{Sec: 100}}
