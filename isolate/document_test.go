@@ -80,24 +80,15 @@ func TestDocumentedLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("Limits of the supervisor", []string{
-		fmt.Sprintf("| jobs at once | %s (`max_jobs`) |", thousands(c.MaxJobs)),
-		fmt.Sprintf("| jobs at once of one user who is not root; connections likewise | %s (`max_jobs_per_user`) |", thousands(c.MaxPerUser)),
-		"| memory of all jobs of one user who is not root | three quarters of the machine's (`user_memory`) |",
 		fmt.Sprintf("| jails at once; an unused one makes room | %s (`max_jails`), a user who is not root leaves a quarter to others |", thousands(c.MaxJails)),
 		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(serve.MaxClientRuns)),
 		fmt.Sprintf("| further connections of one user, for all but starting jobs and sessions | %s |", thousands(serve.MaxUserAsking)),
 		fmt.Sprintf("| connections of all users, with those | %s |", thousands(serve.MaxConnections)),
 		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(sessions.MaxUserOpenings), thousands(sessions.MaxOpenings)),
-		fmt.Sprintf("| connections to hosts of a job, or of the jobs of a session that share a network; of all jobs of a user | %s; %s (`network_connections`) |",
-			thousands(c.Connections.Job), thousands(c.Connections.User)),
 		fmt.Sprintf("| lines about connections of a user's jobs in the diagnostic log | %d in any second; the next line says how many were omitted |", door.MaxLines),
 		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(probe.MaxUser), thousands(probe.MaxAll)),
 		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probe.DefaultPatience/time.Second),
 		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(host.JobUIDs)),
-		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", 2, c.Slots),
-		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),
-		fmt.Sprintf("| an unused jail is dropped after | %d minutes (`jail_idle`) |", int(c.JailIdle.Minutes())),
-		fmt.Sprintf("| layer of a session that asks for no other size | %d GiB, %s files (`layers.disk`, `layers.inodes`) |", c.Layers.Disk>>30, thousands(int(c.Layers.Inodes))),
 		fmt.Sprintf("| layers with changes that are kept for one user | %d, for %d days (`layers.keep`) |", job.MaxKeptLayers, int(c.Layers.Keep.Hours()/24)),
 		fmt.Sprintf("| memory of the scanner | %d GiB |", cell.ScannerMemory>>30),
 	})

@@ -360,9 +360,6 @@ func (g *generator) tableRow(b *strings.Builder, prefix string, k key) {
 	if nested {
 		doc = "`{" + inner + ": [NAME]}`: " + strings.ToLower(doc[:1]) + doc[1:]
 	}
-	if low, high := k.Tag.Get("min"), k.Tag.Get("max"); low != "" {
-		doc += "; `" + low + "` to `" + high + "`"
-	}
 	mark, without := "", k.without
 	if k.Tag.Get("scope") == "supervisor" {
 		mark = " ¹"
