@@ -71,6 +71,7 @@ func TestRecipes(t *testing.T) {
 			commands = append(commands, command[1])
 		}
 	}
+	t.Setenv("GOFLAGS", "-vet=off '-ldflags=-s -w'") // make check vets
 	run(strings.Join(commands, "\n"))
 	run("go test ./docs ./front/server ./internal/config ./internal/layers ./internal/usage ./job ./policy ./policy/ask ./policy/network")
 }
