@@ -50,8 +50,8 @@ func (p *place) unmake() {
 }
 
 // find returns the place of a name in the repository at root. Symbolic links are followed within the repository; the last name is followed
-// if it is to be that of a file. A directory that is missing is made if mayMake, which gets its path, returns nil; a nil mayMake makes none.
-// With an error, none of them is left.
+// if isFile is set. A directory that is missing is made if mayMake, which gets its path, returns nil; without mayMake, none is made. With
+// an error, none of them is left.
 func find(root, name string, isFile bool, mayMake func(rel string) error) (*place, error) {
 	rel, err := inside(root, name)
 	if err != nil {
