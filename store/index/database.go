@@ -112,10 +112,7 @@ func (b *database) open(ctx context.Context, create bool) error {
 	if err := b.openFiles(gen); err != nil {
 		return err
 	}
-	alone := lockRange(b.lock, unix.F_WRLCK, 0)
-	wal, err := at.Stat(b.dir, b.name+"-wal")
-	killed := alone && err == nil && wal.Size > 0
-	if err := b.connect(ctx, isNew, killed); err != nil {
+	if err := b.connect(ctx, isNew); err != nil {
 		return err
 	}
 	if !lockRange(b.lock, unix.F_RDLCK, 0) {
@@ -158,17 +155,12 @@ func (b *database) openFiles(gen string) error {
 }
 
 // connect opens the connections and checks the database.
-func (b *database) connect(ctx context.Context, isNew, killed bool) (err error) {
+func (b *database) connect(ctx context.Context, isNew bool) (err error) {
 	if b.Write, err = connect(b.dir, b.name, 1, writerPragmas); err != nil {
 		return err
 	}
 	if b.Read, err = connect(b.dir, b.name, readers, readerPragmas); err != nil {
 		return err
-	}
-	if killed {
-		if err := check(ctx, b.Write); err != nil {
-			return err
-		}
 	}
 	if isNew {
 		return fill(ctx, b.Write)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"modernc.org/sqlite"
 )
@@ -131,27 +130,4 @@ func probe(ctx context.Context, db *sql.DB) error {
 	}
 	var n int
 	return asDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
-}
-
-// checkTimeout bounds the check of a database whose last user was killed. SQLite itself does not need the check; it
-// detects other damage. What it does not reach is detected when it is read.
-const checkTimeout = time.Second
-
-// check looks for damage.
-func check(ctx context.Context, db *sql.DB) error {
-	short, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	var says string
-	err := db.QueryRowContext(short, "PRAGMA quick_check(1)").Scan(&says)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case short.Err() != nil:
-		return nil
-	case err != nil:
-		return err
-	case says != "ok":
-		return fmt.Errorf("%w: %s", errDamaged, says)
-	}
-	return nil
 }
