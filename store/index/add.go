@@ -201,13 +201,14 @@ func (a *addition) read(ctx context.Context, r io.Reader) (err error) {
 	defer func() { _ = a.insert.Close() }()
 	a.words = vocabulary{}
 	terms := newTopTerms()
-	o := splitOptions{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class, Terms: terms}
+	o := splitOptions{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class}
 	n := int64(0)
 	sum, err := splitChunks(ctxReader{ctx, r}, o, func(ch chunk) error {
 		if n == a.index.sections {
 			return errEnough
 		}
 		a.batch = append(a.batch, row{ch, rowOf(a.id, n, ch.Class == Code), a.parts(ch)})
+		terms.see(ch.Text)
 		n++
 		if a.cost += costOf(ch); a.cost < batchBytes {
 			return nil

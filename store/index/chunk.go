@@ -23,9 +23,8 @@ const (
 // splitOptions describe a stream. The zero value suits any.
 type splitOptions struct {
 	Format Format
-	Title  string    // title of chunks without a heading or path; "" derives it from the chunk's text
-	Class  string    // class of all chunks; "" decides it for each
-	Terms  *topTerms // receives each line of the stream once; may be nil
+	Title  string // title of chunks without a heading or path; "" derives it from the chunk's text
+	Class  string // class of all chunks; "" decides it for each
 }
 
 // A chunk is a part of a stream.

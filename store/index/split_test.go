@@ -266,9 +266,8 @@ func TestTerms(t *testing.T) {
 			b.WriteString("dial tcp: connection_refused by payments.internal\njava.lang.NullPointerException\n")
 		}
 	}
-	terms := newTopTerms()
-	splitAll(t, bytes.NewReader(b.Bytes()), splitOptions{Terms: terms})
-	best := terms.Best(40)
+	chunks, _ := splitAll(t, &b, splitOptions{})
+	best := termsOf(chunks)
 	for _, w := range []string{"connection_refused", "java.lang.NullPointerException", "payments.internal"} {
 		if !slices.Contains(best, w) {
 			t.Errorf("%s is not in %q", w, best)
@@ -294,7 +293,7 @@ func TestSortOf(t *testing.T) {
 		"module_200": nameTerm, "utf8": nameTerm, "nginx-ingress": nameTerm, "deadbeef01": noise, "0x7f3a": noise, "2026-11-21": noise, "10.0.0.1": noise,
 		"request": wordTerm, "with": noise, "error": noise, "550e8400-e29b-41d4-a716-446655440000": noise,
 	} {
-		if got := sortOf([]byte(w)); got != want {
+		if got := sortOf(w); got != want {
 			t.Errorf("%s is %d, want %d", w, got, want)
 		}
 	}
@@ -339,8 +338,8 @@ func TestMemoryIsFlat(t *testing.T) {
 		o           splitOptions
 	}{
 		{"one line", "some words that follow each other 0123456789 ", 150 << 20, splitOptions{}},
-		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, splitOptions{Terms: newTopTerms()}},
-		{"one word", "x", 3 << 20, splitOptions{Terms: newTopTerms()}},
+		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, splitOptions{}},
+		{"one word", "x", 3 << 20, splitOptions{}},
 		{"empty lines", "\n", 10_000_000, splitOptions{}},
 		{"empty lines of Markdown", "\n", 2_000_000, splitOptions{Format: Markdown}},
 		{"spaces", " ", 3 << 20, splitOptions{}},

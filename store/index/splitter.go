@@ -102,11 +102,7 @@ func (s *splitter) read(r io.Reader) error {
 // write processes the next bytes of the stream. end reports that they are the last.
 func (s *splitter) write(p []byte, end bool) error {
 	s.count(p, end)
-	had := len(s.text)
 	s.text = s.clean.append(s.text, p, end)
-	if s.o.Terms != nil {
-		s.o.Terms.write(s.text[had:])
-	}
 	if s.form == nil {
 		if len(s.text) < blockSize && !end {
 			return nil

@@ -23,17 +23,11 @@ const (
 // elements, 1982). So memory is bounded, a word that occurs in more than one of maxTermNames units is never lost, and the
 // result is deterministic.
 type topTerms struct {
-	word     []byte // current word, at most longestTerm+1 bytes
-	n        int64  // bytes read
+	n        int64 // bytes of words
 	names    termTally
 	troubles termTally
-	seen     [1024]seenTerm // words of the current unit, by hash
-}
-
-// seen is the hash of a word and the unit in which it last occurred.
-type seenTerm struct {
-	hash uint32
-	unit uint32
+	unit     int64           // the current one
+	seen     map[string]bool // words in it
 }
 
 // A tally counts up to limit words.
@@ -44,74 +38,34 @@ type termTally struct {
 
 // newTopTerms returns empty topTerms.
 func newTopTerms() *topTerms {
-	return &topTerms{names: termTally{maxTermNames, map[string]int64{}}, troubles: termTally{maxTroubles, map[string]int64{}}}
-}
-
-// inTerm marks the bytes of terms: those of words, and those that join words.
-var inTerm = func() (t [256]bool) {
-	t = inWord
-	for _, c := range ".-" {
-		t[c] = true
-	}
-	return t
-}()
-
-// write processes the next piece of clean text.
-func (t *topTerms) write(p []byte) {
-	for i := 0; i < len(p); {
-		if !inTerm[p[i]] {
-			t.endWord(t.word)
-			t.word = t.word[:0]
-			i++
-			for i < len(p) && !inTerm[p[i]] {
-				i++
-			}
-			continue
-		}
-		from := i
-		for i < len(p) && inTerm[p[i]] {
-			i++
-		}
-		w := p[from:i]
-		if len(t.word) == 0 && i < len(p) { // fast path: most words are not split between pieces
-			t.endWord(w)
-			continue
-		}
-		t.word = append(t.word, w[:min(len(w), longestTerm+1-len(t.word))]...)
+	return &topTerms{
+		names: termTally{maxTermNames, map[string]int64{}}, troubles: termTally{maxTroubles, map[string]int64{}},
+		seen: map[string]bool{},
 	}
 }
 
-func (t *topTerms) endWord(w []byte) {
-	if len(w) > 0 {
+// outsideTerm reports whether a rune separates terms: it is neither in words nor joins them.
+func outsideTerm(r rune) bool { return r < 0x80 && !inWord[r] && r != '.' && r != '-' }
+
+// see counts the words of the next chunk's text, each once per unit.
+func (t *topTerms) see(text string) {
+	for w := range strings.FieldsFuncSeq(text, outsideTerm) {
 		t.n += int64(min(len(w), longestTerm+1)) + 1
+		if unit := t.n / termUnit; unit != t.unit {
+			t.unit = unit
+			clear(t.seen)
+		}
+		w = strings.TrimFunc(w, func(r rune) bool { return r < 0x80 && !letterOrDigit(byte(r)) })
+		if len(w) < shortestTerm || len(w) > longestTerm || t.seen[w] {
+			continue
+		}
+		t.seen[w] = true
 		t.count(w)
 	}
 }
 
-// count counts a word once per unit.
-func (t *topTerms) count(w []byte) {
-	if len(w) > longestTerm { // it may have been truncated
-		return
-	}
-	for len(w) > 0 && !letterOrDigit(w[len(w)-1]) && w[len(w)-1] < 0x80 {
-		w = w[:len(w)-1]
-	}
-	for len(w) > 0 && !letterOrDigit(w[0]) && w[0] < 0x80 {
-		w = w[1:]
-	}
-	if len(w) < shortestTerm {
-		return
-	}
-	h := uint32(2166136261) // FNV-1a
-	for _, c := range w {
-		h = (h ^ uint32(c)) * 16777619
-	}
-	unit := uint32(t.n/termUnit) + 1
-	was, now := &t.seen[h%uint32(len(t.seen))], seenTerm{h, unit}
-	if *was == now {
-		return
-	}
-	*was = now
+// count counts a word.
+func (t *topTerms) count(w string) {
 	if t.names.again(w) || t.troubles.again(w) {
 		return
 	}
@@ -124,18 +78,18 @@ func (t *topTerms) count(w []byte) {
 }
 
 // again counts a word that is in the tally, and reports whether it is.
-func (t *termTally) again(w []byte) bool {
-	n, ok := t.counts[string(w)]
+func (t *termTally) again(w string) bool {
+	n, ok := t.counts[w]
 	if ok {
-		t.counts[string(w)] = n + 1
+		t.counts[w] = n + 1
 	}
 	return ok
 }
 
 // add adds a word that is not in the tally, or if the tally is full, decrements all counts.
-func (t *termTally) add(w []byte) {
+func (t *termTally) add(w string) {
 	if len(t.counts) < t.limit {
-		t.counts[string(w)] = 1
+		t.counts[strings.Clone(w)] = 1
 		return
 	}
 	for k, n := range t.counts {
@@ -176,7 +130,7 @@ var commonTerms = map[string]bool{
 }
 
 // sortOf classifies a word.
-func sortOf(w []byte) termSort {
+func sortOf(w string) termSort {
 	s := spellingOf(w)
 	switch {
 	case s.letters < 3 || w[0] == '0' || s.digits > s.letters || s.digits > 0 && s.hex+s.joints == len(w):
@@ -184,7 +138,7 @@ func sortOf(w []byte) termSort {
 	case s.digits > 3 && s.joints == 0:
 		return noise // an id
 	}
-	lower := strings.ToLower(string(w))
+	lower := strings.ToLower(w)
 	if commonTerms[lower] {
 		return noise
 	}
@@ -208,8 +162,8 @@ type spelling struct {
 	humps           int // A to Z after a to z, as in camelCase
 }
 
-func spellingOf(w []byte) (s spelling) {
-	for i, c := range w {
+func spellingOf(w string) (s spelling) {
+	for i, c := range []byte(w) {
 		switch {
 		case c >= '0' && c <= '9':
 			s.digits++
@@ -227,7 +181,7 @@ func spellingOf(w []byte) (s spelling) {
 }
 
 // countLetter counts w[i], an ASCII letter, beyond letters.
-func (s *spelling) countLetter(w []byte, i int) {
+func (s *spelling) countLetter(w string, i int) {
 	c := w[i]
 	if c|0x20 <= 'f' {
 		s.hex++
@@ -242,8 +196,6 @@ func (s *spelling) countLetter(w []byte, i int) {
 
 // Best returns at most n terms, the most distinctive first. The result is the same for the same stream.
 func (t *topTerms) Best(n int) []string {
-	t.endWord(t.word)
-	t.word = t.word[:0]
 	type scored struct {
 		word  string
 		score float64
@@ -253,7 +205,7 @@ func (t *topTerms) Best(n int) []string {
 	for _, tally := range [...]*termTally{&t.names, &t.troubles} {
 		for w, count := range tally.counts {
 			c := float64(count)
-			all = append(all, scored{w, termWeights[sortOf([]byte(w))] * math.Log1p(c) * math.Log1p(units/c)})
+			all = append(all, scored{w, termWeights[sortOf(w)] * math.Log1p(c) * math.Log1p(units/c)})
 		}
 	}
 	slices.SortFunc(all, func(a, b scored) int {
