@@ -33,9 +33,8 @@ func (g *Gap) Line() string { return fmt.Sprintf("... (%d bytes left out) ...", 
 // Discard.
 //
 // If a stream is too long, its head and its end are stored, with a line in between that says how much was left out
-// (Gap). Short streams stay in memory until they end; for longer ones, a goroutine compresses, hashes and writes, so that
-// the job is not slowed down by it. The file is one gzip member (RFC 1952), whose header may hold a mark. Memory is at
-// most about 3 MiB per stream.
+// (Gap). Short streams stay in memory until they end. The file is one gzip member (RFC 1952), whose header may hold a mark.
+// Memory is at most about 3 MiB per stream.
 type spool struct {
 	pool  *gzipPool
 	limit int64  // maximum number of bytes stored of the stream, at least 1 KiB
@@ -45,7 +44,7 @@ type spool struct {
 	file func() (io.Writer, error)
 
 	small  []byte
-	work   *worker // nil while small
+	work   *gzipHasher // nil while small
 	stored int64
 	line   bool // the stored part ends within a line
 
@@ -93,17 +92,15 @@ func (s *spool) put(p []byte) {
 		return
 	}
 	if s.work == nil && s.err == nil {
-		f, err := s.file()
-		if err != nil {
-			s.err = err
-		} else {
-			s.work = newWorker(s.pool, f, s.mark)
-			s.work.write(s.small)
+		var f io.Writer
+		if f, s.err = s.file(); s.err == nil {
+			s.work = s.pool.to(f, s.mark)
+			_, s.err = s.work.Write(s.small)
 		}
 		s.small = nil
 	}
-	if s.err == nil {
-		s.work.write(p)
+	if s.err == nil { // after an error, output is dropped: the job must not block
+		_, s.err = s.work.Write(p)
 	}
 }
 
@@ -167,7 +164,7 @@ func (s *spool) finish() (gzipSum, []byte, error) {
 	}
 	if w := s.work; w != nil {
 		s.work = nil
-		seal, err := w.close()
+		seal, err := s.pool.close(w)
 		return seal, nil, err
 	}
 	b := bytes.NewBuffer(make([]byte, 0, 128+len(s.small)/2))
@@ -178,7 +175,7 @@ func (s *spool) finish() (gzipSum, []byte, error) {
 // Discard ends the spool without a result. After Seal, or another Discard, it does nothing.
 func (s *spool) Discard() {
 	if s.work != nil {
-		_, _ = s.work.close()
+		_, _ = s.pool.close(s.work)
 		s.work = nil
 	}
 	s.small, s.after = nil, ring{}
