@@ -13,11 +13,10 @@ type syncer struct {
 
 	turn sync.Mutex // one group at a time
 
-	mu    sync.Mutex
-	fds   []int       // guarded by mu: to be synced and closed
-	all   bool        // guarded by mu: there were too many for fds, so the whole file system must be synced
-	due   bool        // guarded by mu: the timer is running
-	timer *time.Timer // guarded by mu: nil before the first artifact
+	mu  sync.Mutex
+	fds []int // guarded by mu: to be synced and closed
+	all bool  // guarded by mu: there were too many for fds, so the whole file system must be synced
+	due bool  // guarded by mu: a timer is running
 }
 
 const (
@@ -29,8 +28,7 @@ const (
 
 func newSyncer(dir int) *syncer { return &syncer{dir: dir} }
 
-// add takes ownership of the descriptors of a new artifact, and schedules syncing them. It wakes no goroutine,
-// because the artifact's reply has not been written yet.
+// add takes ownership of the descriptors of a new artifact, and schedules syncing them.
 func (y *syncer) add(fds []int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -42,28 +40,10 @@ func (y *syncer) add(fds []int) {
 		}
 		y.fds = append(y.fds, fd)
 	}
-	y.start()
-}
-
-// wind starts the timer for an artifact that is expected soon. If it is late or never comes, the timer finds nothing
-// to do.
-func (y *syncer) wind() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.start()
-}
-
-// start starts the timer. The caller holds mu.
-func (y *syncer) start() {
-	switch {
-	case y.due:
-		return
-	case y.timer == nil:
-		y.timer = time.AfterFunc(groupEvery/2, y.sync)
-	default:
-		y.timer.Reset(groupEvery / 2)
+	if !y.due {
+		y.due = true
+		time.AfterFunc(groupEvery/2, y.sync)
 	}
-	y.due = true
 }
 
 // sync syncs the group: files before the directory entry that makes them an artifact.

@@ -84,13 +84,7 @@ func (d *diskDir) Drop(t *temp) {
 // Prepare begins to create a temp for the artifact with that handle while its job runs: creating files takes a file system longer
 // than writing them. The function that it returns waits for it; the temp must be passed to Commit or Drop.
 func (d *diskDir) Prepare(handle string) (wait func() (*temp, error)) {
-	wait = sync.OnceValues(func() (*temp, error) {
-		t, err := d.makeTemp(handle)
-		if err == nil && d.syncer != nil {
-			d.syncer.wind() // start the timer now rather than while a reply waits: setting a timer wakes the thread that waits for timers
-		}
-		return t, err
-	})
+	wait = sync.OnceValues(func() (*temp, error) { return d.makeTemp(handle) })
 	go wait() //nolint:errcheck // its other callers get the error
 	return wait
 }
