@@ -126,8 +126,7 @@ func keepPackages(t testing.TB, cache, user, name string) {
 	must(err)
 	s, err := store.Open(dir, 1<<20) // takes over dir
 	must(err)
-	w, err := s.Create()
-	must(err)
+	w := s.Create()
 	_, err = io.WriteString(w, "hello\n")
 	must(err)
 	sum := sha256.Sum256([]byte("hello\n"))
