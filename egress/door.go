@@ -86,11 +86,11 @@ func (s *Server) newDoor(m control.Open, files []*os.File) (*door, error) {
 		return nil, fmt.Errorf("the door came with %d descriptors, must have %d", len(files), control.OpenDescriptors)
 	}
 	d := &door{
-		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(s.conns),
-		files: newShare(s.files, s.most, 2*s.conns+doorFiles+few), // so that it can have as many connections as the operator allows
+		server: s, ask: m.Ask, placeholder: m.Placeholder, conns: newBudget(s.Connections),
+		files: newShare(s.files, s.most, 2*s.Connections+doorFiles+few), // so that it can have as many connections as the operator allows
 		hosts: map[string]*host{}, next: firstName,
 		gate: newGate(s.requests),
-		log:  doorLog{to: s.log.With("name", m.Name, "request", m.Request), rate: logRate},
+		log:  doorLog{to: s.Log.With("name", m.Name, "request", m.Request), rate: logRate},
 	}
 	d.record.lost = m.Again
 	var err error
@@ -173,7 +173,7 @@ func (d *door) apply(set *network.Set, r *network.Rules, secrets []control.Secre
 func (d *door) update(a control.Access) {
 	set, r, err := d.read(a.Rules, true)
 	if err != nil {
-		d.server.log.Error("invalid rules: nothing is allowed", "error", err)
+		d.server.Log.Error("invalid rules: nothing is allowed", "error", err)
 		set, r = new(network.Set), new(network.Rules)
 	}
 	d.apply(set, r, a.Secrets)

@@ -592,7 +592,7 @@ func TestAddressMeanwhile(t *testing.T) {
 		{tcp("7"), nil},
 		{`{"allow":[{"host":"*.example.org","ports":[7],"protocol":"tcp"}]}`, errClosed}, // without private
 	} {
-		w.server.dialer = changing{w, func() { d.update(w.access(tt.rules)) }}
+		w.server.Dialer = changing{w, func() { d.update(w.access(tt.rules)) }}
 		conn, err := s.dial(t.Context())
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.rules, err, tt.want)

@@ -51,7 +51,7 @@ func (s *site) newRelay() *relay.Relay {
 		return relay.New(s.host.name, s.port, s.protocol, s.dial)
 	}
 	return relay.NewInspecting(s.host.name, s.port, s.dial, relay.Inspection{
-		Roots: s.door.server.roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest, Secrets: s.secrets,
+		Roots: s.door.server.Roots, Placeholder: s.door.placeholder, Certificate: s.certificate, Allow: s.allowRequest, Secrets: s.secrets,
 		Headers: s.headers, Dropped: s.dropped, Pull: s.pull, Enter: s.door.gate.enter,
 		Deny: func(d *relay.Denied) { s.door.deny(control.Denial{Name: s.host.name, Port: s.port, Why: d.Why}, false) },
 	})

@@ -46,15 +46,11 @@ type Config struct {
 
 // A Server has the doors of one user.
 type Server struct {
-	dialer Dialer
-	names  *dial.System
-	log    *slog.Logger
-	roots  *x509.CertPool
-	files  *budget
-	most   int // descriptors of all doors
+	Config
+	files *budget
+	most  int // descriptors of all doors
 	// requests has an element for each request of all doors that is served, but those that a door has of its own.
 	requests chan struct{}
-	conns    int // see Config.Connections
 	cache    *packages.Cache
 	doors    map[uint64]*door // used by the goroutine of Serve alone
 	work     sync.WaitGroup   // the goroutines of doors
@@ -70,8 +66,8 @@ const ownFiles = relay.Files + 64
 // New returns a Server without doors.
 func New(c Config) *Server {
 	return &Server{
-		dialer: c.Dialer, names: c.Names, log: c.Log, roots: c.Roots, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
-		requests: make(chan struct{}, maxAllRequests), conns: c.Connections, cache: packages.New(c.Store), doors: map[uint64]*door{},
+		Config: c, files: newBudget(c.Files - ownFiles), most: c.Files - ownFiles,
+		requests: make(chan struct{}, maxAllRequests), cache: packages.New(c.Store), doors: map[uint64]*door{},
 	}
 }
 
@@ -139,14 +135,14 @@ func (s *Server) readNames(m control.Names, files []*os.File) error {
 		}
 		readers[n], files = files[0], files[1:]
 	}
-	err := s.names.Read(readers[0], readers[1], func(name string) (int, error) {
+	err := s.Names.Read(readers[0], readers[1], func(name string) (int, error) {
 		if index := m.Devices[name]; index > 0 {
 			return index, nil
 		}
 		return 0, fmt.Errorf("no network device %q", name)
 	})
 	if err != nil {
-		s.log.Error("the host's name servers and names have changed, and cannot be read", "error", err)
+		s.Log.Error("the host's name servers and names have changed, and cannot be read", "error", err)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (s *site) accept(conn *net.TCPConn) {
 	case d.record.down.exhausted():
 		denial.Why = whyDown
 	case !d.conns.take(1):
-		denial.Why = fmt.Sprintf("the job or session has %d connections open, which is the maximum", d.server.conns)
+		denial.Why = fmt.Sprintf("the job or session has %d connections open, which is the maximum", d.server.Connections)
 	case !d.files.take(1):
 		d.conns.give(1)
 		denial.Why = errFiles.Error()
@@ -168,7 +168,7 @@ func (s *site) dialAddr(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)() // the transport of HTTP has contexts of its own
 	before := s.door.rules.Load()
-	conn, err := s.door.server.dialer.Dial(ctx, s.host.name, s.port, before.private)
+	conn, err := s.door.server.Dialer.Dial(ctx, s.host.name, s.port, before.private)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (c *server) SyscallConn() (syscall.RawConn, error) {
 // allowed reports whether the rules in force allow its address.
 func (c *server) allowed() bool {
 	to, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	return err == nil && c.site.door.server.dialer.Check(c.site.host.name, to.Addr(), c.site.door.rules.Load().private) == nil
+	return err == nil && c.site.door.server.Dialer.Check(c.site.host.name, to.Addr(), c.site.door.rules.Load().private) == nil
 }
 
 // CloseWrite passes the end of the job's direction on.

@@ -33,7 +33,7 @@ const (
 	Skipped Outcome = "skipped" // an earlier step denied the request
 )
 
-// Explain makes the same decision as Decide, and returns the outcome of each step.
+// Explain decides on a request, and returns the outcome of each step.
 func (p *Policy) Explain(ctx context.Context, r *job.Request) Explanation {
 	c := p.chain(r)
 	var e Explanation

@@ -184,11 +184,5 @@ func (p *Policy) Runnable() []string {
 
 // Decide implements job.Policy. Failures deny the request; the error is always nil.
 func (p *Policy) Decide(ctx context.Context, r *job.Request) (job.Decision, error) {
-	c := p.chain(r)
-	for _, s := range steps {
-		if reasons := s.against(ctx, c); len(reasons) > 0 {
-			return c.decision(s.rule, reasons), nil
-		}
-	}
-	return c.decision("", nil), nil
+	return p.Explain(ctx, r).Decision, nil
 }

@@ -165,7 +165,7 @@ func (s *Set) meets(word string, scopes []scope) error {
 		if err := root.meets(word, scopes); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s is requested, but %s", word, s.beyond())
+		return fmt.Errorf("%s is requested, but network access was requested before for %s alone", word, s.askedFor())
 	}
 	only := scopes[0]
 	if denied, ok := s.denied(only.hosts); ok && len(scopes) == 1 {
@@ -184,13 +184,4 @@ func (s scope) port() uint16 {
 		return s.ports[0]
 	}
 	return 0
-}
-
-// beyond says that something is not among what was asked for before.
-func (s *Set) beyond() string {
-	words := make([]string, len(s.asked))
-	for i, a := range s.asked {
-		words[i] = strconv.Quote(a.text)
-	}
-	return "network access was requested before for " + strings.Join(words, " and then ") + " alone"
 }

@@ -176,11 +176,16 @@ func (s *Set) notAsked(name string) string {
 			return "the job asked for no network access"
 		}
 	}
+	return fmt.Sprintf("%s is allowed, but the job asked for %s alone", name, s.askedFor())
+}
+
+// askedFor names what was asked for at each narrowing.
+func (s *Set) askedFor() string {
 	words := make([]string, len(s.asked))
 	for i, a := range s.asked {
 		words[i] = strconv.Quote(a.text)
 	}
-	return fmt.Sprintf("%s is allowed, but the job asked for %s alone", name, strings.Join(words, " and then "))
+	return strings.Join(words, " and then ")
 }
 
 // notListed says what the rules have of a name that they do not allow, or not with this port.
