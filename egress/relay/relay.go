@@ -85,7 +85,7 @@ func (r *Relay) Serve(ctx context.Context, client net.Conn) error {
 			return r.serveHTTPS(ctx, client)
 		}
 	case TCP:
-		server, err := apart(func() (net.Conn, error) { return r.dial(ctx) })
+		server, err := r.dial(ctx)
 		if err != nil {
 			return err
 		}
@@ -93,18 +93,6 @@ func (r *Relay) Serve(ctx context.Context, client net.Conn) error {
 		return r.copyBoth(client, server)
 	}
 	return fmt.Errorf("unknown protocol %q", r.protocol)
-}
-
-// apart calls a function that needs a deep stack in a goroutine of its own. The stack of the one that goes on to copy would stay as
-// large as it was, for as long as the connection is open.
-func apart(f func() (net.Conn, error)) (conn net.Conn, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		conn, err = f()
-	}()
-	<-done
-	return conn, err
 }
 
 // copyBoth copies in both directions until both have ended, one has failed, or none had traffic for the idle time.

@@ -27,7 +27,7 @@ const maxShown = 100 // bytes of what a job sent, in a reason
 
 // serveTLS passes TLS on, unread after the ClientHello.
 func (r *Relay) serveTLS(ctx context.Context, client net.Conn) error {
-	server, err := apart(func() (net.Conn, error) { return r.greet(ctx, client) })
+	server, err := r.greet(ctx, client)
 	if err != nil {
 		return err
 	}
