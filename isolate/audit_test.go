@@ -282,7 +282,7 @@ func TestCloseWithClientNotReading(t *testing.T) {
 	go func() {
 		defer close(sent)
 		for range 4 * 64 * 8 {
-			if err := conn.Send((&wire.Denied{}).Append(1)); err != nil {
+			if err := conn.Send(wire.Encode(&wire.Denied{}, 1)); err != nil {
 				return // the supervisor has dropped the connection
 			}
 		}

@@ -233,7 +233,7 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("socket")
 try: s.send(bytes.fromhex(sys.argv[1])); print(len(s.recv(65536)) > 0)
 except (ConnectionError, BrokenPipeError): print(False)
 `
-	hello := hex.EncodeToString(wire.Empty(wire.OpHello, 1))
+	hello := hex.EncodeToString(wire.Encode(wire.Empty(wire.OpHello), 1))
 	if d := f.Run(f.Spec("python3", "-c", ask, hello)); d.Out != "False\n" {
 		t.Errorf("a job: %q, %q", d.Out, d.Err)
 	}

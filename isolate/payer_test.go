@@ -99,7 +99,7 @@ func TestSubUIDsAttack(t *testing.T) {
 		go func() { ended <- s.Serve(l) }()
 
 		ctx, cancel := context.WithCancel(context.Background())
-		hello := hex.EncodeToString(wire.Empty(wire.OpHello, 1))
+		hello := hex.EncodeToString(wire.Encode(wire.Empty(wire.OpHello), 1))
 		cmd := exec.CommandContext(ctx, "python3", "-c", asMany, path, hello, fmt.Sprint(group), fmt.Sprint(users))
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()

@@ -38,7 +38,7 @@ func (f *front) goodRequest() *request {
 func (f *front) send(q *request) (wire.Result, error) {
 	f.T.Helper()
 	conn := dial(f.T, f.s, host.Peer{UID: owner})
-	if err := conn.Send(q.Append(9), q.files...); err != nil {
+	if err := conn.Send(wire.Encode(q, 9), q.files...); err != nil {
 		return wire.Result{}, err
 	}
 	return answer(conn)
@@ -54,7 +54,7 @@ func answer(conn *wire.Conn) (wire.Result, error) {
 	if err != nil {
 		return wire.Result{}, err
 	}
-	return wire.ReadResult(body)
+	return wire.Decode[wire.Result](body)
 }
 
 // TestRefusedRequests: requests that conform to the protocol but are refused; later ones on the same supervisor work.
@@ -156,7 +156,7 @@ func memfd(t *testing.T) *os.File {
 func TestBrokenProtocol(t *testing.T) {
 	f := sharedFront(t)
 	q := f.goodRequest()
-	run := q.Append(1)
+	run := wire.Encode(q, 1)
 	for _, tt := range []struct {
 		name    string
 		message []byte
@@ -167,10 +167,10 @@ func TestBrokenProtocol(t *testing.T) {
 		{"no descriptors", run, nil},
 		{"half a message", run[:len(run)/2], q.files},
 		{"two messages", append(run[:len(run):len(run)], run...), q.files},
-		{"descriptors with Hello", wire.Empty(wire.OpHello, 1), q.files[:1]},
-		{"an answer", wire.Empty(wire.OpResult, 1), nil},
-		{"an unknown operation", wire.Empty(99, 1), nil},
-		{"a signal of nobody's", wire.Signal{Number: 200}.Append(1), nil},
+		{"descriptors with Hello", wire.Encode(wire.Empty(wire.OpHello), 1), q.files[:1]},
+		{"an answer", wire.Encode(wire.Empty(wire.OpResult), 1), nil},
+		{"an unknown operation", wire.Encode(wire.Empty(99), 1), nil},
+		{"a signal of nobody's", wire.Encode(&wire.Signal{Number: 200}, 1), nil},
 		{"another version", append([]byte{run[0] + 1}, run[1:]...), q.files},
 		{"noise", []byte("GET / HTTP/1.1\r\n\r\n"), nil},
 		{"a long message", make([]byte, wire.MaxMessage+1), nil},
@@ -200,10 +200,10 @@ func TestDuplicateTag(t *testing.T) {
 	defer payload.Close()
 	stay.files[0] = payload
 	for name, second := range map[string]func(conn *wire.Conn) error{
-		"a tag twice": func(conn *wire.Conn) error { return conn.Send(stay.Append(1), stay.files...) },
+		"a tag twice": func(conn *wire.Conn) error { return conn.Send(wire.Encode(stay, 1), stay.files...) },
 	} {
 		conn := dial(t, f.s, host.Peer{UID: owner})
-		if err := conn.Send(stay.Append(1), stay.files...); err != nil {
+		if err := conn.Send(wire.Encode(stay, 1), stay.files...); err != nil {
 			t.Fatal(err)
 		}
 		if err := second(conn); err != nil {

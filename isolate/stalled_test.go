@@ -159,7 +159,7 @@ func TestForeignDescriptor(t *testing.T) {
 	}
 	defer client.Close()
 	message := wire.Run{Flags: wire.FlagTerminal, Repo: f.Repo, Rows: 1, Cols: 1}
-	files.SendFile(t, client, message.Append(1))
+	files.SendFile(t, client, wire.Encode(&message, 1))
 	files.Stall(t)
 	served := make(chan outcome, 1)
 	go func() {
@@ -195,7 +195,7 @@ func TestDetached(t *testing.T) {
 		}
 		message := []byte("no message")
 		if i%3 == 1 {
-			message = (&wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: "/detached"}).Append(1)
+			message = wire.Encode(&wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: "/detached"}, 1)
 		}
 		files.SendDetached(t, client, message)
 		served := make(chan outcome, 1)

@@ -59,7 +59,7 @@ func TestForeignSocket(t *testing.T) {
 		{"garbage", answers("hello, this is not a supervisor"), fmt.Sprintf("this is version %d: install corral and corrald of one release", wire.Version)},
 		{"too short", answers("x"), "malformed message"},
 		{"another release", answers(string([]byte{255, 255, 8, 0, 1, 0, 0, 0})), "install corral and corrald of one release"},
-		{"a malformed result", answers(string(wire.Empty(wire.OpResult, 1))), "malformed message"},
+		{"a malformed result", answers(string(wire.Encode(wire.Empty(wire.OpResult), 1))), "malformed message"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "socket")

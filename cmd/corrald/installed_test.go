@@ -255,7 +255,7 @@ func beStalled(socket string) error {
 		}
 		conn := conns[n%len(conns)]
 		conn.SetDeadline(time.Now().Add(time.Second))
-		_ = conn.Send(open.Append(uint32(n)), dir) // a message that the supervisor does not read any more serves the test, too
+		_ = conn.Send(wire.Encode(&open, uint32(n)), dir) // a message that the supervisor does not read any more serves the test, too
 	}
 	fmt.Println("sent")
 	_, _ = io.Copy(io.Discard, os.Stdin)

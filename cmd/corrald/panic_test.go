@@ -36,7 +36,7 @@ var steps = []struct {
 	during func(v *victim) error
 	then   string
 }{
-	{"wire.ReadRun", (*victim).job, internal},
+	{"wire.Run.fields", (*victim).job, internal},
 	{"serve.client.run", (*victim).job, internal},
 	{"serve.client.begin", (*victim).job, internal},
 	{"serve.client.serveRun", (*victim).job, hangUp},

@@ -17,7 +17,7 @@ func (c *Client) Denied(ctx context.Context, claim job.Claim, spec job.Spec) err
 	if err != nil {
 		return err
 	}
-	_, err = c.ask(ctx, func(tag uint32) []byte { return (&wire.Denied{Claim: claim}).Append(tag) })
+	_, err = c.ask(ctx, &wire.Denied{Claim: claim})
 	return err
 }
 
@@ -25,7 +25,7 @@ func (c *Client) Denied(ctx context.Context, claim job.Claim, spec job.Spec) err
 // creates it for that user alone. The caller closes it. A client of a socket must pass its own uid; the front-end of an
 // embedded supervisor passes the uid that it is about to switch to, or has switched to.
 func (c *Client) State(uid uint32) (*os.File, error) {
-	files, err := c.ask(context.Background(), wire.State{UID: uid}.Append)
+	files, err := c.ask(context.Background(), &wire.State{UID: uid})
 	if err == nil && len(files) != 1 {
 		err = errors.New("the supervisor must pass one directory")
 	}
@@ -38,7 +38,7 @@ func (c *Client) State(uid uint32) (*os.File, error) {
 
 // failed returns the error in the body of an Answer to a request that has another answer if it succeeds.
 func failed(body []byte) error {
-	m, err := wire.ReadAnswer(body)
+	m, err := wire.Decode[wire.Answer](body)
 	switch {
 	case err != nil:
 		return err
@@ -49,12 +49,12 @@ func failed(body []byte) error {
 }
 
 // ask sends a request and waits for its Answer. The caller closes the files.
-func (c *Client) ask(ctx context.Context, request func(tag uint32) []byte) ([]*os.File, error) {
+func (c *Client) ask(ctx context.Context, request wire.Message) ([]*os.File, error) {
 	a, err := c.exchange(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	m, err := wire.ReadAnswer(a.body)
+	m, err := wire.Decode[wire.Answer](a.body)
 	if err == nil && a.op != wire.OpAnswer {
 		err = wire.ErrMalformed
 	}

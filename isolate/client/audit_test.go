@@ -23,13 +23,13 @@ func TestDenied(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- c.Denied(t.Context(), claim, job.Spec{}) }()
 		head, body, _ := next(t, s)
-		m, err := wire.ReadDenied(body)
+		m, err := wire.Decode[wire.Denied](body)
 		want := claim
 		want.Reason = want.Reason[:4*job.MaxClaim]
 		if head.Op != wire.OpDenied || err != nil || m.Claim != want {
 			t.Errorf("%+v %+v, %v", head, m, err)
 		}
-		if err := s.Send(wire.Answer{Error: says}.Append(head.Tag)); err != nil {
+		if err := s.Send(wire.Encode(&wire.Answer{Error: says}, head.Tag)); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; says == "" && err != nil || says != "" && (err == nil || err.Error() != says) {
@@ -74,12 +74,12 @@ func TestState(t *testing.T) {
 		files  []*os.File
 		want   string // of the error
 	}{
-		{"a directory", wire.Answer{}.Append(0), []*os.File{dir}, ""},
-		{"none", wire.Answer{}.Append(0), nil, "must pass one directory"},
-		{"two", wire.Answer{}.Append(0), []*os.File{dir, dir}, "must pass one directory"},
-		{"an error", wire.Answer{Error: "not yours"}.Append(0), nil, "not yours"},
-		{"an error and a directory", wire.Answer{Error: "not yours"}.Append(0), []*os.File{dir}, "not yours"},
-		{"another answer", wire.Empty(wire.OpEnd, 0), []*os.File{dir}, "malformed"},
+		{"a directory", wire.Encode(&wire.Answer{}, 0), []*os.File{dir}, ""},
+		{"none", wire.Encode(&wire.Answer{}, 0), nil, "must pass one directory"},
+		{"two", wire.Encode(&wire.Answer{}, 0), []*os.File{dir, dir}, "must pass one directory"},
+		{"an error", wire.Encode(&wire.Answer{Error: "not yours"}, 0), nil, "not yours"},
+		{"an error and a directory", wire.Encode(&wire.Answer{Error: "not yours"}, 0), []*os.File{dir}, "not yours"},
+		{"another answer", wire.Encode(wire.Empty(wire.OpEnd), 0), []*os.File{dir}, "malformed"},
 	} {
 		type result struct {
 			f   *os.File
@@ -91,7 +91,7 @@ func TestState(t *testing.T) {
 			done <- result{f, err}
 		}()
 		head, body, _ := next(t, s)
-		if m, err := wire.ReadState(body); head.Op != wire.OpState || err != nil || m.UID != 1000 {
+		if m, err := wire.Decode[wire.State](body); head.Op != wire.OpState || err != nil || m.UID != 1000 {
 			t.Errorf("%+v %+v, %v", head, m, err)
 		}
 		tt.answer[4] = byte(head.Tag)

@@ -74,13 +74,13 @@ func (c *Client) send(message []byte, files ...*os.File) error {
 }
 
 // exchange sends a request that has one answer, and returns that; the caller closes its files.
-func (c *Client) exchange(ctx context.Context, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
+func (c *Client) exchange(ctx context.Context, request wire.Message, files ...*os.File) (answer, error) {
 	k, err := c.register()
 	if err != nil {
 		return answer{}, err
 	}
 	defer c.unregister(k)
-	if err := c.send(request(k.tag), files...); err != nil {
+	if err := c.send(wire.Encode(request, k.tag), files...); err != nil {
 		return answer{}, err
 	}
 	return c.awaitWithin(ctx, k)

@@ -43,7 +43,7 @@ func TestConcurrentCalls(t *testing.T) {
 			}
 			order(tags)
 			for _, tag := range tags {
-				if err := s.Send((&wire.Result{Outcome: wire.Exited, Job: fmt.Sprint(tag)}).Append(tag)); err != nil {
+				if err := s.Send(wire.Encode(&wire.Result{Outcome: wire.Exited, Job: fmt.Sprint(tag)}, tag)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -67,7 +67,7 @@ func TestReceiverHandsOver(t *testing.T) {
 	}
 	a, b := ask(&first), ask(&second)
 	for tag, group := range map[uint32]*sync.WaitGroup{a: &first, b: &second} {
-		if err := s.Send(wire.Welcome{Instance: "x"}.Append(tag)); err != nil {
+		if err := s.Send(wire.Encode(&wire.Welcome{Instance: "x"}, tag)); err != nil {
 			t.Fatal(err)
 		}
 		group.Wait()
@@ -115,18 +115,18 @@ func TestBusyCallerBlocksNobody(t *testing.T) {
 		head, _, _ := next(t, s)
 		asked = append(asked, head.Tag)
 	}
-	if err := s.Send(wire.Empty(wire.OpTerminal, run.Tag), null); err != nil {
+	if err := s.Send(wire.Encode(wire.Empty(wire.OpTerminal), run.Tag), null); err != nil {
 		t.Fatal(err)
 	}
 	<-busy
 	for _, tag := range asked {
-		if err := s.Send(wire.Welcome{}.Append(tag)); err != nil {
+		if err := s.Send(wire.Encode(&wire.Welcome{}, tag)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	others.Wait()
 	close(done)
-	if err := s.Send((&wire.Result{Outcome: wire.Exited}).Append(run.Tag)); err != nil {
+	if err := s.Send(wire.Encode(&wire.Result{Outcome: wire.Exited}, run.Tag)); err != nil {
 		t.Fatal(err)
 	}
 	work.Wait()
@@ -140,7 +140,7 @@ func TestCanceledCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var left sync.WaitGroup
 	left.Go(func() {
-		if _, err := c.ask(ctx, wire.State{UID: 7}.Append); !errors.Is(err, context.Canceled) {
+		if _, err := c.ask(ctx, &wire.State{UID: 7}); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -155,7 +155,7 @@ func TestCanceledCall(t *testing.T) {
 			}
 		})
 		head, _, _ := next(t, s)
-		for _, message := range [][]byte{wire.Answer{}.Append(given.Tag), wire.Welcome{}.Append(head.Tag)} {
+		for _, message := range [][]byte{wire.Encode(&wire.Answer{}, given.Tag), wire.Encode(&wire.Welcome{}, head.Tag)} {
 			files := []*os.File{null}
 			if message[2] == byte(wire.OpWelcome) {
 				files = nil

@@ -112,12 +112,12 @@ func (c *Client) Socket() (socket *os.File, err error) {
 func (c *Client) Hello() (wire.Welcome, error) { return c.hello(context.Background()) }
 
 func (c *Client) hello(ctx context.Context) (wire.Welcome, error) {
-	a, err := c.exchange(ctx, func(tag uint32) []byte { return wire.Empty(wire.OpHello, tag) })
+	a, err := c.exchange(ctx, wire.Empty(wire.OpHello))
 	if err != nil {
 		return wire.Welcome{}, err
 	}
 	wire.CloseAll(a.files)
-	w, err := wire.ReadWelcome(a.body)
+	w, err := wire.Decode[wire.Welcome](a.body)
 	if err == nil {
 		c.mu.Lock()
 		c.record = &w.Record
@@ -141,7 +141,7 @@ func allWith[T any](c *Client, request wire.Op, read func(answer) (T, error)) ([
 		return nil, err
 	}
 	defer c.unregister(k)
-	if err := c.send(wire.Empty(request, k.tag)); err != nil {
+	if err := c.send(wire.Encode(wire.Empty(request), k.tag)); err != nil {
 		return nil, err
 	}
 	var list []T
@@ -171,13 +171,15 @@ func allWith[T any](c *Client, request wire.Op, read func(answer) (T, error)) ([
 }
 
 // List returns the caller's running jobs, and for root those of all users.
-func (c *Client) List() ([]wire.Entry, error) { return all(c, wire.OpList, wire.ReadEntry) }
+func (c *Client) List() ([]wire.Entry, error) { return all(c, wire.OpList, wire.Decode[wire.Entry]) }
 
 // Denials returns the requests of the caller that were denied or refused lately, for root those of all users, the oldest first.
-func (c *Client) Denials() ([]wire.Denial, error) { return all(c, wire.OpDenials, wire.ReadDenial) }
+func (c *Client) Denials() ([]wire.Denial, error) {
+	return all(c, wire.OpDenials, wire.Decode[wire.Denial])
+}
 
 // Facts returns the host's properties as found by the supervisor.
-func (c *Client) Facts() ([]wire.Fact, error) { return all(c, wire.OpFacts, wire.ReadFact) }
+func (c *Client) Facts() ([]wire.Fact, error) { return all(c, wire.OpFacts, wire.Decode[wire.Fact]) }
 
 // A Run is a running job.
 type Run struct {
@@ -236,7 +238,7 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 	if err != nil {
 		return nil, err
 	}
-	if err := c.send(m.Append(k.tag), files...); err != nil {
+	if err := c.send(wire.Encode(&m, k.tag), files...); err != nil {
 		c.unregister(k)
 		return nil, err
 	}
@@ -295,7 +297,7 @@ func checkLengths(spec job.Spec) error {
 
 // Signal sends a signal to the job's first process or, with everyone, to all of its processes.
 func (r *Run) Signal(number int, everyone bool) error {
-	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: everyone}.Append(r.call.tag))
+	return r.c.conn.Send(wire.Encode(&wire.Signal{Number: uint8(number), Everyone: everyone}, r.call.tag))
 }
 
 // Kill ends the job: all its processes get SIGTERM, and SIGKILL when its Limits.KillAfter has passed. A second call kills them at once.
@@ -303,7 +305,7 @@ func (r *Run) Kill() error { return r.Signal(0, true) }
 
 // End is Kill by another first signal, after which the job has the result of any other if it ends in time.
 func (r *Run) End(number int) error {
-	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: true, Ends: true}.Append(r.call.tag))
+	return r.c.conn.Send(wire.Encode(&wire.Signal{Number: uint8(number), Everyone: true, Ends: true}, r.call.tag))
 }
 
 // Wait waits for the job to end and returns its result.
@@ -322,7 +324,7 @@ func (r *Run) Wait() (job.Result, error) {
 		if a.op != wire.OpResult {
 			continue
 		}
-		m, err := wire.ReadResult(a.body)
+		m, err := wire.Decode[wire.Result](a.body)
 		if err != nil {
 			return job.Result{}, err
 		}

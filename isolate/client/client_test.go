@@ -112,7 +112,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s: the job's end of a pipe stays open: %v", tt.name, err)
 		}
 		head, body, files := next(t, s)
-		got, err := wire.ReadRun(body)
+		got, err := wire.Decode[wire.Run](body)
 		want := wire.Run{
 			Flags: tt.flags, Limits: spec.Limits, Rows: spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: "strict", Repo: spec.Repo, Dir: "a/b",
 		}
@@ -123,7 +123,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s: the payload is not sealed", tt.name)
 		}
 		wire.CloseAll(files)
-		if err := s.Send((&wire.Result{Outcome: wire.Exited}).Append(head.Tag)); err != nil {
+		if err := s.Send(wire.Encode(&wire.Result{Outcome: wire.Exited}, head.Tag)); err != nil {
 			t.Error(err)
 		}
 		if r, err := run.Wait(); err != nil || r.Status != job.Success {
@@ -216,17 +216,17 @@ func TestUnknownAnswers(t *testing.T) {
 		defer close(answered)
 		head, _, _ := next(t, s)
 		for _, message := range [][]byte{
-			wire.Empty(wire.OpEnd, head.Tag+7),
-			(&wire.Fact{Name: "a"}).Append(head.Tag),
-			(&wire.Fact{Name: "b"}).Append(head.Tag),
-			wire.Empty(wire.OpEnd, head.Tag),
+			wire.Encode(wire.Empty(wire.OpEnd), head.Tag+7),
+			wire.Encode(&wire.Fact{Name: "a"}, head.Tag),
+			wire.Encode(&wire.Fact{Name: "b"}, head.Tag),
+			wire.Encode(wire.Empty(wire.OpEnd), head.Tag),
 		} {
 			if err := s.Send(message, null); err != nil {
 				t.Error(err)
 			}
 		}
 		head, _, _ = next(t, s)
-		if err := s.Send(append(wire.Empty(wire.OpFact, head.Tag), "nonsense"...)); err != nil {
+		if err := s.Send(append(wire.Encode(wire.Empty(wire.OpFact), head.Tag), "nonsense"...)); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -247,10 +247,10 @@ func TestCancel(t *testing.T) {
 		wire.CloseAll(files)
 		cancel()
 		signal, body, _ := next(t, s)
-		if m, err := wire.ReadSignal(body); err != nil || signal.Tag != head.Tag || m.Number != 0 {
+		if m, err := wire.Decode[wire.Signal](body); err != nil || signal.Tag != head.Tag || m.Number != 0 {
 			t.Errorf("%+v, %+v, %v", signal, m, err)
 		}
-		if err := s.Send((&wire.Result{Outcome: wire.Killed}).Append(head.Tag)); err != nil {
+		if err := s.Send(wire.Encode(&wire.Result{Outcome: wire.Killed}, head.Tag)); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -320,11 +320,11 @@ func TestStarted(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, body, _ := next(t, s)
-		if got, err := wire.ReadSignal(body); err != nil || h.Op != wire.OpSignal || h.Tag != head.Tag || got != want {
+		if got, err := wire.Decode[wire.Signal](body); err != nil || h.Op != wire.OpSignal || h.Tag != head.Tag || got != want {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	if err := s.Send((&wire.Result{Outcome: wire.Exited}).Append(head.Tag)); err != nil {
+	if err := s.Send(wire.Encode(&wire.Result{Outcome: wire.Exited}, head.Tag)); err != nil {
 		t.Error(err)
 	}
 	if err := <-done; err != nil {

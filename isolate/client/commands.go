@@ -25,7 +25,7 @@ const (
 // ListCommands is like List, with the command of each job.
 func (c *Client) ListCommands() ([]wire.Entry, error) {
 	return allWith(c, wire.OpCommands, func(a answer) (wire.Entry, error) {
-		e, err := wire.ReadEntry(a.body)
+		e, err := wire.Decode[wire.Entry](a.body)
 		if err != nil || len(a.files) != 1 {
 			wire.CloseAll(a.files)
 			return e, err

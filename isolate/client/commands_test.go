@@ -62,14 +62,14 @@ func TestCommandStalled(t *testing.T) {
 			head, _, _ := next(t, s)
 			for n, f := range files {
 				e := wire.Entry{Job: "job-" + string(rune('a'+n))}
-				if err := s.Send(e.Append(head.Tag), f); err != nil {
+				if err := s.Send(wire.Encode(&e, head.Tag), f); err != nil {
 					t.Error(err)
 				}
 				if f != stalls {
 					f.Close()
 				}
 			}
-			if err := s.Send(wire.Empty(wire.OpEnd, head.Tag)); err != nil {
+			if err := s.Send(wire.Encode(wire.Empty(wire.OpEnd), head.Tag)); err != nil {
 				t.Error(err)
 			}
 		}()

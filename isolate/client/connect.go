@@ -38,7 +38,7 @@ func refused(err error) bool {
 
 // connectAt asks for a socket and waits until it is connected.
 func (c *Client) connectAt(ctx context.Context, m wire.Connect) (*os.File, error) {
-	a, err := c.answered(ctx, wire.OpConnected, m.Append)
+	a, err := c.answered(ctx, wire.OpConnected, &m)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +108,10 @@ func (c *Client) Ports(ctx context.Context, session string) (ports []uint16, mor
 	if len(session) > wire.MaxName {
 		return nil, false, &job.Refusal{Step: "session", Message: "no session " + session[:wire.MaxName] + "…"}
 	}
-	a, err := c.one(ctx, wire.OpPortList, wire.Ports{ID: session}.Append)
+	a, err := c.one(ctx, wire.OpPortList, &wire.Ports{ID: session})
 	if err != nil {
 		return nil, false, err
 	}
-	m, err := wire.ReadPortList(a.body)
+	m, err := wire.Decode[wire.PortList](a.body)
 	return m.Ports, m.More, err
 }

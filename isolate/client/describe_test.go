@@ -37,16 +37,16 @@ func TestRecording(t *testing.T) {
 		if head.Op != wire.OpHello {
 			t.Fatalf("%v, want a Hello first", head)
 		}
-		if err := s.Send(wire.Welcome{Instance: "main", Record: tt.record}.Append(head.Tag)); err != nil {
+		if err := s.Send(wire.Encode(&wire.Welcome{Instance: "main", Record: tt.record}, head.Tag)); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			head, body, _ := next(t, s)
-			m, err := wire.ReadDenied(body)
+			m, err := wire.Decode[wire.Denied](body)
 			if want := (job.Claim{Tool: "x", Argv: tt.argv, Source: tt.source}); head.Op != wire.OpDenied || err != nil || m.Claim != want {
 				t.Errorf("%v: %+v, %v; want %+v", tt.record, m.Claim, err, want)
 			}
-			if err := s.Send(wire.Answer{}.Append(head.Tag)); err != nil {
+			if err := s.Send(wire.Encode(&wire.Answer{}, head.Tag)); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-done; err != nil {

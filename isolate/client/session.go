@@ -64,7 +64,7 @@ func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire
 			files = append(files, dir)
 		}
 	}
-	return c.one(ctx, want, m.Append, files...)
+	return c.one(ctx, want, &m, files...)
 }
 
 // checkSessionLengths refuses values that exceed a message's maximum: truncated, they would name something else.
@@ -92,11 +92,11 @@ func (c *Client) CloseSession(ctx context.Context, id string, keep bool) (bool, 
 	if len(id) > wire.MaxName {
 		return false, &job.Refusal{Step: "session", Message: fmt.Sprintf("no session %.40q…", id)}
 	}
-	a, err := c.one(ctx, wire.OpClosed, wire.CloseSession{Keep: keep, ID: id}.Append)
+	a, err := c.one(ctx, wire.OpClosed, &wire.CloseSession{Keep: keep, ID: id})
 	if err != nil {
 		return false, err
 	}
-	m, err := wire.ReadClosed(a.body)
+	m, err := wire.Decode[wire.Closed](a.body)
 	return m.Kept, err
 }
 
@@ -115,19 +115,19 @@ func (c *Client) RemoveImage(ctx context.Context, name string) error {
 	if len(name) > wire.MaxLabel {
 		return &job.Refusal{Step: "session", Message: fmt.Sprintf("no root file system %.40q…", name)}
 	}
-	_, err := c.one(ctx, wire.OpClosed, wire.RemoveImage{Name: name}.Append)
+	_, err := c.one(ctx, wire.OpClosed, &wire.RemoveImage{Name: name})
 	return err
 }
 
 // one sends a request and waits for its one answer, which must be of kind want or a refusal.
-func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
+func (c *Client) one(ctx context.Context, want wire.Op, request wire.Message, files ...*os.File) (answer, error) {
 	a, err := c.answered(ctx, want, request, files...)
 	wire.CloseAll(a.files)
 	return a, err
 }
 
 // answered is one for an answer with files, which the caller closes.
-func (c *Client) answered(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
+func (c *Client) answered(ctx context.Context, want wire.Op, request wire.Message, files ...*os.File) (answer, error) {
 	a, err := c.exchange(ctx, request, files...)
 	if err != nil || a.op == want {
 		return a, err
@@ -141,7 +141,7 @@ func refusal(a answer) error {
 	if a.op != wire.OpResult {
 		return wire.ErrMalformed
 	}
-	m, err := wire.ReadResult(a.body)
+	m, err := wire.Decode[wire.Result](a.body)
 	if err == nil {
 		_, err = m.JobResult()
 	}

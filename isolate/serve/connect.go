@@ -8,7 +8,7 @@ import (
 
 // connect replies with a socket that is connected to a port of a session. What passes through it is not read here.
 func (c *client) connect(tag uint32, body []byte) error {
-	m, err := wire.ReadConnect(body)
+	m, err := wire.Decode[wire.Connect](body)
 	if err != nil {
 		return err
 	}
@@ -20,13 +20,13 @@ func (c *client) connect(tag uint32, body []byte) error {
 		}
 		// The client can have the last close of the socket wait for the job (SO_LINGER), and may have closed it already.
 		defer c.giveUp([]*os.File{socket})
-		c.answer(wire.Empty(wire.OpConnected, tag), socket)
+		c.answer(tag, wire.Empty(wire.OpConnected), socket)
 	})
 }
 
 // ports replies with the ports at which the processes of a session listen.
 func (c *client) ports(tag uint32, body []byte) error {
-	m, err := wire.ReadPorts(body)
+	m, err := wire.Decode[wire.Ports](body)
 	if err != nil {
 		return err
 	}
@@ -36,6 +36,6 @@ func (c *client) ports(tag uint32, body []byte) error {
 			c.refuse(tag, err)
 			return
 		}
-		c.answer(list.Append(tag))
+		c.answer(tag, &list)
 	})
 }

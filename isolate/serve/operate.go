@@ -10,28 +10,23 @@ func (c *client) reload(tag uint32, body []byte) error {
 	}
 	notes, err := c.s.Jobs.Reload(c.peer)
 	if err != nil {
-		return c.conn.Send(answerOf(err).Append(tag))
+		return c.send(tag, answerOf(err))
 	}
-	for _, text := range notes {
-		if err := c.conn.Send((&wire.Note{Text: text}).Append(tag)); err != nil {
-			return err
-		}
-	}
-	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+	return sendList(c, tag, notes, func(text *string) wire.Message { return &wire.Note{Text: *text} })
 }
 
 func (c *client) drain(tag uint32, body []byte) error {
-	m, err := wire.ReadDrain(body)
+	m, err := wire.Decode[wire.Drain](body)
 	if err != nil {
 		return err
 	}
-	return c.conn.Send(answerOf(c.s.Jobs.Drain(c.peer, !m.Undo)).Append(tag))
+	return c.send(tag, answerOf(c.s.Jobs.Drain(c.peer, !m.Undo)))
 }
 
 func (c *client) kill(tag uint32, body []byte) error {
-	m, err := wire.ReadKill(body)
+	m, err := wire.Decode[wire.Kill](body)
 	if err != nil {
 		return err
 	}
-	return c.conn.Send(answerOf(c.s.Jobs.Kill(c.peer, m.Job)).Append(tag))
+	return c.send(tag, answerOf(c.s.Jobs.Kill(c.peer, m.Job)))
 }

@@ -16,7 +16,7 @@ func (c *client) hello(tag uint32) error {
 		id := c.s.Jobs.NobodyID()
 		w.FrontUID, w.FrontGID = id, id
 	}
-	return c.conn.Send(w.Append(tag))
+	return c.send(tag, &w)
 }
 
 // maxCommands is how many jobs of a list have a command line, the newest: a client that is slow has as many files open.
@@ -33,31 +33,21 @@ func (c *client) list(tag uint32, commands bool) error {
 				files = append(files, f)
 			}
 		}
-		err := c.conn.Send(e.Append(tag), files...)
+		err := c.send(tag, &e, files...)
 		wire.CloseAll(files)
 		if err != nil {
 			return err
 		}
 	}
-	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+	return c.send(tag, wire.Empty(wire.OpEnd))
 }
 
 func (c *client) listDenials(tag uint32) error {
-	for _, d := range c.s.Jobs.Denials(c.peer) {
-		if err := c.conn.Send(d.Append(tag)); err != nil {
-			return err
-		}
-	}
-	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+	return sendList(c, tag, c.s.Jobs.Denials(c.peer), func(d *wire.Denial) wire.Message { return d })
 }
 
 func (c *client) facts(tag uint32) error {
-	for _, f := range c.s.Jobs.Facts() {
-		if err := c.conn.Send(f.Append(tag)); err != nil {
-			return err
-		}
-	}
-	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+	return sendList(c, tag, c.s.Jobs.Facts(), func(f *wire.Fact) wire.Message { return f })
 }
 
 // maxClientDenials bounds the records being written for one connection. Beyond it, the connection is not read.
@@ -66,7 +56,7 @@ const maxClientDenials = 64
 // denied records a request that the front-end denied, concurrently with the connection's other requests, because the
 // disk may be slow.
 func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
-	m, err := wire.ReadDenied(body)
+	m, err := wire.Decode[wire.Denied](body)
 	if err != nil {
 		return err
 	}
@@ -78,7 +68,7 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 	c.work.Go(func() {
 		defer func() { <-c.denials }()
 		_ = c.contain(tag, func() error { // the connection goes on
-			c.answer(answerOf(c.s.Jobs.Denied(c.peer, m.Claim)).Append(tag))
+			c.answer(tag, answerOf(c.s.Jobs.Denied(c.peer, m.Claim)))
 			return nil
 		})
 	})
@@ -88,31 +78,45 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 // answer sends a message from a goroutine other than the connection's own. If the client does not read it in time the
 // connection is shut down: otherwise the next message would wait as long again, and so would the end of the
 // supervisor.
-func (c *client) answer(message []byte, files ...*os.File) {
-	if err := c.conn.Send(message, files...); err != nil {
+func (c *client) answer(tag uint32, m wire.Message, files ...*os.File) {
+	if err := c.send(tag, m, files...); err != nil {
 		c.conn.Shutdown()
 	}
 }
 
+func (c *client) send(tag uint32, m wire.Message, files ...*os.File) error {
+	return c.conn.Send(wire.Encode(m, tag), files...)
+}
+
+// sendList sends a message for each element of a list, and the list's end.
+func sendList[T any](c *client, tag uint32, list []T, message func(*T) wire.Message) error {
+	for i := range list {
+		if err := c.send(tag, message(&list[i])); err != nil {
+			return err
+		}
+	}
+	return c.send(tag, wire.Empty(wire.OpEnd))
+}
+
 // state replies with a user's state directory.
 func (c *client) state(tag uint32, body []byte) error {
-	m, err := wire.ReadState(body)
+	m, err := wire.Decode[wire.State](body)
 	if err != nil {
 		return err
 	}
 	dir, err := c.stateFor(m.UID)
 	if err != nil {
-		return c.conn.Send(answerOf(err).Append(tag))
+		return c.send(tag, answerOf(err))
 	}
 	defer dir.Close()
-	return c.conn.Send(wire.Answer{}.Append(tag), dir)
+	return c.send(tag, &wire.Answer{}, dir)
 }
 
-func answerOf(err error) wire.Answer {
+func answerOf(err error) *wire.Answer {
 	if err == nil {
-		return wire.Answer{}
+		return &wire.Answer{}
 	}
-	return wire.Answer{Error: err.Error()}
+	return &wire.Answer{Error: err.Error()}
 }
 
 // stateFor opens a user's state directory for a client: that of its own user, or, for a front-end of root, that of the user it

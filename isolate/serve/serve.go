@@ -386,7 +386,7 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 }
 
 func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.File) error {
-	message, err := wire.ReadRun(body)
+	message, err := wire.Decode[wire.Run](body)
 	if err != nil {
 		return err
 	}
@@ -429,11 +429,11 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 // serveRun runs a job and answers with its result.
 func (c *client) serveRun(ctx context.Context, tag uint32, r Run, q *admit.Request) {
 	result := r.Serve(ctx, q, func(master *os.File) {
-		c.answer(wire.Empty(wire.OpTerminal, tag), master)
+		c.answer(tag, wire.Empty(wire.OpTerminal), master)
 		master.Close()
 	})
 	c.forget(tag)
-	c.answer(result.Append(tag))
+	c.answer(tag, &result)
 	r.Log(&result)
 }
 
@@ -463,7 +463,7 @@ func (c *client) forget(tag uint32) {
 }
 
 func (c *client) signal(tag uint32, body []byte) error {
-	signal, err := wire.ReadSignal(body)
+	signal, err := wire.Decode[wire.Signal](body)
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func TestForeignDescriptorCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer foreign.Close()
-	if err := unix.Sendmsg(int(other.Fd()), wire.Empty(wire.OpHello, 2), unix.UnixRights(int(foreign.Fd())), nil, 0); err != nil {
+	if err := unix.Sendmsg(int(other.Fd()), wire.Encode(wire.Empty(wire.OpHello), 2), unix.UnixRights(int(foreign.Fd())), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	s.ServeConn(conn, host.Peer{UID: isolatetest.Owner})

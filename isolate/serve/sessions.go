@@ -32,7 +32,7 @@ func (c *client) startBackground(tag uint32, work func()) error {
 
 // open replies with a new session. The session ends with the connection unless the request asks for a lasting one.
 func (c *client) open(tag uint32, body []byte, files []*os.File) error {
-	m, err := wire.ReadOpen(body)
+	m, err := wire.Decode[wire.Open](body)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 				c.refuse(tag, err)
 				return
 			}
-			c.answer(wire.Closed{}.Append(tag))
+			c.answer(tag, &wire.Closed{})
 		})
 	}
 	if err := c.place.forJobs(); err != nil {
@@ -74,7 +74,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			fault.With(&c.mu, func() { c.sessions = append(c.sessions, ss) })
 		}
 		words := ss.Info()
-		c.answer(wire.AppendSession(&words, tag))
+		c.answer(tag, wire.Session(&words))
 	})
 }
 
@@ -88,11 +88,11 @@ func (c *client) giveUp(files []*os.File) {
 // refuse sends the reason for the failure of a request that is not about a job.
 func (c *client) refuse(tag uint32, err error) {
 	r := admit.RefusedResult(err)
-	c.answer(r.Append(tag))
+	c.answer(tag, &r)
 }
 
 func (c *client) closeSession(tag uint32, body []byte) error {
-	m, err := wire.ReadCloseSession(body)
+	m, err := wire.Decode[wire.CloseSession](body)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 			c.refuse(tag, err)
 			return
 		}
-		c.answer(wire.Closed{Kept: kept}.Append(tag))
+		c.answer(tag, &wire.Closed{Kept: kept})
 	})
 }
 
@@ -124,12 +124,7 @@ func (c *client) endSessions() {
 }
 
 func (c *client) listSessions(tag uint32) error {
-	for _, s := range c.s.Sessions.SessionsOf(c.peer) {
-		if err := c.conn.Send(wire.AppendSession(&s, tag)); err != nil {
-			return err
-		}
-	}
-	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+	return sendList(c, tag, c.s.Sessions.SessionsOf(c.peer), wire.Session)
 }
 
 func (c *client) listImages(tag uint32) error {
@@ -138,16 +133,11 @@ func (c *client) listImages(tag uint32) error {
 		c.refuse(tag, err)
 		return nil
 	}
-	for _, i := range list {
-		if err := c.conn.Send(wire.AppendImage(&i, tag)); err != nil {
-			return err
-		}
-	}
-	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+	return sendList(c, tag, list, wire.Image)
 }
 
 func (c *client) removeImage(tag uint32, body []byte) error {
-	m, err := wire.ReadRemoveImage(body)
+	m, err := wire.Decode[wire.RemoveImage](body)
 	if err != nil {
 		return err
 	}
@@ -155,6 +145,6 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 		c.refuse(tag, err)
 		return nil
 	}
-	c.answer(wire.Closed{}.Append(tag))
+	c.answer(tag, &wire.Closed{})
 	return nil
 }

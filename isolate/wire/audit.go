@@ -12,50 +12,29 @@ func (c *coder) claim(claim *job.Claim) {
 // Denied requests an audit record of a request that the front-end denied. The reply is an Answer.
 type Denied struct{ Claim job.Claim }
 
+func (*Denied) op() Op { return OpDenied }
+
 func (m *Denied) fields(c *coder) {
 	c.claim(&m.Claim)
-}
-
-// Append encodes m as a message with tag.
-func (m *Denied) Append(tag uint32) []byte { return encode(m, OpDenied, tag, 512) }
-
-// ReadDenied decodes the body of a Denied.
-func ReadDenied(body []byte) (m Denied, err error) {
-	err = decode(body, &m)
-	return m, err
 }
 
 // State requests the directory in which a user's front-ends keep their state. The reply is an Answer, with the
 // directory's descriptor if there is no error.
 type State struct{ UID uint32 }
 
+func (*State) op() Op { return OpState }
+
 func (m *State) fields(c *coder) {
 	c.u32(&m.UID)
-}
-
-// Append encodes m as a message with tag.
-func (m State) Append(tag uint32) []byte { return encode(&m, OpState, tag, 4) }
-
-// ReadState decodes the body of a State.
-func ReadState(body []byte) (m State, err error) {
-	err = decode(body, &m)
-	return m, err
 }
 
 // Answer is the reply to a request without a result of its own.
 type Answer struct{ Error string } // "" is success; maximum MaxText bytes
 
+func (*Answer) op() Op { return OpAnswer }
+
 func (m *Answer) fields(c *coder) {
 	c.text(MaxText, &m.Error)
-}
-
-// Append encodes m as the answer to tag.
-func (m Answer) Append(tag uint32) []byte { return encode(&m, OpAnswer, tag, 2+len(m.Error)) }
-
-// ReadAnswer decodes the body of an Answer.
-func ReadAnswer(body []byte) (m Answer, err error) {
-	err = decode(body, &m)
-	return m, err
 }
 
 // MaxReason is the maximum length of a Denial's Reason and Repo, in bytes.
@@ -72,19 +51,12 @@ type Denial struct {
 	Tool, Runtime, Principal, Request string
 }
 
+func (*Denial) op() Op { return OpDenial }
+
 func (n *Denial) fields(c *coder) {
 	c.i64(&n.At)
 	c.u32(&n.UID)
 	c.text(MaxName, &n.Job)
 	c.text(MaxReason, &n.Repo, &n.Reason)
 	c.text(job.MaxClaim, &n.Tool, &n.Runtime, &n.Principal, &n.Request)
-}
-
-// Append encodes n as part of the answer to tag.
-func (n *Denial) Append(tag uint32) []byte { return encode(n, OpDenial, tag, 256) }
-
-// ReadDenial decodes the body of a Denial.
-func ReadDenial(body []byte) (n Denial, err error) {
-	err = decode(body, &n)
-	return n, err
 }

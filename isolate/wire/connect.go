@@ -8,6 +8,8 @@ type Connect struct {
 	ID   string // of the session, maximum MaxName
 }
 
+func (*Connect) op() Op { return OpConnect }
+
 func (m *Connect) fields(c *coder) {
 	c.flags(&m.IPv6)
 	c.u16(&m.Port)
@@ -15,29 +17,13 @@ func (m *Connect) fields(c *coder) {
 	c.check(m.Port != 0)
 }
 
-// Append encodes m as a message with tag.
-func (m Connect) Append(tag uint32) []byte { return encode(&m, OpConnect, tag, 64) }
-
-// ReadConnect decodes the body of a Connect.
-func ReadConnect(body []byte) (m Connect, err error) {
-	err = decode(body, &m)
-	return m, err
-}
-
 // Ports asks at which TCP ports the processes in a session listen. The reply is a PortList, or a Result with the refusal.
 type Ports struct{ ID string } // maximum MaxName
 
+func (*Ports) op() Op { return OpPorts }
+
 func (m *Ports) fields(c *coder) {
 	c.text(MaxName, &m.ID)
-}
-
-// Append encodes m as a message with tag.
-func (m Ports) Append(tag uint32) []byte { return encode(&m, OpPorts, tag, 64) }
-
-// ReadPorts decodes the body of a Ports.
-func ReadPorts(body []byte) (m Ports, err error) {
-	err = decode(body, &m)
-	return m, err
 }
 
 // A PortList is the answer to Ports.
@@ -48,6 +34,8 @@ type PortList struct {
 
 // MaxPorts is the maximum number of ports in a PortList.
 const MaxPorts = 64
+
+func (*PortList) op() Op { return OpPortList }
 
 func (m *PortList) fields(c *coder) {
 	c.flags(&m.More)
@@ -60,13 +48,4 @@ func (m *PortList) fields(c *coder) {
 	for i := range m.Ports[:min(len(m.Ports), MaxPorts)] {
 		c.u16(&m.Ports[i])
 	}
-}
-
-// Append encodes m as the answer to tag.
-func (m PortList) Append(tag uint32) []byte { return encode(&m, OpPortList, tag, 2+2*MaxPorts) }
-
-// ReadPortList decodes the body of a PortList.
-func ReadPortList(body []byte) (m PortList, err error) {
-	err = decode(body, &m)
-	return m, err
 }

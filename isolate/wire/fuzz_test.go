@@ -12,7 +12,7 @@ func FuzzMessage(f *testing.F) {
 		f.Add(c.full)
 		f.Add(c.full[:len(c.full)/2])
 	}
-	f.Add(Empty(OpHello, 1))
+	f.Add(Encode(Empty(OpHello), 1))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		head, body, err := ReadHeader(message)
 		if err != nil {

@@ -42,6 +42,8 @@ type Run struct {
 	Claim     job.Claim
 }
 
+func (*Run) op() Op { return OpRun }
+
 func (r *Run) fields(c *coder) {
 	c.u32(&r.Flags)
 	for _, f := range r.Limits.Fields() {
@@ -56,17 +58,6 @@ func (r *Run) fields(c *coder) {
 	c.text(job.MaxBounds, (*string)(&r.Bounds))
 	c.claim(&r.Claim)
 	c.check(r.Flags < flagsEnd && (r.Flags&FlagCommon == 0 || r.Common != ""))
-}
-
-// Append encodes r as a message with tag.
-func (r *Run) Append(tag uint32) []byte {
-	return encode(r, OpRun, tag, 512+len(r.Repo)+len(r.Dir)+len(r.Worktrees)+len(r.Bounds))
-}
-
-// ReadRun decodes the body of a Run.
-func ReadRun(body []byte) (r Run, err error) {
-	err = decode(body, &r)
-	return r, err
 }
 
 // Descriptors returns the number of descriptors that must come with r.
@@ -86,19 +77,12 @@ type Signal struct {
 	Ends     bool // as number 0, but by this signal, and a job that ends in time is not a cancelled one; requires Everyone
 }
 
+func (*Signal) op() Op { return OpSignal }
+
 func (s *Signal) fields(c *coder) {
 	c.u8(&s.Number)
 	c.flags(&s.Everyone, &s.Ends)
 	c.check(s.Number <= 64 && (s.Everyone || !s.Ends))
-}
-
-// Append encodes s as a message for the job tag.
-func (s Signal) Append(tag uint32) []byte { return encode(&s, OpSignal, tag, 2) }
-
-// ReadSignal decodes the body of a Signal.
-func ReadSignal(body []byte) (s Signal, err error) {
-	err = decode(body, &s)
-	return s, err
 }
 
 // Welcome is the reply to Hello. The front-end of an embedded supervisor switches to FrontUID and FrontGID, ids without
@@ -109,21 +93,14 @@ type Welcome struct {
 	Record             job.Recording // what requests should claim of their programs
 }
 
+func (*Welcome) op() Op { return OpWelcome }
+
 func (w *Welcome) fields(c *coder) {
 	c.text(MaxName, &w.Instance)
 	c.u32(&w.FrontUID)
 	c.u32(&w.FrontGID)
 	c.u8((*uint8)(&w.Record))
 	c.check(w.Record <= job.RecordCode)
-}
-
-// Append encodes w as a message.
-func (w Welcome) Append(tag uint32) []byte { return encode(&w, OpWelcome, tag, 64) }
-
-// ReadWelcome decodes the body of a Welcome.
-func ReadWelcome(body []byte) (w Welcome, err error) {
-	err = decode(body, &w)
-	return w, err
 }
 
 // An Outcome is how a job ended, or Refused if it was not started.
@@ -192,6 +169,8 @@ type Result struct {
 	Reached    string // JSON of egress/control.Summary, "" without network access: by a program without rights, and not read by the supervisor
 }
 
+func (*Result) op() Op { return OpResult }
+
 func (r *Result) fields(c *coder) {
 	c.u8((*uint8)(&r.Outcome))
 	c.flags(&r.OOM, &r.PIDsMax, &r.Incomplete, &r.LayerFull, &r.FilesFull, &r.ReadOnly, &r.RoomShort)
@@ -208,15 +187,6 @@ func (r *Result) fields(c *coder) {
 	c.text(MaxMounts, &r.Mounts)
 	c.text(MaxReached, &r.Reached)
 	c.check(r.Outcome != 0 && r.Outcome < outcomeEnd && r.TmpFull <= 15)
-}
-
-// Append encodes r as the answer to tag.
-func (r *Result) Append(tag uint32) []byte { return encode(r, OpResult, tag, 256+len(r.Sensitive)) }
-
-// ReadResult decodes the body of a Result.
-func ReadResult(body []byte) (r Result, err error) {
-	err = decode(body, &r)
-	return r, err
 }
 
 // Entry is one running job in the answer to List and Commands. In the answer to Commands, an open /proc/PID/cmdline of the job's first
@@ -238,21 +208,14 @@ type Entry struct {
 	Command string
 }
 
+func (*Entry) op() Op { return OpEntry }
+
 func (en *Entry) fields(c *coder) {
 	c.u32(&en.UID)
 	c.i64(&en.Started, &en.Memory, &en.CPU, &en.MemoryNow)
 	c.text(MaxName, &en.Job)
 	c.text(MaxPath, &en.Repo)
 	c.text(job.MaxClaim, &en.Tool, &en.Runtime, &en.Principal, &en.Artifact)
-}
-
-// Append encodes en as part of the answer to tag.
-func (en *Entry) Append(tag uint32) []byte { return encode(en, OpEntry, tag, 128+len(en.Repo)) }
-
-// ReadEntry decodes the body of an Entry.
-func ReadEntry(body []byte) (en Entry, err error) {
-	err = decode(body, &en)
-	return en, err
 }
 
 // Fact is one property of the supervisor's host: whether a feature is present, and what the supervisor does without it.
@@ -262,17 +225,10 @@ type Fact struct {
 	Detail  string
 }
 
+func (*Fact) op() Op { return OpFact }
+
 func (f *Fact) fields(c *coder) {
 	c.flags(&f.Present)
 	c.text(MaxName, &f.Name)
 	c.text(MaxText, &f.Detail)
-}
-
-// Append encodes f as part of the answer to tag.
-func (f *Fact) Append(tag uint32) []byte { return encode(f, OpFact, tag, 256) }
-
-// ReadFact decodes the body of a Fact.
-func ReadFact(body []byte) (f Fact, err error) {
-	err = decode(body, &f)
-	return f, err
 }

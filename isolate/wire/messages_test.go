@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,116 +12,49 @@ import (
 	"corral/job"
 )
 
-// codecs encode and decode each message, for tests that treat all of them alike. again decodes a body and encodes it
-// again.
-var codecs = []struct {
+// A codec encodes and decodes one message, for tests that treat all of them alike.
+type codec struct {
 	name  string
 	op    Op
-	full  []byte // a message with no field left at zero
-	again func(body []byte, tag uint32) ([]byte, error)
-}{
-	{"Run", OpRun, fullRun.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadRun(body)
-		return m.Append(tag), err
-	}},
-	{"Denied", OpDenied, (&Denied{fullClaim}).Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadDenied(body)
-		return m.Append(tag), err
-	}},
-	{"State", OpState, State{1<<32 - 2}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadState(body)
-		return m.Append(tag), err
-	}},
-	{"Answer", OpAnswer, Answer{"no\nhint: do"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadAnswer(body)
-		return m.Append(tag), err
-	}},
-	{"Open", OpOpen, fullOpen.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadOpen(body)
-		return m.Append(tag), err
-	}},
-	{
-		"CloseSession", OpClose, CloseSession{Keep: true, ID: "0f"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-			m, err := ReadCloseSession(body)
-			return m.Append(tag), err
-		},
-	},
-	{"Closed", OpClosed, Closed{true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadClosed(body)
-		return m.Append(tag), err
-	}},
-	{"Session", OpSession, AppendSession(fullSession, 7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadSession(body)
-		return AppendSession(&m, tag), err
-	}},
-	{"Image", OpImage, AppendImage(&job.Image{Name: "debian", Bytes: 1, Made: time.Unix(0, 2)}, 7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadImage(body)
-		return AppendImage(&m, tag), err
-	}},
-	{"Note", OpNote, (&Note{"uids was changed"}).Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadNote(body)
-		return m.Append(tag), err
-	}},
-	{"Drain", OpDrain, Drain{Undo: true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadDrain(body)
-		return m.Append(tag), err
-	}},
-	{"Kill", OpKill, Kill{"job-1"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadKill(body)
-		return m.Append(tag), err
-	}},
-	{"Connect", OpConnect, Connect{IPv6: true, Port: 8000, ID: "0f"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadConnect(body)
-		return m.Append(tag), err
-	}},
-	{"Ports", OpPorts, Ports{"0f"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadPorts(body)
-		return m.Append(tag), err
-	}},
-	{"PortList", OpPortList, PortList{[]uint16{80, 65535}, true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadPortList(body)
-		return m.Append(tag), err
-	}},
-	{"RemoveImage", OpRemoveImage, RemoveImage{"debian"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadRemoveImage(body)
-		return m.Append(tag), err
-	}},
-	{"Signal", OpSignal, Signal{Number: 15, Everyone: true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadSignal(body)
-		return m.Append(tag), err
-	}},
-	{
-		"Welcome", OpWelcome, Welcome{Instance: "main", FrontUID: 1, FrontGID: 1<<32 - 1}.Append(7),
-		func(body []byte, tag uint32) ([]byte, error) {
-			m, err := ReadWelcome(body)
-			return m.Append(tag), err
-		},
-	},
-	{"Result", OpResult, fullResult.Append(7), func(body []byte, tag uint32) ([]byte, error) {
-		m, err := ReadResult(body)
-		return m.Append(tag), err
-	}},
-	{
-		"Entry", OpEntry, (&Entry{Job: "job-1", UID: 2, Started: 3, Memory: -1, CPU: 5, MemoryNow: 4, Repo: "/srv/a\nb", Tool: "t", Principal: "p", Artifact: "runtime-app-1"}).Append(7),
-		func(body []byte, tag uint32) ([]byte, error) {
-			m, err := ReadEntry(body)
-			return m.Append(tag), err
-		},
-	},
-	{
-		"Denial", OpDenial, (&Denial{At: 1, UID: 2, Job: "job-1", Repo: "app", Reason: "no", Tool: "t", Runtime: "r", Principal: "p", Request: "q"}).Append(7),
-		func(body []byte, tag uint32) ([]byte, error) {
-			m, err := ReadDenial(body)
-			return m.Append(tag), err
-		},
-	},
-	{
-		"Fact", OpFact, (&Fact{Name: "cgroup.kill", Present: true, Detail: "freezer"}).Append(7),
-		func(body []byte, tag uint32) ([]byte, error) {
-			m, err := ReadFact(body)
-			return m.Append(tag), err
-		},
-	},
+	full  []byte                                        // a message with no field left at zero
+	again func(body []byte, tag uint32) ([]byte, error) // decodes a body and encodes it again
+}
+
+func codecOf[T any, M interface {
+	*T
+	Message
+}](full M) codec {
+	return codec{fmt.Sprintf("%T", *full), full.op(), Encode(full, 7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := Decode[T, M](body)
+		return Encode(M(&m), tag), err
+	}}
+}
+
+var codecs = []codec{
+	codecOf(fullRun),
+	codecOf(&Denied{fullClaim}),
+	codecOf(&State{1<<32 - 2}),
+	codecOf(&Answer{"no\nhint: do"}),
+	codecOf(fullOpen),
+	codecOf(&CloseSession{Keep: true, ID: "0f"}),
+	codecOf(&Closed{true}),
+	codecOf((*session)(fullSession)),
+	codecOf(&image{Name: "debian", Bytes: 1, Made: time.Unix(0, 2)}),
+	codecOf(&Note{"uids was changed"}),
+	codecOf(&Drain{Undo: true}),
+	codecOf(&Kill{"job-1"}),
+	codecOf(&Connect{IPv6: true, Port: 8000, ID: "0f"}),
+	codecOf(&Ports{"0f"}),
+	codecOf(&PortList{[]uint16{80, 65535}, true}),
+	codecOf(&RemoveImage{"debian"}),
+	codecOf(&Signal{Number: 15, Everyone: true}),
+	codecOf(&Welcome{Instance: "main", FrontUID: 1, FrontGID: 1<<32 - 1}),
+	codecOf(fullResult),
+	codecOf(&Entry{
+		Job: "job-1", UID: 2, Started: 3, Memory: -1, CPU: 5, MemoryNow: 4, Repo: "/srv/a\nb", Tool: "t", Principal: "p", Artifact: "runtime-app-1",
+	}),
+	codecOf(&Denial{At: 1, UID: 2, Job: "job-1", Repo: "app", Reason: "no", Tool: "t", Runtime: "r", Principal: "p", Request: "q"}),
+	codecOf(&Fact{Name: "cgroup.kill", Present: true, Detail: "freezer"}),
 }
 
 // fullLimits returns limits that all differ.
@@ -174,12 +108,12 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v\n got %x\nwant %x", c.name, err, got, c.full)
 		}
 	}
-	_, body, _ := ReadHeader(fullRun.Append(7))
-	if m, err := ReadRun(body); err != nil || m != *fullRun {
+	_, body, _ := ReadHeader(Encode(fullRun, 7))
+	if m, err := Decode[Run](body); err != nil || m != *fullRun {
 		t.Errorf("run: %+v, %v", m, err)
 	}
-	_, body, _ = ReadHeader(fullResult.Append(7))
-	if m, err := ReadResult(body); err != nil || m != *fullResult {
+	_, body, _ = ReadHeader(Encode(fullResult, 7))
+	if m, err := Decode[Result](body); err != nil || m != *fullResult {
 		t.Errorf("result: %+v, %v", m, err)
 	}
 }
@@ -210,34 +144,34 @@ func set(message []byte, at int, value byte) []byte {
 func TestMalformed(t *testing.T) {
 	// The strings of Run follow the flags, the limits and the terminal's size.
 	const profile = 4 + job.NumLimits*8 + 2*2
-	denied := (&Denied{fullClaim}).Append(1)
-	signal, fact := Signal{Number: 9}.Append(1), (&Fact{Name: "x"}).Append(1)
+	denied := Encode(&Denied{fullClaim}, 1)
+	signal, fact := Encode(&Signal{Number: 9}, 1), Encode(&Fact{Name: "x"}, 1)
 	for _, tt := range []struct {
 		name string
 		err  error
 	}{
-		{"run: unknown flag", second(ReadRun(set(fullRun.Append(1), 1, flagsEnd>>8)))},
-		{"run: flag of the highest bit", second(ReadRun(set(fullRun.Append(1), 3, 0x80)))},
-		{"run: a descriptor of no directory", second(ReadRun((&Run{Flags: FlagCommon}).Append(1)[headerSize:]))},
-		{"run: long profile", second(ReadRun(set(fullRun.Append(1), profile, MaxName+1)))},
-		{"run: string beyond the end", second(ReadRun(set(fullRun.Append(1), profile+1, 0xff)))},
-		{"denied: long tool", second(ReadDenied(set(denied, 1, job.MaxClaim/256+1)))},
-		{"open: flag of a run", second(ReadOpen((&Open{Flags: FlagTerminal}).Append(1)[headerSize:]))},
-		{"open: flag of the future", second(ReadOpen((&Open{Flags: openEnd}).Append(1)[headerSize:]))},
-		{"connect: port 0", second(ReadConnect(Connect{ID: "0f"}.Append(1)[headerSize:]))},
-		{"connect: family 2", second(ReadConnect(set(Connect{Port: 1}.Append(1), 0, 2)))},
-		{"ports: more 2", second(ReadPortList(set(PortList{}.Append(1), 0, 2)))},
-		{"ports: too many", second(ReadPortList(append([]byte{0, MaxPorts + 1}, make([]byte, 2*MaxPorts+2)...)))},
-		{"close: keep 2", second(ReadCloseSession(set(CloseSession{}.Append(1), 0, 2)))},
-		{"session: workspace of the future", second(ReadSession(set(AppendSession(fullSession, 1), 1, byte(job.Overlay)+1)))},
-		{"signal: 65", second(ReadSignal(set(signal, 0, 65)))},
-		{"signal: ends for one", second(ReadSignal(set(signal, 1, 2)))},
-		{"signal: flag of the future", second(ReadSignal(set(signal, 1, 4)))},
-		{"fact: present 2", second(ReadFact(set(fact, 0, 2)))},
-		{"result: outcome 0", second(ReadResult(set(fullResult.Append(1), 0, 0)))},
-		{"result: outcome of the future", second(ReadResult(set(fullResult.Append(1), 0, byte(outcomeEnd))))},
-		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 128)))},
-		{"result: left 2", second(ReadResult(set(fullResult.Append(1), 2, 2)))},
+		{"run: unknown flag", second(Decode[Run](set(Encode(fullRun, 1), 1, flagsEnd>>8)))},
+		{"run: flag of the highest bit", second(Decode[Run](set(Encode(fullRun, 1), 3, 0x80)))},
+		{"run: a descriptor of no directory", second(Decode[Run](Encode(&Run{Flags: FlagCommon}, 1)[headerSize:]))},
+		{"run: long profile", second(Decode[Run](set(Encode(fullRun, 1), profile, MaxName+1)))},
+		{"run: string beyond the end", second(Decode[Run](set(Encode(fullRun, 1), profile+1, 0xff)))},
+		{"denied: long tool", second(Decode[Denied](set(denied, 1, job.MaxClaim/256+1)))},
+		{"open: flag of a run", second(Decode[Open](Encode(&Open{Flags: FlagTerminal}, 1)[headerSize:]))},
+		{"open: flag of the future", second(Decode[Open](Encode(&Open{Flags: openEnd}, 1)[headerSize:]))},
+		{"connect: port 0", second(Decode[Connect](Encode(&Connect{ID: "0f"}, 1)[headerSize:]))},
+		{"connect: family 2", second(Decode[Connect](set(Encode(&Connect{Port: 1}, 1), 0, 2)))},
+		{"ports: more 2", second(Decode[PortList](set(Encode(&PortList{}, 1), 0, 2)))},
+		{"ports: too many", second(Decode[PortList](append([]byte{0, MaxPorts + 1}, make([]byte, 2*MaxPorts+2)...)))},
+		{"close: keep 2", second(Decode[CloseSession](set(Encode(&CloseSession{}, 1), 0, 2)))},
+		{"session: workspace of the future", second(ReadSession(set(Encode(Session(fullSession), 1), 1, byte(job.Overlay)+1)))},
+		{"signal: 65", second(Decode[Signal](set(signal, 0, 65)))},
+		{"signal: ends for one", second(Decode[Signal](set(signal, 1, 2)))},
+		{"signal: flag of the future", second(Decode[Signal](set(signal, 1, 4)))},
+		{"fact: present 2", second(Decode[Fact](set(fact, 0, 2)))},
+		{"result: outcome 0", second(Decode[Result](set(Encode(fullResult, 1), 0, 0)))},
+		{"result: outcome of the future", second(Decode[Result](set(Encode(fullResult, 1), 0, byte(outcomeEnd))))},
+		{"result: flag of the future", second(Decode[Result](set(Encode(fullResult, 1), 1, 128)))},
+		{"result: left 2", second(Decode[Result](set(Encode(fullResult, 1), 2, 2)))},
 	} {
 		if !errors.Is(tt.err, ErrMalformed) {
 			t.Errorf("%s: %v", tt.name, tt.err)
@@ -250,11 +184,11 @@ func second[T any](_ T, err error) error { return err }
 // TestHeader: a short header is malformed, and another version is refused.
 func TestHeader(t *testing.T) {
 	for n := range headerSize {
-		if _, _, err := ReadHeader(Empty(OpHello, 1)[:n]); !errors.Is(err, ErrMalformed) {
+		if _, _, err := ReadHeader(Encode(Empty(OpHello), 1)[:n]); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
-	other := Empty(OpHello, 1)
+	other := Encode(Empty(OpHello), 1)
 	other[0]++
 	if _, _, err := ReadHeader(other); err == nil || errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "one release") {
 		t.Errorf("another version: %v", err)
@@ -265,11 +199,11 @@ func TestHeader(t *testing.T) {
 func TestLongTextIsCut(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
 	r := Result{Outcome: Exited, Job: long, Cgroup: long, Step: long, Message: long, Hint: long, Sensitive: long, Missed: long, Mounts: long, Reached: long}
-	message := r.Append(1)
+	message := Encode(&r, 1)
 	if len(message) > MaxMessage {
 		t.Errorf("%d bytes", len(message))
 	}
-	got, err := ReadResult(message[headerSize:])
+	got, err := Decode[Result](message[headerSize:])
 	if err != nil || len(got.Job) != MaxName || len(got.Message) != MaxText || len(got.Sensitive) != MaxSensitive {
 		t.Errorf("%d, %d, %d: %v", len(got.Job), len(got.Message), len(got.Sensitive), err)
 	}
@@ -277,10 +211,10 @@ func TestLongTextIsCut(t *testing.T) {
 	for _, f := range run.Claim.Fields() {
 		*f.Value = long
 	}
-	if n := len(run.Append(1)); n > MaxMessage {
+	if n := len(Encode(&run, 1)); n > MaxMessage {
 		t.Errorf("run: %d bytes", n)
 	}
-	cut, err := ReadRun(run.Append(1)[headerSize:])
+	cut, err := Decode[Run](Encode(&run, 1)[headerSize:])
 	if err != nil || len(cut.Claim.Tool) != job.MaxClaim || len(cut.Claim.Reason) != 4*job.MaxClaim {
 		t.Errorf("%d, %d: %v", len(cut.Claim.Tool), len(cut.Claim.Reason), err)
 	}

@@ -27,6 +27,8 @@ type Open struct {
 	Network             string // maximum MaxNetwork; see Run
 }
 
+func (*Open) op() Op { return OpOpen }
+
 func (o *Open) fields(c *coder) {
 	c.u32(&o.Flags)
 	c.i64(&o.Disk, &o.Inodes, &o.Idle)
@@ -36,15 +38,6 @@ func (o *Open) fields(c *coder) {
 	c.text(MaxNetwork, &o.Network)
 	const known = FlagReadOnly | FlagOverlay | FlagRepo | FlagCommon | OpenRoot | OpenLasting | OpenCheck | OpenShare
 	c.check(o.Flags < openEnd && o.Flags&^uint32(known) == 0 && (o.Flags&FlagCommon == 0 || o.Common != ""))
-}
-
-// Append encodes o as a message with tag.
-func (o *Open) Append(tag uint32) []byte { return encode(o, OpOpen, tag, 128+len(o.Repo)) }
-
-// ReadOpen decodes the body of an Open.
-func ReadOpen(body []byte) (o Open, err error) {
-	err = decode(body, &o)
-	return o, err
 }
 
 // Descriptors returns the number of descriptors that must come with o.
@@ -64,38 +57,26 @@ type CloseSession struct {
 	ID   string // maximum MaxName
 }
 
+func (*CloseSession) op() Op { return OpClose }
+
 func (m *CloseSession) fields(c *coder) {
 	c.flags(&m.Keep)
 	c.text(MaxName, &m.ID)
 }
 
-// Append encodes m as a message with tag.
-func (m CloseSession) Append(tag uint32) []byte { return encode(&m, OpClose, tag, 64) }
-
-// ReadCloseSession decodes the body of a CloseSession.
-func ReadCloseSession(body []byte) (m CloseSession, err error) {
-	err = decode(body, &m)
-	return m, err
-}
-
 // Closed is the reply that a session has ended, and whether its layer was kept.
 type Closed struct{ Kept bool }
+
+func (*Closed) op() Op { return OpClosed }
 
 func (m *Closed) fields(c *coder) {
 	c.flags(&m.Kept)
 }
 
-// Append encodes m as the answer to tag.
-func (m Closed) Append(tag uint32) []byte { return encode(&m, OpClosed, tag, 1) }
-
-// ReadClosed decodes the body of a Closed.
-func ReadClosed(body []byte) (m Closed, err error) {
-	err = decode(body, &m)
-	return m, err
-}
-
 // session is the message that a job.Session is encoded as.
 type session job.Session
+
+func (*session) op() Op { return OpSession }
 
 func (s *session) fields(c *coder) {
 	c.flags(&s.Root, &s.Kept)
@@ -113,19 +94,19 @@ func (s *session) fields(c *coder) {
 	c.check(s.Workspace <= job.Overlay)
 }
 
-// AppendSession encodes a session as an answer to tag.
-func AppendSession(s *job.Session, tag uint32) []byte {
-	return encode((*session)(s), OpSession, tag, 256)
-}
+// Session returns the message that a session is encoded as.
+func Session(s *job.Session) Message { return (*session)(s) }
 
 // ReadSession decodes the body of a session.
-func ReadSession(body []byte) (s job.Session, err error) {
-	err = decode(body, (*session)(&s))
-	return s, err
+func ReadSession(body []byte) (job.Session, error) {
+	s, err := Decode[session](body)
+	return job.Session(s), err
 }
 
 // image is the message that a job.Image is encoded as.
 type image job.Image
+
+func (*image) op() Op { return OpImage }
 
 func (i *image) fields(c *coder) {
 	c.i64(&i.Bytes)
@@ -133,27 +114,20 @@ func (i *image) fields(c *coder) {
 	c.text(MaxLabel, &i.Name)
 }
 
-// AppendImage encodes a root file system as part of the answer to tag.
-func AppendImage(i *job.Image, tag uint32) []byte { return encode((*image)(i), OpImage, tag, 128) }
+// Image returns the message that a root file system is encoded as.
+func Image(i *job.Image) Message { return (*image)(i) }
 
 // ReadImage decodes the body of an image.
-func ReadImage(body []byte) (i job.Image, err error) {
-	err = decode(body, (*image)(&i))
-	return i, err
+func ReadImage(body []byte) (job.Image, error) {
+	i, err := Decode[image](body)
+	return job.Image(i), err
 }
 
 // RemoveImage requests to remove a root file system. The reply is a Closed, or a Result with the refusal.
 type RemoveImage struct{ Name string } // maximum MaxLabel
 
+func (*RemoveImage) op() Op { return OpRemoveImage }
+
 func (m *RemoveImage) fields(c *coder) {
 	c.text(MaxLabel, &m.Name)
-}
-
-// Append encodes m as a message with tag.
-func (m RemoveImage) Append(tag uint32) []byte { return encode(&m, OpRemoveImage, tag, 64) }
-
-// ReadRemoveImage decodes the body of a RemoveImage.
-func ReadRemoveImage(body []byte) (m RemoveImage, err error) {
-	err = decode(body, &m)
-	return m, err
 }

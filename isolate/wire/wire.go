@@ -99,23 +99,29 @@ type coder struct {
 	bad     bool
 }
 
-// A message lists its fields in the order of their encoding, and checks them.
-type message interface{ fields(c *coder) }
+// A Message lists its fields in the order of their encoding, and checks them.
+type Message interface {
+	op() Op
+	fields(c *coder)
+}
 
-// encode returns a message with its header. size is its approximate size in bytes.
-func encode(m message, op Op, tag uint32, size int) []byte {
-	c := coder{b: appendHeader(make([]byte, 0, headerSize+size), op, tag)}
+// Encode returns a message with its header. A request is named tag, and each answer to it has the same tag.
+func Encode(m Message, tag uint32) []byte {
+	c := coder{b: appendHeader(make([]byte, 0, 512), m.op(), tag)}
 	m.fields(&c)
 	return c.b
 }
 
-// decode sets m to the message whose body is given. It returns ErrMalformed if that is too short, too long or out of range.
-func decode(body []byte, m message) error {
+// Decode returns the message whose body is given. It returns ErrMalformed if that is too short, too long or out of range.
+func Decode[T any, M interface {
+	*T
+	Message
+}](body []byte) (m T, err error) {
 	c := coder{b: body, reading: true}
-	if m.fields(&c); c.bad || len(c.b) != 0 {
-		return ErrMalformed
+	if M(&m).fields(&c); c.bad || len(c.b) != 0 {
+		err = ErrMalformed
 	}
-	return nil
+	return m, err
 }
 
 // check makes a decoded message malformed unless ok.
@@ -239,5 +245,9 @@ func ReadHeader(message []byte) (Header, []byte, error) {
 	return h, message[headerSize:], nil
 }
 
-// Empty encodes a message without a body: Hello, List, Commands, Denials, Facts, Sessions, Images, Reload, Connected, End.
-func Empty(op Op, tag uint32) []byte { return appendHeader(make([]byte, 0, headerSize), op, tag) }
+// Empty is a message without a body: Hello, List, Commands, Denials, Facts, Sessions, Images, Reload, Connected, End.
+type Empty Op
+
+func (m Empty) op() Op { return Op(m) }
+
+func (Empty) fields(*coder) {}
