@@ -16,7 +16,6 @@ import (
 	"corral/isolate/cell"
 	"corral/isolate/door"
 	"corral/isolate/host"
-	"corral/isolate/serve"
 	"corral/isolate/sessions"
 	"corral/job"
 )
@@ -153,7 +152,7 @@ const (
 // openFiles returns how many open files the host must allow (fs.file-max) so that everything permitted at once fits,
 // plus one job that opens as many files as the default limits allow it.
 func (c *Config) openFiles() int64 {
-	return serve.MaxConnections*filesOfConnection + int64(c.MaxJails)*filesOfJail + int64(c.MaxJobs+max(c.MaxSlots, 0))*filesOfJob +
+	return maxConnections*filesOfConnection + int64(c.MaxJails)*filesOfJail + int64(c.MaxJobs+max(c.MaxSlots, 0))*filesOfJob +
 		c.Defaults.PIDs*c.Defaults.OpenFiles
 }
 

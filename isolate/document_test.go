@@ -16,7 +16,6 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
-	"corral/isolate/serve"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/job"
@@ -81,9 +80,9 @@ func TestDocumentedLimits(t *testing.T) {
 	}
 	same("Limits of the supervisor", []string{
 		fmt.Sprintf("| jails at once; an unused one makes room | %s (`max_jails`), a user who is not root leaves a quarter to others |", thousands(c.MaxJails)),
-		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(serve.MaxClientRuns)),
-		fmt.Sprintf("| further connections of one user, for all but starting jobs and sessions | %s |", thousands(serve.MaxUserAsking)),
-		fmt.Sprintf("| connections of all users, with those | %s |", thousands(serve.MaxConnections)),
+		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(maxClientRuns)),
+		fmt.Sprintf("| further connections of one user, for all but starting jobs and sessions | %s |", thousands(maxUserAsking)),
+		fmt.Sprintf("| connections of all users, with those | %s |", thousands(maxConnections)),
 		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(sessions.MaxUserOpenings), thousands(sessions.MaxOpenings)),
 		fmt.Sprintf("| lines about connections of a user's jobs in the diagnostic log | %d in any second; the next line says how many were omitted |", door.MaxLines),
 		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(probe.MaxUser), thousands(probe.MaxAll)),

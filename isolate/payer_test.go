@@ -16,7 +16,6 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/cell"
 	"corral/isolate/host"
-	"corral/isolate/serve"
 	"corral/isolate/wire"
 )
 
@@ -76,7 +75,7 @@ print(served, flush=True)
 func TestSubUIDsAttack(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("python3"))
 	const group, first, most = 54321, 0x6ff00000, 3
-	const bound, users = most + serve.MaxUserAsking, most + serve.MaxUserAsking + 5
+	const bound, users = most + maxUserAsking, most + maxUserAsking + 5
 	for _, tt := range []struct {
 		subuid string
 		want   int

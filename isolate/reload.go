@@ -89,7 +89,7 @@ func (r *reloader) apply() (Reloaded, error) {
 	s.served.Replace(served)
 	s.network.reload()
 	s.jobs.adjust(c.MaxJobs, c.MaxPerUser)
-	s.server.Adjust(c.MaxPerUser)
+	s.server.adjust(c.MaxPerUser)
 	s.sessions.Adjust(c.Layers)
 	s.cells.Adjust(c.MaxJails, c.JailIdle)
 	rejected := reasons(served)

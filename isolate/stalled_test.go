@@ -203,7 +203,7 @@ func TestDetached(t *testing.T) {
 			if i%3 == 2 { // as one that is refused, and has not been read
 				s.probes.HangUp(owner, conn)
 			} else {
-				<-s.server.ServeConn(conn, host.Peer{UID: owner})
+				<-s.serveConn(conn, host.Peer{UID: owner}, nil)
 			}
 			served <- outcome{}
 		}()
@@ -245,7 +245,7 @@ func TestDetachedAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	files.SendDetached(t, client, []byte("no message"))
-	<-s.server.ServeConn(conn, host.Peer{UID: 100005, Holder: owner}) // a subordinate id of the user who has mounted it
+	<-s.serveConn(conn, host.Peer{UID: 100005, Holder: owner}, nil) // a subordinate id of the user who has mounted it
 	client.Close()
 	eventually(t, func() string {
 		if n := openDescriptors(t); n > before+4 { // idle helpers are kept

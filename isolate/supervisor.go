@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -16,9 +15,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
-	"corral/isolate/serve"
 	"corral/isolate/sessions"
-	"corral/isolate/wire"
 	"corral/store/audit"
 )
 
@@ -37,7 +34,7 @@ type Supervisor struct {
 	state    *host.State
 	jobs     *jobTable
 	sessions *sessions.Manager
-	server   *serve.Server
+	server   *server
 	reloads  *reloader
 
 	denials denialLimiter
@@ -78,11 +75,7 @@ func New(c Config) (*Supervisor, error) {
 	}
 	s.expose(&s.config)
 	s.reloads = newReloader(s)
-	s.server = serve.New(serve.Config{
-		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
-		MayBeJob:   s.instance.MayBeJob,
-		MaxPerUser: c.MaxPerUser, Patience: c.switches.patience, Log: c.Log,
-	})
+	s.server = newServer(c.MaxPerUser)
 	s.served.Now().LogRejected()
 	u.Cancel()
 	s.cells.RootAhead()
@@ -207,7 +200,7 @@ func (s *Supervisor) NobodyID() uint32 { return s.instance.NobodyID() }
 // receive the result "lost" for their jobs.
 func (s *Supervisor) Close() error {
 	s.work.End()
-	s.server.End()
+	s.server.clients.End()
 	s.cells.End()
 	s.stop()
 	s.sessions.EndSessions()
@@ -234,7 +227,7 @@ const closePatience = 2 * time.Second
 func (s *Supervisor) waitForClients() {
 	done := make(chan struct{})
 	go func() {
-		s.server.Wait()
+		s.server.clients.Wait()
 		close(done)
 	}()
 	select {
@@ -243,10 +236,3 @@ func (s *Supervisor) waitForClients() {
 		s.config.Log.Warn("clients did not close their connections in time")
 	}
 }
-
-// Serve accepts connections until the listener is closed. Clients are identified by SO_PEERCRED.
-func (s *Supervisor) Serve(l *net.UnixListener) error { return s.server.Serve(l) }
-
-// ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
-// gone.
-func (s *Supervisor) ServeConn(conn *wire.Conn, peer host.Peer) { s.server.ServeConn(conn, peer) }

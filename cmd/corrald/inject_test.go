@@ -24,7 +24,7 @@ const armed = "/run/corral/armed"
 
 // instrumented are the packages whose functions can be made to panic.
 var instrumented = []string{
-	"isolate", "isolate/admit", "isolate/cell", "isolate/door", "isolate/meter", "isolate/serve", "isolate/sessions", "isolate/wire",
+	"isolate", "isolate/admit", "isolate/cell", "isolate/door", "isolate/meter", "isolate/sessions", "isolate/wire",
 }
 
 // hit is the source of the package that the functions call. No program that is shipped has it.

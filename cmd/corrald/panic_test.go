@@ -37,9 +37,9 @@ var steps = []struct {
 	then   string
 }{
 	{"wire.Run.fields", (*victim).job, internal},
-	{"serve.client.run", (*victim).job, internal},
-	{"serve.client.begin", (*victim).job, internal},
-	{"serve.client.serveRun", (*victim).job, hangUp},
+	{"isolate.connection.run", (*victim).job, internal},
+	{"isolate.connection.begin", (*victim).job, internal},
+	{"isolate.connection.serveRun", (*victim).job, hangUp},
 	{"isolate.Supervisor.acquire", (*victim).job, internal},
 	{"isolate.jobTable.register", (*victim).job, internal},
 	{"isolate.Supervisor.execute", (*victim).job, internal},
@@ -95,7 +95,7 @@ var steps = []struct {
 	{"sessions.Session.Admit", (*victim).session, internal},
 	{"cell.Jail.WatchLayer", (*victim).session, internal},
 	{"isolate.jobTable.entries", (*victim).list, internal},
-	{"serve.client.facts", (*victim).list, internal},
+	{"isolate.connection.facts", (*victim).list, internal},
 }
 
 // bystanders are jobs that run all the time.

@@ -21,19 +21,18 @@ var (
 
 // own are the locks of one job, connection, session or jail, which ends with what a panic left half done. All others are a Mutex.
 var own = map[string]string{
-	"isolate/run.mu":                     "of a job",
-	"isolate/serve/client.mu":            "of a connection",
-	"isolate/wire/Conn.mu":               "of a connection: sends one message at a time",
-	"isolate/meter/lockHolder.mu":        "of a job",
-	"isolate/cell/Jail.scannerMu":        "of a jail",
-	"isolate/cell/scanner.mu":            "of a jail: one request at a time, and none after a panic",
-	"isolate/cell/scanState.mu":          "of a jail's scanner",
-	"isolate/cell/initProcess.mu":        "of a jail: one request at a time, whose number the answer has",
-	"isolate/cell/sharedDoor.mu":         "of a session",
-	"isolate/cell/WatchLayer.mu":         "of a job",
-	"isolate/sessions/Session.endMu":     "of a session",
-	"isolate/sessions/Session.layerMu":   "of a session",
-	"isolate/sessions/sessionNetwork.mu": "of a session",
+	"isolate/run.mu":                   "of a job",
+	"isolate/connection.mu":            "of a connection",
+	"isolate/wire/Conn.mu":             "of a connection: sends one message at a time",
+	"isolate/meter/lockHolder.mu":      "of a job",
+	"isolate/cell/Jail.scannerMu":      "of a jail",
+	"isolate/cell/scanner.mu":          "of a jail: one request at a time, and none after a panic",
+	"isolate/cell/scanState.mu":        "of a jail's scanner",
+	"isolate/cell/initProcess.mu":      "of a jail: one request at a time, whose number the answer has",
+	"isolate/cell/sharedDoor.mu":       "of a session",
+	"isolate/cell/WatchLayer.mu":       "of a job",
+	"isolate/sessions/Session.endMu":   "of a session",
+	"isolate/sessions/Session.layerMu": "of a session",
 }
 
 // TestLocks: each lock in the supervisor is released by the next statement, deferred, so that a panic leaves none held, and is a Mutex

@@ -1,4 +1,4 @@
-package serve
+package isolate
 
 import (
 	"os"
@@ -7,13 +7,13 @@ import (
 )
 
 // connect replies with a socket that is connected to a port of a session. What passes through it is not read here.
-func (c *client) connect(tag uint32, body []byte) error {
+func (c *connection) connect(tag uint32, body []byte) error {
 	m, err := wire.Decode[wire.Connect](body)
 	if err != nil {
 		return err
 	}
 	return c.startBackground(tag, func() {
-		socket, err := c.s.Sessions.Connect(c.peer, m)
+		socket, err := c.s.sessions.Connect(c.peer, m)
 		if err != nil {
 			c.refuse(tag, err)
 			return
@@ -25,13 +25,13 @@ func (c *client) connect(tag uint32, body []byte) error {
 }
 
 // ports replies with the ports at which the processes of a session listen.
-func (c *client) ports(tag uint32, body []byte) error {
+func (c *connection) ports(tag uint32, body []byte) error {
 	m, err := wire.Decode[wire.Ports](body)
 	if err != nil {
 		return err
 	}
 	return c.startBackground(tag, func() {
-		list, err := c.s.Sessions.Ports(c.peer, m.ID)
+		list, err := c.s.sessions.Ports(c.peer, m.ID)
 		if err != nil {
 			c.refuse(tag, err)
 			return

@@ -1,4 +1,4 @@
-package serve
+package isolate
 
 import (
 	"io"
@@ -17,10 +17,10 @@ const maxClientSessions = 64
 
 // startBackground runs work in a goroutine of the connection, so that slow work does not delay its other requests. It
 // blocks while maxClientSessions are running.
-func (c *client) startBackground(tag uint32, work func()) error {
+func (c *connection) startBackground(tag uint32, work func()) error {
 	select {
 	case c.opening <- struct{}{}:
-	case <-c.s.Context.Done():
+	case <-c.s.ctx.Done():
 		return io.EOF
 	}
 	c.work.Go(func() {
@@ -31,7 +31,7 @@ func (c *client) startBackground(tag uint32, work func()) error {
 }
 
 // open replies with a new session. The session ends with the connection unless the request asks for a lasting one.
-func (c *client) open(tag uint32, body []byte, files []*os.File) error {
+func (c *connection) open(tag uint32, body []byte, files []*os.File) error {
 	m, err := wire.Decode[wire.Open](body)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	if m.Flags&wire.OpenCheck != 0 {
 		return c.startBackground(tag, func() {
 			defer c.giveUp(files)
-			err := c.s.Sessions.CheckAdmitted(c.peer, m, dir, common)
+			err := c.s.sessions.CheckAdmitted(c.peer, m, dir, common)
 			if err != nil {
 				c.refuse(tag, err)
 				return
@@ -64,7 +64,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	}
 	return c.startBackground(tag, func() {
 		defer c.giveUp(files)
-		ss, err := c.s.Sessions.OpenAdmitted(c.peer, m, dir, common)
+		ss, err := c.s.sessions.OpenAdmitted(c.peer, m, dir, common)
 		if err != nil {
 			c.refuse(tag, err)
 			return
@@ -79,25 +79,25 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 }
 
 // giveUp has files closed soon.
-func (c *client) giveUp(files []*os.File) {
+func (c *connection) giveUp(files []*os.File) {
 	if len(files) > 0 {
 		c.unwanted <- files
 	}
 }
 
 // refuse sends the reason for the failure of a request that is not about a job.
-func (c *client) refuse(tag uint32, err error) {
+func (c *connection) refuse(tag uint32, err error) {
 	r := admit.RefusedResult(err)
 	c.answer(tag, &r)
 }
 
-func (c *client) closeSession(tag uint32, body []byte) error {
+func (c *connection) closeSession(tag uint32, body []byte) error {
 	m, err := wire.Decode[wire.CloseSession](body)
 	if err != nil {
 		return err
 	}
 	return c.startBackground(tag, func() {
-		kept, err := c.s.Sessions.CloseSession(c.peer, m.ID, m.Keep)
+		kept, err := c.s.sessions.CloseSession(c.peer, m.ID, m.Keep)
 		c.forgetEnded()
 		if err != nil {
 			c.refuse(tag, err)
@@ -108,14 +108,14 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 }
 
 // forgetEnded drops sessions that have ended from the connection's list.
-func (c *client) forgetEnded() {
+func (c *connection) forgetEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = slices.DeleteFunc(c.sessions, func(ss *sessions.Session) bool { return ss.IsGone() })
 }
 
 // EndSessions ends the sessions that the connection opened for itself.
-func (c *client) endSessions() {
+func (c *connection) endSessions() {
 	var own []*sessions.Session
 	fault.With(&c.mu, func() { own, c.sessions = c.sessions, nil })
 	for _, ss := range own {
@@ -123,12 +123,12 @@ func (c *client) endSessions() {
 	}
 }
 
-func (c *client) listSessions(tag uint32) error {
-	return sendList(c, tag, c.s.Sessions.SessionsOf(c.peer), wire.Session)
+func (c *connection) listSessions(tag uint32) error {
+	return sendList(c, tag, c.s.sessions.SessionsOf(c.peer), wire.Session)
 }
 
-func (c *client) listImages(tag uint32) error {
-	list, err := c.s.Sessions.ListImages()
+func (c *connection) listImages(tag uint32) error {
+	list, err := c.s.sessions.ListImages()
 	if err != nil {
 		c.refuse(tag, err)
 		return nil
@@ -136,12 +136,12 @@ func (c *client) listImages(tag uint32) error {
 	return sendList(c, tag, list, wire.Image)
 }
 
-func (c *client) removeImage(tag uint32, body []byte) error {
+func (c *connection) removeImage(tag uint32, body []byte) error {
 	m, err := wire.Decode[wire.RemoveImage](body)
 	if err != nil {
 		return err
 	}
-	if err := c.s.Sessions.RemoveImage(c.peer, m.Name); err != nil {
+	if err := c.s.sessions.RemoveImage(c.peer, m.Name); err != nil {
 		c.refuse(tag, err)
 		return nil
 	}

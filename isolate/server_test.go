@@ -1,4 +1,4 @@
-package serve
+package isolate
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 
 // TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
 func TestHostileUserRefused(t *testing.T) {
-	s := New(Config{MaxPerUser: 9})
+	s := newServer(9)
 	for range maxHostile {
 		if s.connect(isolatetest.Owner) == nil {
 			t.Fatal("refused too early")
@@ -44,9 +44,9 @@ func TestHostileUserRefused(t *testing.T) {
 // when there is room. Those of one user take no place of another's.
 func TestPlaces(t *testing.T) {
 	const most = 3
-	s := New(Config{MaxPerUser: most})
+	s := newServer(most)
 	var working, asking []*place
-	for n := range most + MaxUserAsking {
+	for n := range most + maxUserAsking {
 		p := s.connect(isolatetest.Owner)
 		if p == nil || p.working != (n < most) {
 			t.Fatalf("connection %d: %+v", n, p)
@@ -69,7 +69,7 @@ func TestPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	isolatetest.RefusedAt(t, "another job too many", asking[1].forJobs(), "request", 0)
-	s.Adjust(most + 1)
+	s.adjust(most + 1)
 	s.all.working = maxWorking
 	isolatetest.RefusedAt(t, "a job too many of all users", asking[1].forJobs(), "request", 0)
 	s.all.working = most + 1
@@ -84,28 +84,21 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// fakeJobs are jobs that do nothing.
-type fakeJobs struct{ Jobs }
-
-func (fakeJobs) NewRun(host.Peer) Run { return fakeRun{} }
-
-type fakeRun struct{ Run }
-
 // TestRunsBounded: the jobs of one connection are bounded, and a tag is used by one at a time.
 func TestRunsBounded(t *testing.T) {
-	c := &client{s: New(Config{Jobs: fakeJobs{}}), runs: map[uint32]Run{}}
-	for tag := range uint32(MaxClientRuns) {
+	c := &connection{s: &Supervisor{}, runs: map[uint32]*run{}}
+	for tag := range uint32(maxClientRuns) {
 		if _, err := c.begin(tag); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := c.begin(MaxClientRuns)
+	_, err := c.begin(maxClientRuns)
 	isolatetest.RefusedAt(t, "one more on a connection", err, "request", 0)
 	if _, err := c.begin(1); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("a tag twice: %v", err)
 	}
 	c.forget(0)
-	if _, err := c.begin(MaxClientRuns); err != nil {
+	if _, err := c.begin(maxClientRuns); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,7 +118,7 @@ func TestForeignDescriptorCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{Context: ctx, Probes: probes, Log: log})
+	s := &Supervisor{ctx: ctx, probes: probes, config: Config{Log: log}, server: newServer(1)}
 	conn, other, err := wire.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +133,7 @@ func TestForeignDescriptorCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ServeConn(conn, host.Peer{UID: isolatetest.Owner})
-	if n := s.hostile[isolatetest.Owner]; n != 1 {
+	if n := s.server.hostile[isolatetest.Owner]; n != 1 {
 		t.Errorf("%d hostile messages are counted, want 1", n)
 	}
 	end()
@@ -150,7 +143,7 @@ func TestForeignDescriptorCounted(t *testing.T) {
 // TestDroppedLogged: a user whose connections are ended again and again gets a bounded number of lines in the diagnostic log.
 func TestDroppedLogged(t *testing.T) {
 	var out bytes.Buffer
-	s := New(Config{Log: slog.New(slog.NewTextHandler(&out, nil))})
+	s := &Supervisor{config: Config{Log: slog.New(slog.NewTextHandler(&out, nil))}, server: newServer(1)}
 	const dropped = 5000
 	for range dropped {
 		s.logDropped(host.Peer{UID: isolatetest.Owner}, wire.ErrMalformed)

@@ -1,4 +1,4 @@
-package serve
+package isolate
 
 import (
 	"fmt"
@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// maxWorking bounds the connections of all users together that may start jobs and sessions. A user's bound is Config.MaxPerUser.
+	// maxWorking bounds the connections of all users together that may start jobs and sessions. A user's bound is server.maxPerUser.
 	maxWorking = 2048
-	// MaxUserAsking bounds a user's connections beyond these bounds. They can do all but start jobs and sessions: a user with as many jobs
+	// maxUserAsking bounds a user's connections beyond these bounds. They can do all but start jobs and sessions: a user with as many jobs
 	// as there may be must be able to list and end them.
-	MaxUserAsking = 64
+	maxUserAsking = 64
 	maxAsking     = 512 // of all users together
 
-	// MaxConnections bounds the connections of all users together.
-	MaxConnections = maxWorking + maxAsking
+	// maxConnections bounds the connections of all users together.
+	maxConnections = maxWorking + maxAsking
 )
 
 // places are numbers of connections.
@@ -26,17 +26,17 @@ type places struct {
 
 // A place is what a connection counts as.
 type place struct {
-	s       *Server
+	s       *server
 	uid     uint32
 	working bool // guarded by s.mu
 }
 
 // connect returns the place of a new connection of a user, or nil if there are too many.
-func (s *Server) connect(uid uint32) *place {
+func (s *server) connect(uid uint32) *place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &place{s, uid, s.roomToWork(uid)}
-	room := p.working || s.perUser[uid].asking < MaxUserAsking && s.all.asking < maxAsking
+	room := p.working || s.perUser[uid].asking < maxUserAsking && s.all.asking < maxAsking
 	if uid != 0 && (!room || s.hostile[uid] >= maxHostile) {
 		return nil
 	}
@@ -45,8 +45,8 @@ func (s *Server) connect(uid uint32) *place {
 }
 
 // roomToWork reports whether one more connection of a user may start jobs. The caller holds s.mu.
-func (s *Server) roomToWork(uid uint32) bool {
-	return uid == 0 || s.perUser[uid].working < s.MaxPerUser && s.all.working < maxWorking
+func (s *server) roomToWork(uid uint32) bool {
+	return uid == 0 || s.perUser[uid].working < s.maxPerUser && s.all.working < maxWorking
 }
 
 // count changes the numbers of connections by one. The caller holds s.mu.
@@ -81,7 +81,7 @@ func (p *place) forJobs() error {
 	if p.working {
 		return nil
 	}
-	if mine, most := p.s.perUser[p.uid].working, p.s.MaxPerUser; mine >= most {
+	if mine, most := p.s.perUser[p.uid].working, p.s.maxPerUser; mine >= most {
 		return &job.Refusal{
 			Step: "request", Message: fmt.Sprintf("%d programs of yours are connected for jobs, and the maximum per user is %d (max_jobs_per_user)",
 				mine, most),

@@ -1,19 +1,23 @@
-package serve
+package isolate
 
 import (
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
+	"corral/internal/fault"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/seccomp"
 )
 
-func (c *client) hello(tag uint32) error {
-	w := wire.Welcome{Instance: c.s.Jobs.InstanceName(), Record: c.s.Jobs.Recording()}
+func (c *connection) hello(tag uint32) error {
+	w := wire.Welcome{Instance: c.s.InstanceName(), Record: c.s.config.Audit.Record}
 	if c.peer.Embedded {
-		id := c.s.Jobs.NobodyID()
+		id := c.s.NobodyID()
 		w.FrontUID, w.FrontGID = id, id
 	}
 	return c.send(tag, &w)
@@ -24,12 +28,12 @@ const maxCommands = 256
 
 // list replies with the running jobs: the client's own, or all if the client is root. With commands, it passes the command lines
 // unread: that is for the client, whose process may block in it.
-func (c *client) list(tag uint32, commands bool) error {
-	entries := c.s.Jobs.Entries(c.peer)
+func (c *connection) list(tag uint32, commands bool) error {
+	entries := c.s.jobs.entries(c.peer)
 	for n, e := range entries {
 		var files []*os.File
 		if commands && n >= len(entries)-maxCommands {
-			if f := c.s.Jobs.Command(e.Job); f != nil {
+			if f := c.s.jobs.command(e.Job); f != nil {
 				files = append(files, f)
 			}
 		}
@@ -42,12 +46,26 @@ func (c *client) list(tag uint32, commands bool) error {
 	return c.send(tag, wire.Empty(wire.OpEnd))
 }
 
-func (c *client) listDenials(tag uint32) error {
-	return sendList(c, tag, c.s.Jobs.Denials(c.peer), func(d *wire.Denial) wire.Message { return d })
+func (c *connection) listDenials(tag uint32) error {
+	return sendList(c, tag, c.s.recent.of(c.peer), func(d *wire.Denial) wire.Message { return d })
 }
 
-func (c *client) facts(tag uint32) error {
-	return sendList(c, tag, c.s.Jobs.Facts(), func(f *wire.Fact) wire.Message { return f })
+func (c *connection) facts(tag uint32) error {
+	return sendList(c, tag, c.s.facts(), func(f *wire.Fact) wire.Message { return f })
+}
+
+// facts returns what the supervisor knows about the host without running anything.
+func (s *Supervisor) facts() []wire.Fact {
+	list := []wire.Fact{{Name: "cgroup layout", Present: true, Detail: s.instance.Tree.Layout()}}
+	for _, f := range s.instance.Tree.Features() {
+		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
+	}
+	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(s.reloads.now.Load().openFiles(), 10)})
+	list = append(list, wire.Fact{Name: "user ids", Present: true, Detail: fmt.Sprintf("%d+%d", s.config.UIDBase, s.config.UIDSize)})
+	list = append(list, wire.Fact{Name: "audit log", Present: true, Detail: s.audit.Expiring()})
+	list = append(list, wire.Fact{Name: "internal errors", Present: true, Detail: strconv.FormatInt(fault.Contained(), 10)})
+	list = append(list, wire.Fact{Name: "exposed", Present: true, Detail: strings.Join(s.reloads.now.Load().Exposed, "; ")})
+	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})
 }
 
 // maxClientDenials bounds the records being written for one connection. Beyond it, the connection is not read.
@@ -55,7 +73,7 @@ const maxClientDenials = 64
 
 // denied records a request that the front-end denied, concurrently with the connection's other requests, because the
 // disk may be slow.
-func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
+func (c *connection) denied(ctx context.Context, tag uint32, body []byte) error {
 	m, err := wire.Decode[wire.Denied](body)
 	if err != nil {
 		return err
@@ -68,7 +86,7 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 	c.work.Go(func() {
 		defer func() { <-c.denials }()
 		_ = c.contain(tag, func() error { // the connection goes on
-			c.answer(tag, answerOf(c.s.Jobs.Denied(c.peer, m.Claim)))
+			c.answer(tag, answerOf(c.s.denied(c.peer, m.Claim)))
 			return nil
 		})
 	})
@@ -78,18 +96,18 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 // answer sends a message from a goroutine other than the connection's own. If the client does not read it in time the
 // connection is shut down: otherwise the next message would wait as long again, and so would the end of the
 // supervisor.
-func (c *client) answer(tag uint32, m wire.Message, files ...*os.File) {
+func (c *connection) answer(tag uint32, m wire.Message, files ...*os.File) {
 	if err := c.send(tag, m, files...); err != nil {
 		c.conn.Shutdown()
 	}
 }
 
-func (c *client) send(tag uint32, m wire.Message, files ...*os.File) error {
+func (c *connection) send(tag uint32, m wire.Message, files ...*os.File) error {
 	return c.conn.Send(wire.Encode(m, tag), files...)
 }
 
 // sendList sends a message for each element of a list, and the list's end.
-func sendList[T any](c *client, tag uint32, list []T, message func(*T) wire.Message) error {
+func sendList[T any](c *connection, tag uint32, list []T, message func(*T) wire.Message) error {
 	for i := range list {
 		if err := c.send(tag, message(&list[i])); err != nil {
 			return err
@@ -99,7 +117,7 @@ func sendList[T any](c *client, tag uint32, list []T, message func(*T) wire.Mess
 }
 
 // state replies with a user's state directory.
-func (c *client) state(tag uint32, body []byte) error {
+func (c *connection) state(tag uint32, body []byte) error {
 	m, err := wire.Decode[wire.State](body)
 	if err != nil {
 		return err
@@ -121,7 +139,7 @@ func answerOf(err error) *wire.Answer {
 
 // stateFor opens a user's state directory for a client: that of its own user, or, for a front-end of root, that of the user it
 // becomes.
-func (c *client) stateFor(uid uint32) (*os.File, error) {
+func (c *connection) stateFor(uid uint32) (*os.File, error) {
 	becomes := c.peer.Embedded || c.peer.UID == 0 && uid != 0
 	switch {
 	case uid == unchangedUID || c.peer.Embedded && uid == 0:
@@ -139,7 +157,7 @@ func (c *client) stateFor(uid uint32) (*os.File, error) {
 	if becomes {
 		c.frontUID = uid
 	}
-	return c.s.State.UserDir(uid)
+	return c.s.state.UserDir(uid)
 }
 
 // unchangedUID is the user id that chown(2) interprets as "leave unchanged".
