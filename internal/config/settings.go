@@ -68,7 +68,7 @@ type Config struct {
 	WarmSlots int `yaml:"warm_slots" form:"natural" min:"0" max:"256" default:"16" scope:"supervisor"`
 	// The same for all jails together.
 	//
-	// The jail that was unused for the longest time gives up its slots first.
+	// Beyond it, slots are made as jobs come.
 	MaxWarmSlots int `yaml:"max_warm_slots" form:"natural" min:"0" max:"65536" default:"512" scope:"supervisor"`
 	// The supervisor's audit log.
 	Audit Audit `yaml:"audit" scope:"supervisor"`

@@ -31,7 +31,7 @@ type JailState struct {
 
 // Inspect returns a snapshot of the jails that are built.
 func (s *Jails) Inspect() inspection {
-	list := inspection{Slots: int(s.slots.waiting.Load())}
+	list := inspection{Slots: int(s.waiting.Load())}
 	fault.With(&s.roots.mu, func() {
 		var st unix.Stat_t
 		if s.roots.spare != nil && unix.Fstat(int(s.roots.spare.mount.Fd()), &st) == nil {

@@ -129,7 +129,6 @@ func (j *Jail) Drop() {
 func (j *Jail) lifecycle() {
 	defer j.s.work.Done()
 	defer close(j.gone)
-	j.s.slots.join(j.pool)
 	var u host.Cleanup
 	j.failure = fault.Contain(j.s.Log, "building a jail", func() error { return j.build(&u) }, "jail", j.name)
 	if j.failure != nil {

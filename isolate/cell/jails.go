@@ -61,7 +61,7 @@ type Jails struct {
 	roots   *roots
 	filters map[string]filter // by profile
 	windows liveWindows
-	slots   *slotBudget
+	waiting atomic.Int64 // slots of all jails that wait or are being made to wait
 	mounts  host.Mounts
 	began   time.Time    // when New was called
 	jailIDs atomic.Bool  // the host permits jobs no user namespace: see plainSlot
@@ -83,7 +83,7 @@ func New(c Config) (*Jails, error) {
 	if c.Survey == nil {
 		c.Survey = &Survey{}
 	}
-	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now(), slots: newSlotBudget(c.MaxSlots)}
+	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now()}
 	var err error
 	if s.filters, err = compiled(); err != nil {
 		return nil, err
@@ -188,6 +188,15 @@ func (s *Jails) begin() bool {
 	}
 	s.work.Add(1)
 	return true
+}
+
+// reserveSlot counts one more waiting slot, and reports whether there may be one.
+func (s *Jails) reserveSlot() bool {
+	if s.waiting.Add(1) <= int64(s.MaxSlots) {
+		return true
+	}
+	s.waiting.Add(-1)
+	return false
 }
 
 // RootAhead schedules writing the root of the next jail, unless there is one.

@@ -15,22 +15,21 @@ import (
 // takes a processor from the next job, and where a stub cannot join its cgroups by itself, every fork and exit on the
 // machine waits for that (see cgroup.Job.Attach). A job that finds no slot makes its own.
 //
-// The number of waiting slots follows demand, and the slots of all pools are bounded by a budget.
+// The number of waiting slots follows demand, and that of all pools together is bounded.
 type pool struct {
 	jail *Jail
 	work sync.WaitGroup // tracks reconcile
 
 	mu          fault.Mutex
-	ready       []*Slot          // guarded by mu: waiting slots, the newest last
-	used        usedSlots[*Slot] // guarded by mu
-	demand      demand           // guarded by mu: how many slots are to wait
-	last        time.Time        // guarded by mu: when the last job came
-	reconciling bool             // guarded by mu: reconcile is running
-	stuck       bool             // guarded by mu: making a slot failed, and no job has ended since
-	closed      bool             // guarded by mu
-	rest        *time.Timer      // guarded by mu: calls onIdle; nil if nothing is scheduled
-	since       time.Time        // guarded by mu: when the pending work was first scheduled
-	trimmer     *time.Timer      // guarded by mu: calls trim; nil if there is nothing to give up
+	ready       []*Slot     // guarded by mu: waiting slots, the newest last
+	used        usedSlots   // guarded by mu
+	demand      demand      // guarded by mu: how many slots are to wait
+	reconciling bool        // guarded by mu: reconcile is running
+	stuck       bool        // guarded by mu: making a slot failed, and no job has ended since
+	closed      bool        // guarded by mu
+	rest        *time.Timer // guarded by mu: calls onIdle; nil if nothing is scheduled
+	since       time.Time   // guarded by mu: when the pending work was first scheduled
+	trimmer     *time.Timer // guarded by mu: calls trim; nil if there is nothing to give up
 }
 
 const (
@@ -55,7 +54,6 @@ func (p *pool) begin() (made <-chan struct{}) {
 		return done
 	}
 	p.reconciling = true
-	p.last = time.Now() // a job is waiting for the jail
 	p.work.Go(func() {
 		defer close(done) // no job can come before this, so no job's end is missed
 		p.contain(func() {
@@ -70,12 +68,11 @@ func (p *pool) begin() (made <-chan struct{}) {
 func (p *pool) take() *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = time.Now()
 	p.demand.taken++
 	for n := len(p.ready); n > 0; n = len(p.ready) {
 		sl := p.ready[n-1]
 		p.ready = p.ready[:n-1]
-		p.jail.s.slots.giveBack(1)
+		p.jail.s.waiting.Add(-1)
 		p.demand.left(n - 1)
 		if sl.usable() {
 			return sl
@@ -247,14 +244,14 @@ func (p *pool) giveBack(n int) {
 		p.used.add(sl)
 	}
 	p.ready = slices.Clone(p.ready[n:])
-	p.jail.s.slots.giveBack(n)
+	p.jail.s.waiting.Add(-int64(n))
 	p.schedule()
 }
 
 // make makes a waiting slot, and reports whether it did.
 func (p *pool) make() bool {
 	j := p.jail
-	if !j.s.slots.reserve(p) {
+	if !j.s.reserveSlot() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.demand.want = len(p.ready) // until a job finds none
@@ -262,7 +259,7 @@ func (p *pool) make() bool {
 	}
 	sl, err := j.plainSlot(kindOf{})
 	if err != nil {
-		j.s.slots.giveBack(1)
+		j.s.waiting.Add(-1)
 		fault.With(&p.mu, func() { p.stuck = true })
 		if !errors.Is(err, errJailEnded) && j.alive() {
 			j.s.Log.Warn("slot not made ahead", "jail", j.name, "error", err)
@@ -277,7 +274,7 @@ func (p *pool) make() bool {
 
 // keep makes a slot wait that was made for another reason than demand, if there is room for one more.
 func (p *pool) keep(sl *Slot) {
-	kept := p.jail.s.slots.reserve(p)
+	kept := p.jail.s.reserveSlot()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -287,25 +284,6 @@ func (p *pool) keep(sl *Slot) {
 		p.used.add(sl)
 		p.schedule()
 	}
-}
-
-// lastJob returns when the last job came, and whether there are waiting slots.
-func (p *pool) lastJob() (time.Time, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last, len(p.ready) > 0
-}
-
-// give gives up one waiting slot, and reports whether there was one.
-func (p *pool) give() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || len(p.ready) == 0 {
-		return false
-	}
-	p.demand.want = len(p.ready) - 1
-	p.giveBack(1)
-	return true
 }
 
 // close tears down all slots that are not in use, and returns when that is done.
@@ -319,7 +297,6 @@ func (p *pool) close() {
 		}
 	})
 	p.work.Wait()
-	p.jail.s.slots.leave(p)
 	for _, sl := range p.takeAll() {
 		sl.destroy()
 	}
@@ -333,7 +310,7 @@ func (p *pool) takeAll() []*Slot {
 	for _, s := range p.used {
 		left = append(left, s.slot)
 	}
-	p.jail.s.slots.giveBack(len(p.ready))
+	p.jail.s.waiting.Add(-int64(len(p.ready)))
 	p.ready, p.used = nil, nil
 	return left
 }

@@ -16,7 +16,6 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
-	"corral/seccomp"
 )
 
 // TestPoolFollowsDemand: as many slots wait as jobs came at once, up to the maximum; slots that are not needed are
@@ -31,7 +30,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 	holds(t, p, 5)
 	j.burst(t, 9)
 	holds(t, p, 6)
-	if n := s.slots.waiting.Load(); n != 6 {
+	if n := s.waiting.Load(); n != 6 {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	p.trim() // all were needed
@@ -42,12 +41,12 @@ func TestPoolFollowsDemand(t *testing.T) {
 		p.trim()
 		holds(t, p, want)
 	}
-	if n := s.slots.waiting.Load(); n != minSlots {
+	if n := s.waiting.Load(); n != minSlots {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	j.Drop()
 	isolatetest.Eventually(t, func() string {
-		if n := s.slots.waiting.Load(); n != 0 {
+		if n := s.waiting.Load(); n != 0 {
 			return fmt.Sprintf("%d slots without a jail", n)
 		}
 		return ""
@@ -69,57 +68,21 @@ func TestNoSlots(t *testing.T) {
 	}
 }
 
-// TestPoolEviction: the pool that was unused for the longest time gives up slots to one that needs them.
-func TestPoolEviction(t *testing.T) {
-	s := newTestJails(t, func(c *Config) { c.MaxSlots, c.Trim = 5, time.Hour })
-	j := s.enterNew(t)
-	j.grow(t, 4)
-	other := s.enterNew(t)
-	other.grow(t, 3)
-	holds(t, j.pool, 2)
-	j.grow(t, 4)
-	holds(t, other.pool, 1)
-}
-
 // TestReserveSlot: the maximum of waiting slots holds however many pools fill concurrently.
 func TestReserveSlot(t *testing.T) {
-	b := newSlotBudget(5)
+	s := &Jails{Config: Config{MaxSlots: 5}}
 	var reserved atomic.Int64
 	var work sync.WaitGroup
 	for range 50 {
 		work.Go(func() {
-			if b.reserve(&pool{}) {
+			if s.reserveSlot() {
 				reserved.Add(1)
 			}
 		})
 	}
 	work.Wait()
-	if n := reserved.Load(); n != 5 || b.waiting.Load() != 5 {
-		t.Errorf("%d of 5 were reserved, %d are counted", n, b.waiting.Load())
-	}
-}
-
-// TestBudgetForgetsPools: the budget refers to the pools of jails that exist, and not to that of a jail that was refused.
-func TestBudgetForgetsPools(t *testing.T) {
-	s := newTestJails(t, nil)
-	j := s.enterNew(t)
-	refused := errors.New("refused")
-	err := s.StartFor(&Session{ID: "s"}, host.Peer{}, j.repo, seccomp.Profiles()[0], func(*Jail) error { return refused })
-	if !errors.Is(err, refused) {
-		t.Errorf("%v", err)
-	}
-	pools := func() int {
-		s.slots.mu.Lock()
-		defer s.slots.mu.Unlock()
-		return len(s.slots.pools)
-	}
-	if n := pools(); n != 1 {
-		t.Errorf("%d pools for one jail", n)
-	}
-	j.Drop()
-	j.AwaitGone()
-	if n := pools(); n != 0 {
-		t.Errorf("%d pools without a jail", n)
+	if n := reserved.Load(); n != 5 || s.waiting.Load() != 5 {
+		t.Errorf("%d of 5 were reserved, %d are counted", n, s.waiting.Load())
 	}
 }
 
@@ -256,25 +219,6 @@ func (p *pool) waiting() (ready, want, used int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready), p.demand.want, len(p.used)
-}
-
-// grow lets jobs come at once until n slots are wanted and wait. On a slow machine, slots are made while jobs still come: then not all of
-// these that should have missed one did.
-func (j *Jail) grow(t testing.TB, n int) {
-	t.Helper()
-	for range 5 {
-		j.burst(t, n)
-		isolatetest.Eventually(t, func() string {
-			if ready, want, used := j.pool.waiting(); ready != want || used != 0 {
-				return fmt.Sprintf("%d slots wait of %d, %d are used", ready, want, used)
-			}
-			return ""
-		})
-		if _, want, _ := j.pool.waiting(); want == n {
-			break
-		}
-	}
-	holds(t, j.pool, n)
 }
 
 // holds waits until n slots are wanted and wait in the pool and no used slots are left.
