@@ -78,11 +78,6 @@ type diskWatch struct {
 	baseBytes, baseInodes int64 // free when the job began
 	bytes, inodes         int64 // free now
 
-	// passed is when the current run of checks that found queued descriptors began, zero if the last check found none;
-	// looked is when the last of them was, and checks their number.
-	passed, looked time.Time
-	checks         int
-
 	near bool // the job itself has used half of its limit, see look
 }
 
@@ -103,7 +98,7 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 		switch {
 		case !w.near && w.exceeded(2*bytes, 2*inodes) != 0:
 			w.look()
-		case w.near && w.exceeded(bytes, inodes) != 0 && w.due():
+		case w.near && w.exceeded(bytes, inodes) != 0:
 			if w.judge() {
 				return
 			}
@@ -146,41 +141,6 @@ func (w *diskWatch) exceeded(bytes, inodes int64) wire.Outcome {
 	return 0
 }
 
-// A descriptor that was sent over a socket and not received is in no process's descriptor table, and there is no way
-// to find out to which file it refers. An honest program receives it sooner or later, so a job with such descriptors
-// is checked again and continues if a check finds none. If every check within passedPatience finds some, and at least
-// passedChecks, because on a busy machine there is time for few and a program that keeps sending has some queued half of the
-// time, or if the free space has fallen by the limit, and at least by passedBytes or passedInodes, once more, the whole decrease of free
-// space is charged to the job.
-const (
-	passedPatience = 200 * time.Millisecond
-	passedChecks   = 20
-	passedInterval = 5 * time.Millisecond // between checks
-	passedBytes    = 64 << 20
-	passedInodes   = 1 << 16
-)
-
-// due reports whether to check now, given that the free space has fallen by more than the limit.
-func (w *diskWatch) due() bool {
-	return w.passed.IsZero() || time.Since(w.looked) >= passedInterval || w.tooFar()
-}
-
-// tooFar reports whether the free space has fallen so far that the job does not get more time.
-func (w *diskWatch) tooFar() bool {
-	bytes, inodes := w.consumed()
-	return w.exceeded(bytes-max(w.Limits.Disk, passedBytes), inodes-max(w.Limits.Inodes, passedInodes)) != 0
-}
-
-// allowMoreTime reports whether the job continues although descriptors are queued.
-func (w *diskWatch) allowMoreTime() (more bool) {
-	w.looked = time.Now()
-	if w.passed.IsZero() {
-		w.passed, w.checks = w.looked, 0
-	}
-	w.checks++
-	return (w.looked.Sub(w.passed) < passedPatience || w.checks < passedChecks) && !w.tooFar()
-}
-
 // look finds out whether the job itself has used half of its limit. It runs meanwhile: a file that it moves, names or removes while files
 // are summed may count twice, or not at all. Only a job that is near its limit is frozen to be judged, because that interrupts its
 // system calls. Otherwise space taken by other processes is excluded from then on.
@@ -189,12 +149,7 @@ func (w *diskWatch) look() {
 	if w.near = err != nil || w.exceeded(2*written, 0) != 0; w.near {
 		return
 	}
-	held, err := w.sumUnnamed()
-	if w.near = err != nil || held.passed; w.near {
-		return
-	}
-	bytes, inodes, err := w.Usage(w.since)
-	bytes, inodes = bytes+held.bytes, inodes+held.inodes
+	bytes, inodes, err := w.added()
 	if w.near = err != nil || w.exceeded(2*bytes, 2*inodes) != 0; !w.near {
 		w.baseBytes, w.baseInodes = w.bytes+bytes, w.inodes+inodes
 	}
@@ -225,19 +180,10 @@ func (w *diskWatch) confirm() (met wire.Outcome) {
 	if met := w.exceeded(written, 0); err == nil && met != 0 {
 		return met
 	}
-	held, err := w.sumUnnamed()
-	if err == nil && held.passed && w.allowMoreTime() {
-		return 0
-	}
-	if err != nil || held.passed { // what cannot be determined is charged to the job
+	bytes, inodes, err := w.added()
+	if err != nil { // what cannot be determined is charged to the job
 		return w.exceeded(w.consumed())
 	}
-	w.passed = time.Time{}
-	bytes, inodes, err := w.Usage(w.since)
-	if err != nil {
-		return w.exceeded(w.consumed())
-	}
-	bytes, inodes = bytes+held.bytes, inodes+held.inodes
 	if met := w.exceeded(bytes, inodes); met != 0 {
 		return met
 	}
@@ -246,53 +192,45 @@ func (w *diskWatch) confirm() (met wire.Outcome) {
 	return 0
 }
 
-// unnamedFiles is what a job's processes hold open in files without a name.
-type unnamedFiles struct {
-	bytes, inodes int64
-	passed        bool // some sockets have queued descriptors, of unknown files
+// added returns what the job has added to the repository since it began: files in the tree, and files without a name.
+func (w *diskWatch) added() (bytes, inodes int64, err error) {
+	held, files, err := w.sumUnnamed()
+	if err != nil {
+		return 0, 0, err
+	}
+	bytes, inodes, err = w.Usage(w.since)
+	return bytes + held, inodes + files, err
 }
 
 // sumUnnamed sums the job's open files that no longer have a name, or never had one (O_TMPFILE): space that fallocate(2)
-// reserved in them is not counted as written. It does not see a file that is only mapped. It fails if walkTables does.
-func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
+// reserved in them is not counted as written. It does not see a file that is only mapped, or whose descriptor was sent over a socket and
+// not received: that is in no table, and nothing tells which file it is of. It fails if walkTables does.
+func (w *diskWatch) sumUnnamed() (bytes, inodes int64, err error) {
 	pids, err := w.Group.PIDs()
 	if err != nil {
-		return h, err
+		return 0, 0, err
 	}
 	seen := map[uint64]bool{}
 	err = walkTables(pids, func(task, name string) error {
-		ino, bytes, socket, err := w.withoutName(task + "/fd/" + name)
-		if err != nil {
-			return err
-		}
-		if socket && !h.passed {
-			queued, _, err := host.QueuedDescriptors(task + "/fdinfo/" + name)
-			h.passed = queued || err != nil && !goneMeanwhile(err)
-		}
+		ino, size, err := w.withoutName(task + "/fd/" + name)
 		if ino != 0 && !seen[ino] {
 			seen[ino] = true
-			h.bytes += bytes
-			h.inodes++
+			bytes += size
+			inodes++
 		}
-		return nil
+		return err
 	})
-	return h, err
+	return bytes, inodes, err
 }
 
 // withoutName returns inode and size of the file behind a job's descriptor, if the file is on the repository's file system and has no
-// name. socket reports that the file is a socket. It fails if the supervisor lacks the permission to look.
-func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool, err error) {
+// name. It fails if the supervisor lacks the permission to look.
+func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, err error) {
 	st, ok, err := statDescriptor(path, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS)
-	if !ok {
-		return 0, 0, false, err
+	if !ok || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.Device || st.Nlink != 0 || st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		return 0, 0, err
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
-		return 0, 0, true, nil
-	}
-	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.Device || st.Nlink != 0 {
-		return 0, 0, false, nil
-	}
-	return st.Ino, int64(st.Blocks) * 512, false, nil
+	return st.Ino, int64(st.Blocks) * 512, nil
 }
 
 // written sums the bytes that the job's processes caused to be written to block devices, less bytes truncated before
