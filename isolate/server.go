@@ -18,7 +18,6 @@ import (
 	"corral/internal/fault"
 	"corral/isolate/admit"
 	"corral/isolate/host"
-	"corral/isolate/probe"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/job"
@@ -35,11 +34,10 @@ type server struct {
 	maxPerUser int               // guarded by mu: maximum of connections that may start jobs per user other than root
 	all        places            // guarded by mu: of all users
 	perUser    map[uint32]places // guarded by mu
-	hostile    map[uint32]int    // guarded by mu: messages per user that count toward maxHostile
 }
 
 func newServer(maxPerUser int) *server {
-	return &server{maxPerUser: maxPerUser, perUser: map[uint32]places{}, hostile: map[uint32]int{}}
+	return &server{maxPerUser: maxPerUser, perUser: map[uint32]places{}}
 }
 
 // adjust changes how many connections a user other than root may have. Those that exist stay.
@@ -122,7 +120,7 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 	p := s.server.connect(peer.Payer())
 	if p == nil {
 		s.probes.HangUp(peer.Payer(), conn)
-		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.Payer())
+		return fmt.Errorf("user %d has too many connections", peer.Payer())
 	}
 	go func() {
 		// The connection counts until everything that the client sent is closed, which can take as long as the client
@@ -132,10 +130,6 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 	}()
 	return nil
 }
-
-// maxHostile is the number of messages with a descriptor that no correct client sends, after which no further
-// connection of their user is accepted.
-const maxHostile = 8
 
 // receive receives a message with descriptors through a helper process. If no helper is available for the user, or a
 // descriptor is of a kind that cannot be closed safely, the request is refused and the connection ends.
@@ -147,13 +141,6 @@ func (c *connection) receive(socket int, head []byte) ([]byte, []*os.File, error
 		}
 	}
 	return message, files, err
-}
-
-// noteHostile counts a message for maxHostile.
-func (s *server) noteHostile(uid uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hostile[uid]++
 }
 
 // ServeConn serves one client, which counts as no connection, until the client closes conn; its jobs end with it. It returns when all of
@@ -189,9 +176,6 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer, p *place) (close
 	err := fault.Contain(s.config.Log, "a connection", func() error { return c.serve(ctx) }, "uid", peer.UID)
 	stop()
 	cancel()
-	if errors.Is(err, probe.ErrForeign) {
-		s.server.noteHostile(peer.Payer())
-	}
 	if !errors.Is(err, io.EOF) {
 		conn.Shutdown() // a client that violates the protocol gets no more messages
 	}

@@ -37,7 +37,7 @@ func (s *server) connect(uid uint32) *place {
 	defer s.mu.Unlock()
 	p := &place{s, uid, s.roomToWork(uid)}
 	room := p.working || s.perUser[uid].asking < maxUserAsking && s.all.asking < maxAsking
-	if uid != 0 && (!room || s.hostile[uid] >= maxHostile) {
+	if uid != 0 && !room {
 		return nil
 	}
 	p.count(1)

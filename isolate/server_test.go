@@ -2,43 +2,15 @@ package isolate
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"corral/internal/test/isolatetest"
-	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
-	"corral/isolate/probe"
 	"corral/isolate/wire"
 )
-
-// TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
-func TestHostileUserRefused(t *testing.T) {
-	s := newServer(9)
-	for range maxHostile {
-		if s.connect(isolatetest.Owner) == nil {
-			t.Fatal("refused too early")
-		}
-		s.noteHostile(isolatetest.Owner)
-	}
-	if s.connect(isolatetest.Owner) != nil {
-		t.Error("one more connection")
-	}
-	if s.connect(isolatetest.Owner+1) == nil {
-		t.Error("another user is refused")
-	}
-	s.all = places{maxWorking, maxAsking}
-	if s.connect(isolatetest.Owner+1) != nil {
-		t.Error("more connections than the maximum")
-	}
-}
 
 // TestPlaces: beyond a user's maximum of connections with jobs, a bounded number of connections can ask, and one of them can start jobs
 // when there is room. Those of one user take no place of another's.
@@ -72,7 +44,11 @@ func TestPlaces(t *testing.T) {
 	s.adjust(most + 1)
 	s.all.working = maxWorking
 	isolatetest.RefusedAt(t, "a job too many of all users", asking[1].forJobs(), "request", 0)
-	s.all.working = most + 1
+	s.all.asking = maxAsking
+	if s.connect(isolatetest.Owner+2) != nil {
+		t.Error("more connections than the maximum")
+	}
+	s.all = places{working: most + 1, asking: maxUserAsking - 1}
 	for _, p := range append(working[1:], asking...) {
 		p.leave()
 	}
@@ -101,43 +77,6 @@ func TestRunsBounded(t *testing.T) {
 	if _, err := c.begin(maxClientRuns); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestForeignDescriptorCounted: a message with a descriptor that no correct client sends ends the connection and counts
-// for its user.
-func TestForeignDescriptorCounted(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	programs, err := host.LoadPrograms(filepath.Dir(sandboxtest.Bin(t, "corral-init")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer programs.Close()
-	ctx, end := context.WithCancel(t.Context())
-	log := slog.New(slog.DiscardHandler)
-	probes, err := probe.New(ctx, probe.Config{Program: programs.Stub, User: host.DefaultUIDBase + 1, Payer: func(uid uint32) uint32 { return uid }, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Supervisor{ctx: ctx, probes: probes, config: Config{Log: log}, server: newServer(1)}
-	conn, other, err := wire.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	foreign, err := os.Open("/etc/passwd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer foreign.Close()
-	if err := unix.Sendmsg(int(other.Fd()), wire.Encode(wire.Empty(wire.OpHello), 2), unix.UnixRights(int(foreign.Fd())), nil, 0); err != nil {
-		t.Fatal(err)
-	}
-	s.ServeConn(conn, host.Peer{UID: isolatetest.Owner})
-	if n := s.server.hostile[isolatetest.Owner]; n != 1 {
-		t.Errorf("%d hostile messages are counted, want 1", n)
-	}
-	end()
-	probes.Close()
 }
 
 // TestDroppedLogged: a user whose connections are ended again and again gets a bounded number of lines in the diagnostic log.
