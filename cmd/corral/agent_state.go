@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/pipe"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -152,8 +153,8 @@ func helper(c *client.Client, spec *job.Spec, in io.Reader, out io.Writer, scrip
 	var read [2]*os.File
 	var write *os.File
 	err := embed.Piping.Do(func() (err error) {
-		if read[0], stdio.Stdout, err = client.Output(); err == nil {
-			read[1], stdio.Stderr, err = client.Output()
+		if read[0], stdio.Stdout, err = pipe.New(pipe.Reads); err == nil {
+			read[1], stdio.Stderr, err = pipe.New(pipe.Reads)
 		}
 		if err == nil && in != nil {
 			stdio.Stdin, write, err = os.Pipe()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -9,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/pipe"
 	"corral/internal/text"
-	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
 )
@@ -65,7 +64,7 @@ func (s *streams) make(stdin bool) (job.Stdio, error) {
 		ends = append(ends, end{&stdio.Stdin, nil, &s.note})
 	}
 	for _, e := range ends {
-		read, write, err := client.Output()
+		read, write, err := pipe.New(pipe.Reads)
 		if err != nil {
 			return stdio, err
 		}
@@ -75,9 +74,7 @@ func (s *streams) make(stdin bool) (job.Stdio, error) {
 		go func() {
 			defer s.work.Done()
 			defer read.Close()
-			if errors.Is(s.carry(e.stream, read, e.to), os.ErrDeadlineExceeded) {
-				s.drain(e.stream, read, e.to)
-			}
+			pipe.Read(read, func(b []byte) { s.deliver(e.stream, b, e.to) })
 		}()
 	}
 	if s.merge {
@@ -103,55 +100,11 @@ func (s *streams) make(stdin bool) (job.Stdio, error) {
 	return stdio, nil
 }
 
-// pipeSize is the default capacity of a pipe in bytes (pipe(7)).
-const pipeSize = 64 << 10
-
-// maxPipeSize is the largest capacity of a pipe without privileges, in bytes (/proc/sys/fs/pipe-max-size).
-const maxPipeSize = 1 << 20
-
-// carry copies bytes until the end of the stream or a read error. Bytes beyond the limit are read and dropped, so that
-// the job never blocks on a full pipe.
-func (s *streams) carry(st *stream, from, to *os.File) error {
-	buffer := make([]byte, 4<<10) // most jobs write little
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			s.deliver(st, buffer[:n], to)
-		}
-		if err != nil {
-			return err
-		}
-		if n == len(buffer) && n < pipeSize {
-			buffer = make([]byte, pipeSize)
-		}
-	}
-}
-
-// drain copies what is buffered in the pipe without blocking.
-func (s *streams) drain(st *stream, from, to *os.File) {
-	raw, err := from.SyscallConn()
-	if err != nil {
+// deliver takes what the job wrote. Bytes beyond the limit are dropped, so that the job never blocks on a full pipe.
+func (s *streams) deliver(st *stream, b []byte, to *os.File) {
+	if len(b) == 0 {
 		return
 	}
-	buffer := make([]byte, pipeSize)
-	for left := maxPipeSize; left > 0; {
-		n := 0
-		err := raw.Control(func(fd uintptr) {
-			for {
-				if n, err = unix.Read(int(fd), buffer[:min(left, len(buffer))]); !errors.Is(err, unix.EINTR) {
-					return
-				}
-			}
-		})
-		if err != nil || n <= 0 {
-			return
-		}
-		s.deliver(st, buffer[:n], to)
-		left -= n
-	}
-}
-
-func (s *streams) deliver(st *stream, b []byte, to *os.File) {
 	s.said.Do(func() {
 		if s.first != nil {
 			s.first()

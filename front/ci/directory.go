@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"corral/isolate/client"
+	"corral/internal/pipe"
 	"corral/job"
 )
 
@@ -95,7 +95,7 @@ func (g *gitlab) empty(dir string) error {
 	defer cancel()
 	var stdio job.Stdio
 	for _, to := range []**os.File{&stdio.Stdout, &stdio.Stderr} {
-		read, write, err := client.Output()
+		read, write, err := pipe.New(pipe.Reads)
 		if err != nil {
 			return err
 		}

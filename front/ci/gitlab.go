@@ -14,6 +14,7 @@ import (
 	"corral/front/cli"
 	"corral/front/supervisor"
 	"corral/internal/lazyregexp"
+	"corral/internal/pipe"
 	"corral/internal/version"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -119,7 +120,7 @@ func (g *gitlab) connect(socket string) (err error) {
 		return err
 	}
 	for range 2 {
-		read, write, err := client.Output()
+		read, write, err := pipe.New(pipe.Reads)
 		if err != nil {
 			return err
 		}

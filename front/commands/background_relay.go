@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"corral/isolate/client"
+	"corral/internal/pipe"
 )
 
 // A relays are the output streams of a job of root: the supervisor accepts only pipes that root itself created, and the output is
@@ -24,7 +24,7 @@ type relay struct {
 func newRelays() (relays, error) {
 	var list relays
 	for range 2 {
-		read, write, err := client.Output()
+		read, write, err := pipe.New(pipe.Reads)
 		if err != nil {
 			return nil, errors.Join(err, list.close())
 		}

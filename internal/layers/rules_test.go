@@ -235,7 +235,7 @@ var bounds = []bound{
 		from: "cmd/corral",
 		only: []string{
 			"std", sys, gitSettings,
-			"egress/control", "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/redact",
+			"egress/control", "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/pipe", "internal/redact",
 			"internal/text", "internal/usage", "internal/users", "internal/version", "policy/ask", "policy/network",
 		},
 		reason: "it is started for each job, and a Go program starts the later the more it is linked with",
