@@ -170,16 +170,11 @@ func helper(c *client.Client, spec *job.Spec, in io.Reader, out io.Writer, scrip
 			write.Close()
 		}()
 	}
-	copied, said := make(chan error, 1), make(chan string, 1)
+	copied, said := make(chan error, 1), pipe.Head(read[1], 1000)
 	go func() {
 		_, err := io.Copy(out, read[0])
 		read[0].Close()
 		copied <- err
-	}()
-	go func() {
-		b, _ := io.ReadAll(io.LimitReader(read[1], 1000))
-		read[1].Close()
-		said <- string(b)
 	}()
 	result, err := c.Run(context.Background(), own, stdio)
 	if err := errors.Join(err, <-copied); err != nil {

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"corral/front/cli"
 	"corral/internal/directory"
+	"corral/internal/pipe"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -199,32 +199,15 @@ func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, erro
 // A imageFeed is the job that unpacks what is written to its standard input.
 type imageFeed struct {
 	stdin          io.WriteCloser
-	stdout, stderr *capture
+	stdout, stderr <-chan string
 	ended          chan error
 	result         job.Result
-}
-
-// A capture is the first part of one of a job's output streams.
-type capture struct {
-	text bytes.Buffer
-	done chan struct{}
-}
-
-func startCapture(r *os.File) *capture {
-	s := &capture{done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		defer r.Close()
-		_, _ = io.CopyN(&s.text, r, maxUnpackerOutput)
-		_, _ = io.Copy(io.Discard, r)
-	}()
-	return s
 }
 
 // start starts a job that reads from feed.stdin.
 func (i *importer) start(ctx context.Context, spec job.Spec) *imageFeed {
 	in, out, errs := i.pipes[0], i.pipes[1], i.pipes[2]
-	f := &imageFeed{stdin: in.w, ended: make(chan error, 1), stdout: startCapture(out.r), stderr: startCapture(errs.r)}
+	f := &imageFeed{stdin: in.w, ended: make(chan error, 1), stdout: pipe.Head(out.r, maxUnpackerOutput), stderr: pipe.Head(errs.r, maxUnpackerOutput)}
 	go func() {
 		var err error
 		f.result, err = i.host.Run(ctx, spec, job.Stdio{Stdin: in.r, Stdout: out.w, Stderr: errs.w})
@@ -237,30 +220,28 @@ func (i *importer) start(ctx context.Context, spec job.Spec) *imageFeed {
 func (f *imageFeed) wait() (unpack.Totals, error) {
 	closed := f.stdin.Close()
 	err := <-f.ended
-	<-f.stdout.done
-	<-f.stderr.done
+	said, why := <-f.stdout, <-f.stderr
 	if err := errors.Join(err, closed); err != nil {
 		return unpack.Totals{}, err
 	}
 	if f.result.Status != job.Success {
-		return unpack.Totals{}, f.failure()
+		return unpack.Totals{}, unpackFailure(&f.result, why)
 	}
-	line, _ := strings.CutSuffix(f.stdout.text.String(), "\n")
-	return unpack.ParseTotals(line)
+	return unpack.ParseTotals(strings.TrimSuffix(said, "\n"))
 }
 
-// failure returns why unpacking failed, in the unpacker's words, which may quote the archive.
-func (f *imageFeed) failure() error {
-	why := strings.TrimSpace(strings.TrimPrefix(f.stderr.text.String(), "corral-layer: "))
+// unpackFailure returns why unpacking failed, in the unpacker's words, which may quote the archive.
+func unpackFailure(r *job.Result, why string) error {
+	why = strings.TrimSpace(strings.TrimPrefix(why, "corral-layer: "))
 	switch {
 	case why != "":
 		return errors.New("unpacking: " + text.Line(why, 1000))
-	case f.result.Limit == job.LimitDisk || f.result.Limit == job.LimitFiles:
-		return fmt.Errorf("unpacking: too large (limit: %s)\nhint: raise the limit with --disk or --inodes", f.result.Limit)
-	case f.result.Limit != "":
-		return fmt.Errorf("unpacking reached the limit of %s", f.result.Limit)
+	case r.Limit == job.LimitDisk || r.Limit == job.LimitFiles:
+		return fmt.Errorf("unpacking: too large (limit: %s)\nhint: raise the limit with --disk or --inodes", r.Limit)
+	case r.Limit != "":
+		return fmt.Errorf("unpacking reached the limit of %s", r.Limit)
 	}
-	return fmt.Errorf("unpacking ended with status %s, signal %d", f.result.Status, f.result.Signal)
+	return fmt.Errorf("unpacking ended with status %s, signal %d", r.Status, r.Signal)
 }
 
 // report prints what was imported, and what was not.

@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -11,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/internal/pipe"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -118,60 +117,37 @@ func (x *examination) once(ctx context.Context, p *probe, o *outcome) {
 
 // start runs a job and collects its outcome.
 func (x *examination) start(ctx context.Context, spec job.Spec, o *outcome) {
-	out, err := newCollector()
+	stdio, finish, err := collect()
 	if err != nil {
 		o.err = err
 		return
 	}
 	began := time.Now()
-	o.result, o.err = x.subject.Supervisor.Run(ctx, spec, out.stdio())
-	o.stdout, o.stderr = out.finish()
+	o.result, o.err = x.subject.Supervisor.Run(ctx, spec, stdio)
+	o.stdout, o.stderr = finish()
 	o.took = time.Since(began)
 }
 
 // maxOutput is the maximum number of bytes kept of each stream of a probe; the longest output is the table of mounts.
 const maxOutput = 256 << 10
 
-// A collector reads a job's two streams.
-type collector struct {
-	read, write [2]*os.File
-	text        [2]chan string
-}
-
-func newCollector() (*collector, error) {
-	c := &collector{}
-	for i := range c.read {
-		var err error
-		if c.read[i], c.write[i], err = os.Pipe(); err != nil {
-			wire.CloseAll(append(c.read[:], c.write[:]...))
-			return nil, fmt.Errorf("pipe: %w", err)
+// collect starts to read what a job writes to the returned streams, which the runner takes over. finish returns it: a process that outlives
+// its job and holds the streams open is not waited for.
+func collect() (stdio job.Stdio, finish func() (stdout, stderr string), err error) {
+	var reads [2]*os.File
+	for i, to := range []**os.File{&stdio.Stdout, &stdio.Stderr} {
+		if reads[i], *to, err = pipe.New(pipe.Reads); err != nil {
+			wire.CloseAll([]*os.File{reads[0], stdio.Stdout})
+			return stdio, nil, err
 		}
 	}
-	for i := range c.read {
-		c.text[i] = make(chan string, 1)
-		go func() {
-			kept, _ := io.ReadAll(io.LimitReader(c.read[i], maxOutput))
-			_, _ = io.Copy(io.Discard, c.read[i])
-			c.text[i] <- string(kept)
-		}()
-	}
-	return c, nil
-}
-
-// stdio returns the job's ends, which the runner takes over.
-func (c *collector) stdio() job.Stdio { return job.Stdio{Stdout: c.write[0], Stderr: c.write[1]} }
-
-// finish returns the output. A process that outlives its job and holds the streams open is not waited for.
-func (c *collector) finish() (stdout, stderr string) {
-	var text [2]string
-	for i := range c.read {
-		_ = c.read[i].SetReadDeadline(time.Now().Add(2 * promptly))
-	}
-	for i := range c.read {
-		text[i] = <-c.text[i]
-		c.read[i].Close()
-	}
-	return text[0], text[1]
+	stdout, stderr := pipe.Head(reads[0], maxOutput), pipe.Head(reads[1], maxOutput)
+	return stdio, func() (string, string) {
+		for _, f := range reads {
+			_ = f.SetReadDeadline(time.Now().Add(2 * promptly)) // fails only if it was read to its end
+		}
+		return <-stdout, <-stderr
+	}, nil
 }
 
 // visited reports whether a connection was made. The kernel completes connections before they are accepted, so a short

@@ -55,6 +55,18 @@ func Read(f *os.File, take func(p []byte)) (more bool) {
 	}
 }
 
+// Head returns a channel that gets the beginning of what is read from f, at most that many bytes, when Read has returned. f is closed then.
+func Head(f *os.File, most int) <-chan string {
+	head := make(chan string, 1)
+	go func() {
+		defer f.Close()
+		var kept []byte
+		Read(f, func(p []byte) { kept = append(kept, p[:min(len(p), most-len(kept))]...) })
+		head <- string(kept)
+	}()
+	return head
+}
+
 func enlarge(f *os.File) {
 	Control(f, func(fd int) {
 		if n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil && n < Large {
