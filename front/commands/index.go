@@ -188,7 +188,7 @@ func (o *indexCall) do(ctx context.Context, x *index.Index, store *artifact.Stor
 // bases returns the selected bases: those of repositories and clients in the configuration, and those that have stored
 // output.
 func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base, error) {
-	repos, principals := server.RepoIDs(c), []string{server.UserPrincipal()}
+	repos, principals := server.RepoIDs(c.Repos), []string{server.UserPrincipal()}
 	for _, p := range c.Principals {
 		principals = append(principals, "token:"+p.Name)
 	}

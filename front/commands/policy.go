@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"corral/front/cli"
 	"corral/front/server"
 	"corral/internal/config"
+	"corral/internal/strictjson"
 	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/mcp/agent"
@@ -146,7 +146,7 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 		return nil, err
 	}
 	var caught requestCatcher
-	target := &execute.Execute{Engine: &caught, Repos: server.RepoIDs(c), Timeouts: server.Timeouts(c), Paths: server.PathsByID(c)}
+	target := &execute.Execute{Engine: &caught, Repos: server.RepoIDs(c.Repos), Timeouts: server.Timeouts(c), Paths: server.PathsByID(c)}
 	if _, err = target.Call(tool.WithCaller(context.Background(), caller), arguments); caught.request == nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
@@ -199,43 +199,22 @@ func toolOf(c tool.Caller) string {
 
 // splitPrincipal takes the principal out of a JSON object. The tool checks the rest, except for duplicate keys.
 func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if t, err := decoder.Token(); err != nil || t != json.Delim('{') {
+	if fault, _ := (strictjson.Checker{}).Check(text); fault != nil {
+		return "", nil, fault
+	}
+	entries := strictjson.Entries(text)
+	if entries == nil {
 		return "", nil, errors.New("must be a JSON object")
 	}
-	seen := map[string]bool{}
 	var rest []string
-	for decoder.More() {
-		t, err := decoder.Token()
-		if err != nil {
-			return "", nil, err
-		}
-		key, _ := t.(string)
-		if seen[key] {
-			return "", nil, fmt.Errorf("duplicate key %q", key)
-		}
-		seen[key] = true
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return "", nil, err
-		}
-		if key == "principal" {
-			if err := json.Unmarshal(value, &principal); err != nil || principal == "" {
-				return "", nil, errors.New(`principal: must be a string such as "user:ada"`)
-			}
+	for _, e := range entries {
+		if e.Key != "principal" {
+			rest = append(rest, string(strictjson.Encode(e.Key))+":"+string(e.Value))
 			continue
 		}
-		name, err := json.Marshal(key)
-		if err != nil {
-			return "", nil, err
+		if err := json.Unmarshal(e.Value, &principal); err != nil || principal == "" {
+			return "", nil, errors.New(`principal: must be a string such as "user:ada"`)
 		}
-		rest = append(rest, string(name)+":"+string(value))
-	}
-	if _, err := decoder.Token(); err != nil {
-		return "", nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return "", nil, errors.New("must be one JSON object, got more than one")
 	}
 	return cmp.Or(principal, server.UserPrincipal()), json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
 }

@@ -80,7 +80,7 @@ func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err e
 		}
 		repos = c.Repos
 	}
-	paths := RepoPaths(config.Config{Repos: repos})
+	paths := RepoPaths(repos)
 	shown := findToolchains(log.Stderr(s.level, false), s.whose, paths)
 	if sup, err = supervisor.Start(embed.Options{
 		Repos: paths, Toolchains: shown, Owners: supervisor.Owners(repos), Account: s.account,

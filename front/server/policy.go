@@ -18,7 +18,7 @@ import (
 // NewPolicy makes the policy of a configuration, with the programs of this host. Programs that are installed later are
 // found, too. Principals are bounded as p says.
 func NewPolicy(c config.Config, p *Principals) (*policy.Policy, error) {
-	return policy.New(policyRules(c, p, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: RepoPaths(c)}))
+	return policy.New(policyRules(c, p, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: RepoPaths(c.Repos)}))
 }
 
 // policyRules converts a configuration to the types of package policy. environ is the environment of this process.
@@ -44,7 +44,7 @@ func policyRules(c config.Config, p *Principals, environ []string) policy.Rules 
 		})
 	}
 	if c.Runtime.Rules != "" {
-		rules.Operator = starlark.Open(c.Runtime.Rules, RepoPaths(c)...)
+		rules.Operator = starlark.Open(c.Runtime.Rules, RepoPaths(c.Repos)...)
 	}
 	return rules
 }

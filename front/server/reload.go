@@ -174,12 +174,3 @@ func (r *reloader) checkAdded(ctx context.Context, before []config.Repo) {
 		}
 	}
 }
-
-// repoIDs returns the ids of repositories.
-func repoIDs(list []config.Repo) []string {
-	var ids []string
-	for _, r := range list {
-		ids = append(ids, r.ID)
-	}
-	return ids
-}

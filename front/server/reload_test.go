@@ -212,7 +212,7 @@ func TestReloadRace(t *testing.T) {
 	}
 	close(stop)
 	clients.Wait()
-	if removed := v.removed(nil); len(removed) != 2 || slices.Contains(repoIDs(removed), "") {
+	if removed := v.removed(nil); len(removed) != 2 || slices.Contains(RepoIDs(removed), "") {
 		t.Errorf("%+v is remembered after many reloads", removed)
 	}
 }

@@ -17,19 +17,17 @@ import (
 	"corral/isolate/client"
 )
 
-// RepoIDs returns the ids of all repositories.
-func RepoIDs(c config.Config) []string {
-	var ids []string
-	for _, r := range c.Repos {
+// RepoIDs returns the ids of repositories.
+func RepoIDs(list []config.Repo) (ids []string) {
+	for _, r := range list {
 		ids = append(ids, r.ID)
 	}
 	return ids
 }
 
-// RepoPaths returns the paths of all repositories.
-func RepoPaths(c config.Config) []string {
-	var paths []string
-	for _, r := range c.Repos {
+// RepoPaths returns the paths of repositories.
+func RepoPaths(list []config.Repo) (paths []string) {
+	for _, r := range list {
 		paths = append(paths, r.Path)
 	}
 	return paths

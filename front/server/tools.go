@@ -112,7 +112,7 @@ func (s *serving) replaceTools(b *Backend, server *mcpserver.Server) func(config
 		if err == nil {
 			tools, agents, err = s.chosen(tools, agents)
 		}
-		return func() { server.Replace(tools, agents, repoIDs(removed)) }, err
+		return func() { server.Replace(tools, agents, RepoIDs(removed)) }, err
 	}
 }
 

@@ -109,7 +109,7 @@ func (t *toolset) renew(c config.Config, rules *policy.Policy) *toolset {
 
 // list returns all tools that the configuration enables.
 func (t *toolset) list(o backendOptions, rules *policy.Policy) []tool.Tool {
-	c, ids := o.Config, RepoIDs(o.Config)
+	c, ids := o.Config, RepoIDs(o.Config.Repos)
 	var sandbox *execute.Sandbox
 	tools := []tool.Tool{
 		&execute.Execute{

@@ -20,7 +20,7 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	}
 	// A file that jobs can read or write is unfit for a log or a secret.
 	for key, path := range map[string]string{"file": t.File, "headers_file": t.HeadersFile} {
-		if repo := containingRepo(path, RepoPaths(c)); repo != "" {
+		if repo := containingRepo(path, RepoPaths(c.Repos)); repo != "" {
 			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can access it\nhint: choose a path outside of all repositories",
 				key, text.Quote(path), text.Quote(repo))
 		}
