@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"time"
@@ -24,8 +25,8 @@ func (o *auditOptions) print(w io.Writer, r *audit.Record, text []byte) error {
 
 // each calls use for the records that the filter selects, from the file with the record from on. A damaged record is reported
 // and skipped: finding damage is the task of verify.
-func (o *auditOptions) each(r *audit.Reader, from uint64, use func(audit.Found) error) error {
-	for l, err := range r.Lines(from) {
+func (o *auditOptions) each(lines iter.Seq2[*audit.Line, error], use func(audit.Found) error) error {
+	for l, err := range lines {
 		if err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func reportDamage(err error) {
 // printed prints the records from the file with the record from on for which want returns true, and returns their number.
 func (o *auditOptions) printed(r *audit.Reader, from uint64, want func(*audit.Record) bool) (int, error) {
 	out, n := bufio.NewWriter(os.Stdout), 0
-	err := o.each(r, from, func(x audit.Found) error {
+	err := o.each(r.Lines(from), func(x audit.Found) error {
 		if !want(x.Record) {
 			return nil
 		}
@@ -68,19 +69,8 @@ func (o *auditOptions) tail(r *audit.Reader, _ string) error {
 	if err := o.last(r); err != nil || !o.follow {
 		return err
 	}
-	for l, err := range r.Follow(followPause) {
-		if err != nil {
-			return err
-		}
-		record, err := l.Record()
-		if err != nil {
-			return err
-		}
-		for _, found := range o.filter.Add(record, l.Text) {
-			if err := o.print(os.Stdout, found.Record, found.Text); err != nil {
-				return err
-			}
-		}
+	if err := o.each(r.Follow(followPause), func(x audit.Found) error { return o.print(os.Stdout, x.Record, x.Text) }); err != nil {
+		return err
 	}
 	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
 	return nil
@@ -98,7 +88,7 @@ func (o *auditOptions) last(r *audit.Reader) error {
 		return err
 	}
 	var list []audit.Found
-	err := o.each(r, 0, func(x audit.Found) error {
+	err := o.each(r.Lines(0), func(x audit.Found) error {
 		if len(list) > 2*count { // not at each record: the others are moved
 			list = slices.Delete(list, 0, len(list)-count)
 		}

@@ -207,7 +207,10 @@ type imageFeed struct {
 // start starts a job that reads from feed.stdin.
 func (i *importer) start(ctx context.Context, spec job.Spec) *imageFeed {
 	in, out, errs := i.pipes[0], i.pipes[1], i.pipes[2]
-	f := &imageFeed{stdin: in.w, ended: make(chan error, 1), stdout: pipe.Head(out.r, maxUnpackerOutput), stderr: pipe.Head(errs.r, maxUnpackerOutput)}
+	f := &imageFeed{
+		stdin: in.w, ended: make(chan error, 1),
+		stdout: pipe.Head(out.r, maxUnpackerOutput), stderr: pipe.Head(errs.r, maxUnpackerOutput),
+	}
 	go func() {
 		var err error
 		f.result, err = i.host.Run(ctx, spec, job.Stdio{Stdin: in.r, Stdout: out.w, Stderr: errs.w})

@@ -54,11 +54,7 @@ func (o *Artifacts) Begin(b artifact.BeginOptions) *artifact.Output {
 
 // Query implements execute.Artifacts.
 func (o *Artifacts) Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error) {
-	store, err := o.store.get()
-	if err != nil {
-		return nil, err
-	}
-	a, err := store.Query(ctx, q)
+	a, err := with(&o.store, func(s *artifact.Store) (*artifact.Answer, error) { return s.Query(ctx, q) })
 	if err == nil && a.Manifest != nil {
 		calls.Of(ctx).Repo(a.Manifest.RepoID) // for the diagnostic log and the span of the call
 	}
@@ -67,11 +63,7 @@ func (o *Artifacts) Query(ctx context.Context, q artifact.Query) (*artifact.Answ
 
 // Find implements execute.Artifacts.
 func (o *Artifacts) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
-	store, err := o.store.get()
-	if err != nil {
-		return nil, err
-	}
-	return store.Find(ctx, r, handle)
+	return with(&o.store, func(s *artifact.Store) (*artifact.Manifest, error) { return s.Find(ctx, r, handle) })
 }
 
 // Stream implements ctxtools.Kept.
@@ -91,11 +83,7 @@ func (o *Artifacts) Has(r artifact.Reader, handle string) bool {
 
 // List returns at most limit artifacts that r may read now, newest first.
 func (o *Artifacts) List(r artifact.Reader, limit int) ([]*artifact.Manifest, error) {
-	store, err := o.store.get()
-	if err != nil {
-		return nil, err
-	}
-	return store.List(r, limit)
+	return with(&o.store, func(s *artifact.Store) ([]*artifact.Manifest, error) { return s.List(r, limit) })
 }
 
 // Used returns the size on disk of the user's artifacts in bytes, and false if it is not known: before the first call that needs

@@ -30,55 +30,35 @@ func NewKnowledge(c config.Config, log *slog.Logger, state func() (*os.File, err
 	}}}
 }
 
-// about records the repository of the call, and returns the index.
-func (k *Knowledge) about(ctx context.Context, b index.Base) (*index.Index, error) {
+// about records the repository of the call, and calls use with the index.
+func about[R any](ctx context.Context, k *Knowledge, b index.Base, use func(*index.Index) (R, error)) (R, error) {
 	calls.Of(ctx).Repo(b.Repo)
-	return k.index.get()
+	return with(&k.index, use)
 }
 
 // Add implements ctxtools.Knowledge.
 func (k *Knowledge) Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error) {
-	x, err := k.about(ctx, b)
-	if err != nil {
-		return index.Added{}, err
-	}
-	return x.Add(ctx, b, s, r)
+	return about(ctx, k, b, func(x *index.Index) (index.Added, error) { return x.Add(ctx, b, s, r) })
 }
 
 // Search implements ctxtools.Knowledge.
 func (k *Knowledge) Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error) {
-	x, err := k.about(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	return x.Search(ctx, b, q)
+	return about(ctx, k, b, func(x *index.Index) (*index.Found, error) { return x.Search(ctx, b, q) })
 }
 
 // Has implements ctxtools.Knowledge.
 func (k *Knowledge) Has(ctx context.Context, b index.Base, handle, stream string) (bool, error) {
-	x, err := k.about(ctx, b)
-	if err != nil {
-		return false, err
-	}
-	return x.Has(ctx, b, handle, stream)
+	return about(ctx, k, b, func(x *index.Index) (bool, error) { return x.Has(ctx, b, handle, stream) })
 }
 
 // Stats implements ctxtools.Knowledge.
 func (k *Knowledge) Stats(ctx context.Context, b index.Base) (index.Stats, error) {
-	x, err := k.about(ctx, b)
-	if err != nil {
-		return index.Stats{}, err
-	}
-	return x.Stats(ctx, b)
+	return about(ctx, k, b, func(x *index.Index) (index.Stats, error) { return x.Stats(ctx, b) })
 }
 
 // Purge implements ctxtools.Knowledge.
 func (k *Knowledge) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
-	x, err := k.about(ctx, b)
-	if err != nil {
-		return index.Stats{}, err
-	}
-	return x.Purge(ctx, b)
+	return about(ctx, k, b, func(x *index.Index) (index.Stats, error) { return x.Purge(ctx, b) })
 }
 
 // Close closes the knowledge base. A later call gets an error. k may be nil.

@@ -39,6 +39,15 @@ func (l *lazy[T]) get() (T, error) {
 	return value, nil
 }
 
+// with calls use with the value.
+func with[T, R any](l *lazy[T], use func(T) (R, error)) (none R, err error) {
+	value, err := l.get()
+	if err != nil {
+		return none, err
+	}
+	return use(value)
+}
+
 // current returns the value if it is open. It may wait while a caller opens it.
 func (l *lazy[T]) current() (value T, opened bool) {
 	l.mu.Lock()

@@ -54,6 +54,24 @@ func (s *Connection) Client() (*client.Client, error) {
 	return next, nil
 }
 
+// ask calls f with an open connection.
+func ask[T any](s *Connection, f func(*client.Client) (T, error)) (none T, err error) {
+	c, err := s.Client()
+	if err != nil {
+		return none, err
+	}
+	return f(c)
+}
+
+// tell is ask for calls that return nothing.
+func (s *Connection) tell(f func(*client.Client) error) error {
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	return f(c)
+}
+
 // Run implements job.Runner.
 func (s *Connection) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
 	c, err := s.Client()
@@ -68,41 +86,27 @@ func (s *Connection) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (j
 
 // Denied implements job.Auditor.
 func (s *Connection) Denied(ctx context.Context, claim job.Claim, spec job.Spec) error {
-	c, err := s.Client()
-	if err != nil {
-		return err
-	}
-	return c.Denied(ctx, claim, spec)
+	return s.tell(func(c *client.Client) error { return c.Denied(ctx, claim, spec) })
 }
 
 // List lists the running jobs of this user, or all of an embedded supervisor.
 func (s *Connection) List(commands bool) ([]wire.Entry, error) {
-	c, err := s.Client()
-	switch {
-	case err != nil:
-		return nil, err
-	case commands:
-		return c.ListCommands()
-	}
-	return c.List()
+	return ask(s, func(c *client.Client) ([]wire.Entry, error) {
+		if commands {
+			return c.ListCommands()
+		}
+		return c.List()
+	})
 }
 
 // Denials lists the requests of this user that were denied or refused lately.
 func (s *Connection) Denials() ([]wire.Denial, error) {
-	c, err := s.Client()
-	if err != nil {
-		return nil, err
-	}
-	return c.Denials()
+	return ask(s, (*client.Client).Denials)
 }
 
 // Kill ends a running job of this user by its id.
 func (s *Connection) Kill(id string) error {
-	c, err := s.Client()
-	if err != nil {
-		return err
-	}
-	return c.Kill(id)
+	return s.tell(func(c *client.Client) error { return c.Kill(id) })
 }
 
 // Close closes the connection, which ends all jobs of this server. It ends an embedded supervisor.
@@ -126,11 +130,7 @@ func (s *Connection) Ready() error {
 
 // CheckRepo returns why the supervisor does not serve the directory with that workspace, or nil if it does.
 func (s *Connection) CheckRepo(ctx context.Context, path string, w job.Workspace) error {
-	c, err := s.Client()
-	if err != nil {
-		return err
-	}
-	return c.CheckRepo(ctx, path, w)
+	return s.tell(func(c *client.Client) error { return c.CheckRepo(ctx, path, w) })
 }
 
 // State opens the directory in which this user's front-ends keep their state. An embedded supervisor creates the
@@ -139,9 +139,20 @@ func (s *Connection) State() (*os.File, error) {
 	if s.finish == nil {
 		return OpenUserState()
 	}
-	c, err := s.Client()
-	if err != nil {
-		return nil, err
-	}
-	return c.State(uint32(os.Getuid()))
+	return ask(s, func(c *client.Client) (*os.File, error) { return c.State(uint32(os.Getuid())) })
+}
+
+// OpenSession implements job.Sessions.
+func (s *Connection) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
+	return ask(s, func(c *client.Client) (job.Session, error) { return c.OpenSession(ctx, spec) })
+}
+
+// CloseSession implements job.Sessions.
+func (s *Connection) CloseSession(ctx context.Context, id string, keep bool) (bool, error) {
+	return ask(s, func(c *client.Client) (bool, error) { return c.CloseSession(ctx, id, keep) })
+}
+
+// ListSessions implements job.Sessions.
+func (s *Connection) ListSessions(ctx context.Context) ([]job.Session, error) {
+	return ask(s, func(c *client.Client) ([]job.Session, error) { return c.ListSessions(ctx) })
 }
