@@ -68,6 +68,9 @@ func ParseWorkspace(s string) (Workspace, error) {
 // Size is the size of a terminal in characters. The zero value means no terminal.
 type Size struct{ Rows, Cols uint16 }
 
+// Home is the home directory of jobs.
+const Home = "/home/job"
+
 // A Spec describes a job to run.
 type Spec struct {
 	Repo string   // absolute path of the repository

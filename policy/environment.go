@@ -17,7 +17,7 @@ type environment map[string]string
 // base returns the variables that every job has. PATH is set later, from package runtimes.
 func base() environment {
 	return environment{
-		"PATH": "", "HOME": "/home/job", "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",
+		"PATH": "", "HOME": job.Home, "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "TERM": "dumb",
 		// Most jobs have no network, see online for others. With retries, each after a longer pause, a client takes a minute to
 		// report that; so does one that asks for audits and new versions unbidden. What is in a cache is still found.

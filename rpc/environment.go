@@ -249,14 +249,11 @@ func (e *Environment) EndSessions() {
 	}
 }
 
-// homeDir is the home directory of jobs.
-const homeDir = "/home/job"
-
 // info returns what a client may know of the environment. Of its capabilities, Codex is told those that it asks for before it uses them.
 func (s *Server) info() map[string]any {
 	shell, tmp := s.Environment.Shell, edit.URI("/tmp")
 	return map[string]any{
-		"shell": map[string]string{"name": path.Base(shell), "path": shell}, "cwd": edit.URI(s.Dir), "userHomeDir": edit.URI(homeDir),
+		"shell": map[string]string{"name": path.Base(shell), "path": shell}, "cwd": edit.URI(s.Dir), "userHomeDir": edit.URI(job.Home),
 		"tempDir": tmp, "temporaryDirectories": []string{tmp}, "prependPathDirs": []string{}, "platformOs": "linux",
 		"executorVersion": s.Version, "providerId": "corral", "capabilities": map[string]bool{"networkProxyLaunch": true},
 	}
@@ -287,7 +284,7 @@ func (s *Server) clientConfig() map[string]any {
 	none := map[string]any{"layers": []any{}, "cloudInsertionIndex": 0}
 	host, _ := os.Hostname() // "" is one
 	return map[string]any{
-		"userHomeDir": edit.URI(homeDir), "codexHomeDir": edit.URI(homeDir + "/.codex"), "hostname": host,
+		"userHomeDir": edit.URI(job.Home), "codexHomeDir": edit.URI(job.Home + "/.codex"), "hostname": host,
 		"config": none, "requirements": none,
 	}
 }

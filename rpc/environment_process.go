@@ -648,7 +648,7 @@ func (p *process) outside(errors string) string {
 				continue
 			}
 			_, in := within(repo, name)
-			_, own := within(homeDir, name)
+			_, own := within(job.Home, name)
 			_, near := within(path.Dir(repo), name)
 			for _, dir := range []string{"/home", "/root", "/srv", "/mnt", "/media"} {
 				_, of := within(dir, name)

@@ -146,7 +146,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 // helper runs a script of corral's own in the session of spec. It reads from in, if that is not nil, and its output goes to out.
 func helper(c *client.Client, spec *job.Spec, in io.Reader, out io.Writer, script string, args ...string) error {
 	own := job.Spec{
-		Args: append([]string{"sh", "-c", script, "sh"}, args...), Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/job"},
+		Args: append([]string{"sh", "-c", script, "sh"}, args...), Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + job.Home},
 		Repo: spec.Repo, Workspace: spec.Workspace, Session: spec.Session, Network: spec.Network, Claim: spec.Claim,
 	}
 	var stdio job.Stdio

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"corral/job"
 )
 
 // environment builds a job's environment from constants, set and pass only, so that it holds none of the caller's
@@ -11,7 +13,7 @@ import (
 func environment(set, pass []string, tty bool) ([]string, error) {
 	values := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin",
-		"HOME": "/home/job", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh", "TMPDIR": "/tmp", "LANG": "C.UTF-8",
+		"HOME": job.Home, "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh", "TMPDIR": "/tmp", "LANG": "C.UTF-8",
 		"TERM": "dumb",
 	}
 	order := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "TERM"}

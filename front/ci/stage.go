@@ -32,7 +32,7 @@ var transfers = []string{"get_sources", "restore_cache", "download_artifacts", "
 // environment is the whole environment of a stage. The script sets the variables of the pipeline by itself.
 var environment = []string{
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin",
-	"HOME=/home/job", "USER=job", "LOGNAME=job", "SHELL=/bin/bash", "TMPDIR=/tmp", "LANG=C.UTF-8", "TERM=dumb",
+	"HOME=" + job.Home, "USER=job", "LOGNAME=job", "SHELL=/bin/bash", "TMPDIR=/tmp", "LANG=C.UTF-8", "TERM=dumb",
 }
 
 // run runs one stage.

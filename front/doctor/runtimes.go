@@ -78,7 +78,7 @@ func (x *examination) plan(ctx context.Context, choice runtimes.Choice, code *st
 	}
 	spec := job.Spec{Repo: x.subject.Place.Repo(), Limits: job.Limits{Wall: time.Minute}}
 	spec.Args, spec.Files, spec.Env = choice.Plan(code, args)
-	spec.Env = append(spec.Env, "HOME=/home/job", "TMPDIR=/tmp")
+	spec.Env = append(spec.Env, "HOME="+job.Home, "TMPDIR=/tmp")
 	x.start(ctx, spec, o)
 	return o
 }
