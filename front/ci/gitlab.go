@@ -13,6 +13,7 @@ import (
 
 	"corral/front/cli"
 	"corral/front/supervisor"
+	"corral/internal/calls"
 	"corral/internal/lazyregexp"
 	"corral/internal/pipe"
 	"corral/internal/version"
@@ -180,7 +181,7 @@ func readFile(path, what string, limit int64) ([]byte, error) {
 
 // config prints the configuration of the job for the runner. It makes nothing: the runner may not call cleanup after it.
 func (o *options) config(g *gitlab, _ []string) error {
-	g.name = fmt.Sprintf("gitlab-%d-%s", g.response.ID, randomHex(8))
+	g.name = fmt.Sprintf("gitlab-%d-%s", g.response.ID, calls.RandomHex(8))
 	out, err := json.Marshal(map[string]any{
 		"driver":     map[string]string{"name": "corral", "version": version.Version},
 		"builds_dir": filepath.Join(g.dir(), "builds"), "cache_dir": filepath.Join(g.dir(), "cache"),

@@ -2,8 +2,6 @@ package ci
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
+	"corral/internal/calls"
 	"corral/job"
 )
 
@@ -170,11 +169,4 @@ func (g *gitlab) cacheStore() string {
 }
 
 // unique returns a name that no job can have used before.
-func unique(prefix string) string { return prefix + randomHex(12) }
-
-// randomHex returns n random bytes in hexadecimal.
-func randomHex(n int) string {
-	random := make([]byte, n)
-	_, _ = rand.Read(random) // never fails
-	return hex.EncodeToString(random)
-}
+func unique(prefix string) string { return prefix + calls.RandomHex(12) }

@@ -1,11 +1,11 @@
 package page
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
+
+	"corral/internal/calls"
 )
 
 // hosts are the host names of the page, one for each principal that was given a link. Browsers send a cookie to all ports of its host
@@ -25,9 +25,7 @@ func (h *hosts) of(principal string, port uint16) string {
 	if h.own == nil {
 		h.own = map[string]string{}
 	}
-	label := make([]byte, 8)
-	_, _ = rand.Read(label) // crypto/rand.Read never fails
-	name := fmt.Sprintf("page-%s.localhost:%d", hex.EncodeToString(label), port)
+	name := fmt.Sprintf("page-%s.localhost:%d", calls.RandomHex(8), port)
 	h.own[principal] = name
 	return name
 }
