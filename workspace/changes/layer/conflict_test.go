@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,69 +99,6 @@ func conflicts(all *output) []string {
 	slices.Sort(words)
 	return words
 }
-
-// TestPartly checks that an apply continues one that stopped, for a stop at each path.
-func TestPartly(t *testing.T) {
-	for _, tt := range edits {
-		// Changing one name of a file updates the time of the other, and the second apply cannot tell who did it.
-		if len(tt.want) < 2 || strings.HasPrefix(tt.name, "both names") {
-			continue
-		}
-		t.Run(tt.name, func(t *testing.T) {
-			for n := 0; n < len(tt.want); n += 1 + len(tt.want)/5 {
-				w := newWorld(t, project(t))
-				tt.edit(at{t, w.merged})
-				if err := w.stopped(n); !errors.Is(err, errStopped) {
-					t.Fatalf("after %d: %v", n, err)
-				}
-				past(t)
-				w.applied()
-			}
-		})
-	}
-}
-
-// stopped applies n changes and then stops.
-func (w *world) stopped(n int) error {
-	tr, err := Options{Layer: filepath.Dir(w.upper), Repo: w.repo}.open()
-	if err != nil {
-		return err
-	}
-	defer tr.close()
-	a := &applier{w: stream.NewWriter(discard{}), temps: newTemps(), left: 1000}
-	a.checker = checker{base: &base{since: w.opened.UnixNano()}, touched: map[ident]int64{}, conflict: a.conflict}
-	b := Bounds{}.withDefaults(time.Hour)
-	for _, a.phase = range []class{adds, alters, deletes} {
-		k := newWalk(w.t.Context(), b, nil, &stopper{a, &n})
-		k.compare, a.walk = true, k
-		if err := k.run(tr); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// A stopper is an applier that stops after some changes.
-type stopper struct {
-	*applier
-	left *int
-}
-
-func (s *stopper) visit(c *change) (bool, error) {
-	if c.kind != "" {
-		if *s.left == 0 {
-			return false, errStopped
-		}
-		*s.left--
-	}
-	return s.applier.visit(c)
-}
-
-var errStopped = errors.New("stopped")
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func temporaries(t *testing.T, repo string) (n int) {
 	for path := range tree(t, repo) {
