@@ -136,9 +136,21 @@ func KindOf(message []byte) Kind {
 	return Kind(message[0])
 }
 
-// Encode returns the message, which is an Open, Update, Report, Close or Names. It fails if the message or one of its parts exceeds its
-// maximum.
-func Encode(m any) ([]byte, error) {
+// A Message is one of the supervisor's: an Open, Update, Report, Close or Names.
+type Message interface{ kind() Kind }
+
+func (Open) kind() Kind   { return KindOpen }
+func (Update) kind() Kind { return KindUpdate }
+func (Report) kind() Kind { return KindReport }
+func (Close) kind() Kind  { return KindClose }
+func (Names) kind() Kind  { return KindNames }
+
+var readers = map[Kind]func(body []byte) (Message, error){
+	KindOpen: read[Open], KindUpdate: read[Update], KindReport: read[Report], KindClose: read[Close], KindNames: read[Names],
+}
+
+// Encode returns the bytes of a message. It fails if the message or one of its parts exceeds its maximum.
+func Encode(m Message) ([]byte, error) {
 	if open, ok := m.(Open); ok {
 		// JSON has no other characters: the text would not be what was checked.
 		for _, text := range []*string{&open.Name, &open.Request, &open.Ask} {
@@ -156,44 +168,20 @@ func Encode(m any) ([]byte, error) {
 	if n := 1 + len(body); n > MaxMessage {
 		return nil, fmt.Errorf("the network rules or secrets need a message of %d bytes, the maximum is %d: use fewer or shorter ones", n, MaxMessage)
 	}
-	return append([]byte{byte(kindOf(m))}, body...), nil
+	return append([]byte{byte(m.kind())}, body...), nil
 }
 
-func kindOf(m any) Kind {
-	switch m.(type) {
-	case Open:
-		return KindOpen
-	case Update:
-		return KindUpdate
-	case Report:
-		return KindReport
-	case Close:
-		return KindClose
-	case Names:
-		return KindNames
+// Read decodes a message.
+func Read(message []byte) (Message, error) {
+	read := readers[KindOf(message)]
+	if read == nil || len(message) > MaxMessage {
+		return nil, fmt.Errorf("%w: %d bytes of kind %d", ErrMalformed, len(message), KindOf(message))
 	}
-	panic(fmt.Sprintf("%T is not a message of the supervisor", m))
-}
-
-// Read decodes a message of the supervisor: an Open, Update, Report, Close or Names.
-func Read(message []byte) (any, error) {
-	switch KindOf(message) {
-	case KindOpen:
-		m, err := read[Open](message)
-		if err == nil {
-			err = m.check()
-		}
-		return m, err
-	case KindUpdate:
-		return read[Update](message)
-	case KindReport:
-		return read[Report](message)
-	case KindClose:
-		return read[Close](message)
-	case KindNames:
-		return read[Names](message)
+	m, err := read(message[1:])
+	if open, ok := m.(Open); ok && err == nil {
+		err = open.check()
 	}
-	return nil, fmt.Errorf("%w: a message of kind %d", ErrMalformed, KindOf(message))
+	return m, err
 }
 
 func (m Open) check() error {
@@ -210,17 +198,14 @@ func (m Open) check() error {
 	return nil
 }
 
-func read[T any](message []byte) (T, error) {
-	var m, none T
-	if len(message) > MaxMessage {
-		return none, ErrMalformed
-	}
-	if err := json.Unmarshal(message[1:], &m); err != nil {
-		return none, fmt.Errorf("%w: %w", ErrMalformed, err)
+func read[T Message](body []byte) (Message, error) {
+	var m T
+	if err := json.Unmarshal(body, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	// encoding/json accepts repeated keys, keys in another case and unknown ones; none of them survives this.
-	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, message[1:]) {
-		return none, ErrMalformed
+	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, body) {
+		return nil, ErrMalformed
 	}
 	return m, nil
 }

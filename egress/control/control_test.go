@@ -32,7 +32,7 @@ func again(message []byte) ([]byte, error) {
 func examples(t testing.TB) [][]byte {
 	t.Helper()
 	var list [][]byte
-	for _, m := range []any{
+	for _, m := range []Message{
 		openExample, Update{7, accessExample}, Report{7}, Close{7}, Names{ResolvConf: true, Hosts: true, Devices: map[string]int{"lo": 1, "eth0": 2}},
 	} {
 		message, err := Encode(m)
@@ -64,7 +64,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		for _, kind := range []Kind{0, KindOpen, KindUpdate, KindReport, KindClose, KindNames, KindOpened, 99} {
 			other := append([]byte{byte(kind)}, message[1:]...)
-			if m, err := Read(other); err == nil && kindOf(m) != kind {
+			if m, err := Read(other); err == nil && m.kind() != kind {
 				t.Errorf("%q was read as %T", other, m)
 			}
 		}

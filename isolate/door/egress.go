@@ -159,7 +159,7 @@ func (e *egress) send(door *Door, kind control.Kind) error {
 	if e.now == nil {
 		return nil
 	}
-	var m any
+	var m control.Message
 	var files []*os.File
 	o := &door.opening
 	switch kind {
