@@ -25,7 +25,7 @@ func stdioRows(o *options) ([]*Row, func(), error) {
 	}
 	call := runTrue(filepath.Base(o.repo))
 	return []*Row{{
-		Name: "corral, MCP by stdio", Sets: full + "; policy, artifact; a shell starts the program", Serial: true,
+		Name: "corral, MCP by stdio", Sets: "the same; policy, artifact; a shell starts the program", Serial: true,
 		Run: func() error {
 			result, err := a.ask("tools/call", call)
 			if err != nil {

@@ -60,7 +60,7 @@ func sandboxRows(o *options) ([]*Row, func(), error) {
 	}
 	call := map[string]any{"name": "sandbox_exec", "arguments": map[string]any{"args": []string{program}}}
 	return []*Row{{
-		Name: "corral, sandbox_exec", Sets: full + "; policy, a root file system of the session's own", Serial: true,
+		Name: "corral, sandbox_exec", Sets: "the same; policy, a root file system of the session's own", Serial: true,
 		Run: func() error {
 			result, err := a.ask("tools/call", call)
 			if err != nil {
@@ -91,7 +91,7 @@ func execRows(o *options) ([]*Row, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := callRows(p, "corral, command/exec", o.repo, full+"; policy", "")
+	rows, err := callRows(p, "corral, command/exec", o.repo, "the same; policy", "")
 	if err != nil {
 		p.close()
 		return nil, nil, err
