@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"corral/internal/gate"
+	"corral/mcp/tool"
 )
 
 const (
@@ -22,9 +23,17 @@ const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 // measure returns a handler for MetricsPath. text is called for callers that may read it only.
 func (h *web) measure(text func() ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if status := h.mayMeasure(w, r); status != http.StatusOK {
-			w.Header().Set("Connection", "close")
-			writeText(w, status, "text/plain; charset=utf-8", []byte(http.StatusText(status)+"\n"))
+		c, status := h.enter(w, r)
+		switch {
+		case status != http.StatusOK:
+		case !slices.Contains(c.Tools, MetricsTool):
+			status = http.StatusForbidden
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			status = http.StatusMethodNotAllowed
+		}
+		if status != http.StatusOK {
+			writeStatus(w, status)
 			return
 		}
 		data, err := text()
@@ -37,26 +46,28 @@ func (h *web) measure(text func() ([]byte, error)) http.HandlerFunc {
 	}
 }
 
-// mayMeasure returns the status for a request for metrics, and sets the headers that an error has.
-func (h *web) mayMeasure(w http.ResponseWriter, r *http.Request) int {
+// enter returns the caller of a request for a path that has no messages, and http.StatusOK. Otherwise the status is that of the error,
+// whose headers are set.
+func (h *web) enter(w http.ResponseWriter, r *http.Request) (c tool.Caller, status int) {
 	if !h.Host(r) || !h.Origin(r) {
-		return http.StatusForbidden
+		return c, http.StatusForbidden
 	}
 	c, ok := h.caller(r)
 	switch {
 	case !ok:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="corral"`)
-		return http.StatusUnauthorized
+		return c, http.StatusUnauthorized
 	case !gate.Admit(r.Context(), c.Principal):
 		w.Header().Set("Retry-After", "1")
-		return http.StatusServiceUnavailable
-	case !slices.Contains(c.Tools, MetricsTool):
-		return http.StatusForbidden
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD")
-		return http.StatusMethodNotAllowed
+		return c, http.StatusServiceUnavailable
 	}
-	return http.StatusOK
+	return c, http.StatusOK
+}
+
+// writeStatus sends an error, after which the connection is closed.
+func writeStatus(w http.ResponseWriter, status int) {
+	w.Header().Set("Connection", "close")
+	writeText(w, status, "text/plain; charset=utf-8", []byte(http.StatusText(status)+"\n"))
 }
 
 // writeText sends a complete response, which nobody may keep.
