@@ -86,14 +86,11 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Rec
 	defer stop()
 	leave, err := e.enter(ctx, r)
 	record.Queued = time.Since(record.Created)
-	switch {
-	case errors.Is(err, ErrFull):
-		record.deny("concurrency", err.Error())
+	if limit, ok := errors.AsType[reached](err); ok {
+		record.deny(limit.rule, limit.reason)
 		return record, e.denied(ctx, record)
-	case errors.Is(err, errSpent):
-		record.deny("output", err.Error())
-		return record, e.denied(ctx, record)
-	case err != nil:
+	}
+	if err != nil {
 		record.Status, record.Result.ExitCode = Cancelled, -1
 		record.Message = "cancelled before it started"
 		return record, e.denied(ctx, record)

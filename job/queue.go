@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,7 +20,7 @@ type Queue struct {
 }
 
 // NewQueue returns a Queue that lets running jobs run at once (at least 1) and waiting more wait, each for at most
-// maxWait or what Enter is given. If both are zero, Enter returns ErrFull at once without capacity.
+// maxWait or what Enter is given. If both are zero, Enter refuses at once without capacity.
 func NewQueue(running, waiting int, maxWait time.Duration) *Queue {
 	return &Queue{running: max(running, 1), waiting: waiting, maxWait: max(maxWait, 0)}
 }
@@ -42,20 +41,17 @@ func (q *Queue) Load() Load {
 	return Load{q.active, q.running, len(q.waiters), q.waiting}
 }
 
-// ErrFull reports that the concurrency limit was reached.
-var ErrFull = errors.New("concurrency limit reached")
+// reached is the error for a request above a limit of the operator: the rule that denies it, and the reason as the protocols word it.
+type reached struct{ rule, reason string }
 
-// full is ErrFull, worded as the protocols require.
-type full struct{ active, running int }
+func (r reached) Error() string { return r.reason }
 
-func (f full) Error() string {
-	return fmt.Sprintf("Concurrency limit reached (%d/%d active jobs)", f.active, f.running)
+func full(active, running int) error {
+	return reached{"concurrency", fmt.Sprintf("Concurrency limit reached (%d/%d active jobs)", active, running)}
 }
 
-func (f full) Is(err error) bool { return err == ErrFull }
-
 // Enter waits until a job may run, for as long as the queue lets all wait, or for wait if that is longer; leave must be
-// called once when the job has ended. The error is ErrFull or that of ctx.
+// called once when the job has ended. The error is a reached or that of ctx.
 func (q *Queue) Enter(ctx context.Context, wait time.Duration) (leave func(), err error) {
 	if q == nil {
 		return func() {}, ctx.Err()
@@ -73,7 +69,7 @@ func (q *Queue) Enter(ctx context.Context, wait time.Duration) (leave func(), er
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = full{q.running, q.running}
+		err = full(q.running, q.running)
 	}
 	if q.quit(mine) {
 		return nil, err
@@ -90,7 +86,7 @@ func (q *Queue) join(wait time.Duration) (chan struct{}, error) {
 		return nil, nil
 	}
 	if wait <= 0 || len(q.waiters) >= q.waiting {
-		return nil, full{q.active, q.running}
+		return nil, full(q.active, q.running)
 	}
 	mine := make(chan struct{})
 	q.waiters = append(q.waiters, mine)

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -41,7 +40,7 @@ func (q *Quotas) Set(most map[string]Quota) {
 	maps.DeleteFunc(q.written, func(principal string, _ bucket) bool { return most[principal].Output == 0 })
 }
 
-// take counts a job of a principal; give must be called once when it has ended. The error is ErrFull or errSpent.
+// take counts a job of a principal; give must be called once when it has ended. The error is a reached.
 func (q *Quotas) take(principal string) (give func(), err error) {
 	if q == nil {
 		return func() {}, nil
@@ -50,11 +49,12 @@ func (q *Quotas) take(principal string) (give func(), err error) {
 	defer q.mu.Unlock()
 	used, most := q.used[principal], q.most[principal]
 	if most.Jobs > 0 && used >= most.Jobs {
-		return nil, crowded{principal, used, most.Jobs}
+		return nil, reached{"concurrency", fmt.Sprintf("Concurrency limit reached (%d/%d jobs of %s)", used, most.Jobs, principal)}
 	}
 	if b := q.left(principal, most.Output); b.bytes <= 0 && most.Output > 0 {
-		wait := time.Duration((1 - b.bytes) / float64(most.Output) * float64(day))
-		return nil, spent{principal, most.Output, wait}
+		wait := time.Duration((1-b.bytes)/float64(most.Output)*float64(day)).Truncate(time.Second) + time.Second
+		size := FormatSize(most.Output)
+		return nil, reached{"output", fmt.Sprintf("Output limit reached (%s a day of %s): try again in %v", size, principal, wait)}
 	}
 	if q.used == nil {
 		q.used = map[string]int{}
@@ -100,32 +100,3 @@ func (q *Quotas) left(principal string, most int64) bucket {
 	passed := max(0, now.Sub(b.at))
 	return bucket{min(float64(most), b.bytes+float64(most)*passed.Seconds()/day.Seconds()), now}
 }
-
-// crowded is ErrFull for one principal.
-type crowded struct {
-	principal  string
-	used, most int
-}
-
-func (q crowded) Error() string {
-	return fmt.Sprintf("Concurrency limit reached (%d/%d jobs of %s)", q.used, q.most, q.principal)
-}
-
-func (q crowded) Is(err error) bool { return err == ErrFull }
-
-// errSpent is returned for a principal whose jobs have written as much as they may.
-var errSpent = errors.New("output limit reached")
-
-// spent is errSpent for one principal.
-type spent struct {
-	principal string
-	most      int64         // bytes in a day
-	wait      time.Duration // until another job may run
-}
-
-func (q spent) Error() string {
-	wait := q.wait.Truncate(time.Second) + time.Second
-	return fmt.Sprintf("Output limit reached (%s a day of %s): try again in %v", FormatSize(q.most), q.principal, wait)
-}
-
-func (q spent) Is(err error) bool { return err == errSpent }
