@@ -50,7 +50,7 @@ func (k *Manager) claim(s *entry) bool {
 func (k *Manager) armIdleTimer(s *entry) {
 	if d := k.idle(s.key); d > 0 && s.users == 0 && !s.ended && s.idle == nil && isClosed(s.opened) {
 		turn := s.turn
-		s.idle = k.o.After(d, func() { k.expire(s, turn) })
+		s.idle = time.AfterFunc(d, func() { k.expire(s, turn) })
 	}
 }
 
@@ -77,7 +77,7 @@ func (k *Manager) forget(s *entry) {
 		delete(k.all, s.key)
 	}
 	if s.idle != nil {
-		s.idle()
+		s.idle.Stop()
 		s.idle = nil
 	}
 }

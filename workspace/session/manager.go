@@ -56,9 +56,6 @@ type Options struct {
 	PerPrincipal          int          // maximum of sessions per principal; 0 is DefaultPerPrincipal
 	InAll                 int          // maximum of sessions in total; 0 is DefaultInAll
 	Log                   *slog.Logger // nil discards log lines
-	// After calls f in its own goroutine after d, unless stop is called before and returns true; nil is
-	// time.AfterFunc.
-	After func(d time.Duration, f func()) (stop func() bool)
 }
 
 // A Manager manages the sessions of a front-end's clients. Its methods may be called by several goroutines at once.
@@ -105,7 +102,7 @@ type entry struct {
 	// Guarded by the Manager's mu.
 	users    int
 	turn     uint64 // of the last use
-	idle     func() bool
+	idle     *time.Timer
 	replaced job.SessionEnd // why an earlier one has ended
 	lost     bool           // the supervisor no longer has it
 	ended    bool           // it is not in the table any more
@@ -117,9 +114,6 @@ func New(o Options) *Manager {
 	o.PerPrincipal, o.InAll = cmp.Or(o.PerPrincipal, DefaultPerPrincipal), cmp.Or(o.InAll, DefaultInAll)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.After == nil {
-		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 	}
 	k := &Manager{o: o, all: map[key]*entry{}, former: map[key]former{}, kept: map[string]map[string]bool{}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
@@ -195,7 +189,7 @@ func (k *Manager) enter(id key, share bool) (*entry, error) {
 	s.users++
 	s.turn = k.turn
 	if s.idle != nil {
-		s.idle()
+		s.idle.Stop()
 		s.idle = nil
 	}
 	return s, nil

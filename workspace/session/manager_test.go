@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"corral/internal/test/sandboxtest"
@@ -16,7 +17,7 @@ import (
 
 var _ job.SessionProvider = (*Manager)(nil)
 
-// A host simulates the supervisor and the clock.
+// A host simulates the supervisor.
 type host struct {
 	mu      sync.Mutex
 	n       int
@@ -29,11 +30,9 @@ type host struct {
 	fail    error                // returned by the next OpenSession
 	full    func(open int) error // returns the error of OpenSession by the number of open sessions; nil is none
 	hold    chan struct{}        // OpenSession waits until it is closed
-	timers  map[int]func()
-	timed   []time.Duration
 }
 
-func newHost() *host { return &host{live: map[string]bool{}, timers: map[int]func(){}} }
+func newHost() *host { return &host{live: map[string]bool{}} }
 
 func (h *host) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
 	if h.hold != nil {
@@ -85,33 +84,17 @@ func (h *host) ListSessions(context.Context) ([]job.Session, error) {
 	return list, nil
 }
 
-func (h *host) after(d time.Duration, f func()) func() bool {
+// set sets a field that what a timer runs reads.
+func (h *host) set(field *bool, value bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	id := len(h.timed)
-	h.timed = append(h.timed, d)
-	h.timers[id] = f
-	return func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		_, there := h.timers[id]
-		delete(h.timers, id)
-		return there
-	}
+	*field = value
 }
 
-// pass lets all timers expire.
-func (h *host) pass() {
-	h.mu.Lock()
-	var due []func()
-	for id, f := range h.timers {
-		due = append(due, f)
-		delete(h.timers, id)
-	}
-	h.mu.Unlock()
-	for _, f := range due {
-		f()
-	}
+// pass lets all idle timeouts expire.
+func pass() {
+	time.Sleep(time.Hour)
+	synctest.Wait()
 }
 
 func (h *host) ended() []string {
@@ -122,7 +105,7 @@ func (h *host) ended() []string {
 
 func (h *host) manager(t *testing.T, o Options) *Manager {
 	t.Helper()
-	o.Sessions, o.After = h, h.after
+	o.Sessions = h
 	k := New(o)
 	t.Cleanup(k.Close)
 	return k
@@ -341,79 +324,79 @@ func TestNotOpened(t *testing.T) {
 
 // TestIdle: a session expires after its idle timeout, but not while a job uses it.
 func TestIdle(t *testing.T) {
-	sandboxtest.Leaks(t)
-	h := newHost()
-	k := h.manager(t, Options{RootIdle: 5 * time.Minute})
-	first, second := acquire(t, k, root, direct), acquire(t, k, root, direct)
-	first.Return(false)
-	h.pass()
-	if got := h.ended(); len(got) != 0 {
-		t.Errorf("closed in use: %q", got)
-	}
-	second.Return(false)
-	if !slices.Equal(h.timed, []time.Duration{5 * time.Minute}) {
-		t.Errorf("timers %v", h.timed)
-	}
-	third := acquire(t, k, root, direct) // stops the timer
-	h.pass()
-	third.Return(false)
-	h.pass()
-	if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
-		t.Errorf("closed %q", got)
-	}
-	for _, want := range []bool{true, false} { // Replaced is reported once
-		if id, replaced := use(t, k, root, direct); id != "s2" || replaced != want {
-			t.Errorf("%s, replaced %t", id, replaced)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		k := h.manager(t, Options{RootIdle: 5 * time.Minute})
+		first, second := acquire(t, k, root, direct), acquire(t, k, root, direct)
+		first.Return(false)
+		pass()
+		if got := h.ended(); len(got) != 0 {
+			t.Errorf("closed in use: %q", got)
 		}
-	}
-	use(t, k, overlay, behind)
-	h.pass()
-	if got := h.ended(); !slices.Equal(got, []string{"s1 false", "s2 false"}) {
-		t.Errorf("closed a session without an idle timeout: %q", got)
-	}
+		second.Return(false)
+		time.Sleep(5*time.Minute - 1)
+		third := acquire(t, k, root, direct) // stops the timer
+		pass()
+		third.Return(false)
+		pass()
+		if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
+			t.Errorf("closed %q", got)
+		}
+		for _, want := range []bool{true, false} { // Replaced is reported once
+			if id, replaced := use(t, k, root, direct); id != "s2" || replaced != want {
+				t.Errorf("%s, replaced %t", id, replaced)
+			}
+		}
+		use(t, k, overlay, behind)
+		pass()
+		if got := h.ended(); !slices.Equal(got, []string{"s1 false", "s2 false"}) {
+			t.Errorf("closed a session without an idle timeout: %q", got)
+		}
+	})
 }
 
 // TestKeptOverlayIsReused: changes behind an overlay are kept when the session expires, and a client that returns
 // gets the same overlay.
 func TestKeptOverlayIsReused(t *testing.T) {
-	sandboxtest.Leaks(t)
-	h := newHost()
-	h.changed = true
-	k := h.manager(t, Options{OverlayIdle: time.Minute})
-	use(t, k, overlay, behind)
-	h.pass()
-	if id, replaced := use(t, k, overlay, behind); id != "s1" || replaced || len(h.opened) != 1 {
-		t.Errorf("%s, replaced %t, opened %d", id, replaced, len(h.opened))
-	}
-	h.pass()
-	h.resting = true // the supervisor also ends idle sessions by itself
-	use(t, k, overlay, behind)
-	h.pass()
-	if id, replaced := use(t, k, overlay, behind); id != "s1" || replaced || len(h.opened) != 1 {
-		t.Errorf("resting: %s, replaced %t, opened %d", id, replaced, len(h.opened))
-	}
-	h.resting = false
-	h.pass()
-	// If a user discards the layer, the supervisor no longer has it.
-	lease := acquire(t, k, overlay, behind)
-	lease.Return(true)
-	if id, replaced := use(t, k, overlay, behind); id != "s2" || !replaced {
-		t.Errorf("%s, replaced %t", id, replaced)
-	}
-	h.changed = false
-	h.pass()
-	if id, replaced := use(t, k, overlay, behind); id != "s3" || !replaced {
-		t.Errorf("without changes: %s, replaced %t", id, replaced)
-	}
-	h.changed = true
-	k.End("user:ada", "c1")
-	if id, replaced := use(t, k, overlay, behind); id != "s4" || replaced {
-		t.Errorf("another client with the same name: %s, replaced %t", id, replaced)
-	}
-	want := []string{"s1 true", "s1 true", "s1 true", "s1 true", "s1 true", "s2 true", "s3 true"}
-	if got := h.ended(); !slices.Equal(got, want) {
-		t.Errorf("closed %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		h.set(&h.changed, true)
+		k := h.manager(t, Options{OverlayIdle: time.Minute})
+		use(t, k, overlay, behind)
+		pass()
+		if id, replaced := use(t, k, overlay, behind); id != "s1" || replaced || len(h.opened) != 1 {
+			t.Errorf("%s, replaced %t, opened %d", id, replaced, len(h.opened))
+		}
+		pass()
+		h.set(&h.resting, true) // the supervisor also ends idle sessions by itself
+		use(t, k, overlay, behind)
+		pass()
+		if id, replaced := use(t, k, overlay, behind); id != "s1" || replaced || len(h.opened) != 1 {
+			t.Errorf("resting: %s, replaced %t, opened %d", id, replaced, len(h.opened))
+		}
+		h.set(&h.resting, false)
+		pass()
+		// If a user discards the layer, the supervisor no longer has it.
+		lease := acquire(t, k, overlay, behind)
+		lease.Return(true)
+		if id, replaced := use(t, k, overlay, behind); id != "s2" || !replaced {
+			t.Errorf("%s, replaced %t", id, replaced)
+		}
+		h.set(&h.changed, false)
+		pass()
+		if id, replaced := use(t, k, overlay, behind); id != "s3" || !replaced {
+			t.Errorf("without changes: %s, replaced %t", id, replaced)
+		}
+		h.set(&h.changed, true)
+		k.End("user:ada", "c1")
+		if id, replaced := use(t, k, overlay, behind); id != "s4" || replaced {
+			t.Errorf("another client with the same name: %s, replaced %t", id, replaced)
+		}
+		want := []string{"s1 true", "s1 true", "s1 true", "s1 true", "s1 true", "s2 true", "s3 true"}
+		if got := h.ended(); !slices.Equal(got, want) {
+			t.Errorf("closed %q", got)
+		}
+	})
 }
 
 // TestLostSessionIsReplacedOnce: all jobs whose session the supervisor has ended share one new session.
@@ -608,44 +591,45 @@ func TestShareOfKeptLayers(t *testing.T) {
 
 // TestStorm: concurrent use, End, losses and expiry leave no session open and close none twice.
 func TestStorm(t *testing.T) {
-	sandboxtest.Leaks(t)
-	h := newHost()
-	h.changed = true
-	k := h.manager(t, Options{RootIdle: time.Minute, OverlayIdle: time.Minute, PerPrincipal: 4})
-	var work sync.WaitGroup
-	for n := range 8 {
-		work.Go(func() {
-			r := &job.Request{Principal: fmt.Sprint(n % 2), Session: fmt.Sprint(n % 3), Root: n%4 == 0}
-			spec := direct
-			if !r.Root {
-				spec = behind
-			}
-			for i := range 200 {
-				lease, err := k.Acquire(t.Context(), r, spec)
-				if err != nil {
-					t.Error(err)
-					return
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		h.changed = true
+		k := h.manager(t, Options{RootIdle: time.Minute, OverlayIdle: time.Minute, PerPrincipal: 4})
+		var work sync.WaitGroup
+		for n := range 8 {
+			work.Go(func() {
+				r := &job.Request{Principal: fmt.Sprint(n % 2), Session: fmt.Sprint(n % 3), Root: n%4 == 0}
+				spec := direct
+				if !r.Root {
+					spec = behind
 				}
-				lease.Return(i%17 == 0)
-				switch {
-				case i%13 == 0:
-					k.End(r.Principal, r.Session)
-				case i%7 == 0:
-					h.pass()
+				for i := range 200 {
+					lease, err := k.Acquire(t.Context(), r, spec)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					lease.Return(i%17 == 0)
+					switch {
+					case i%13 == 0:
+						k.End(r.Principal, r.Session)
+					case i%7 == 0:
+						time.Sleep(time.Hour)
+					}
 				}
-			}
-		})
-	}
-	work.Wait()
-	k.Close()
-	if k.count != 0 || len(k.all) != 0 {
-		t.Errorf("%d are counted, %d listed", k.count, len(k.all))
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for id, live := range h.live {
-		if live && !slices.Contains(h.closed, id+" true") {
-			t.Errorf("%s was not closed", id)
+			})
 		}
-	}
+		work.Wait()
+		k.Close()
+		if k.count != 0 || len(k.all) != 0 {
+			t.Errorf("%d are counted, %d listed", k.count, len(k.all))
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for id, live := range h.live {
+			if live && !slices.Contains(h.closed, id+" true") {
+				t.Errorf("%s was not closed", id)
+			}
+		}
+	})
 }
