@@ -24,7 +24,6 @@ const (
 // authority, so that the supervisor, which keeps authorities, is not linked with TLS. Its methods may be called concurrently.
 type Issuer struct {
 	*authority.Authority
-	now func() time.Time
 
 	mu     sync.Mutex
 	own    *ecdsa.PrivateKey           // guarded by mu: the key of all leaves, which never leaves the process
@@ -33,14 +32,14 @@ type Issuer struct {
 
 // NewIssuer returns an issuer without certificates.
 func NewIssuer(a *authority.Authority) *Issuer {
-	return &Issuer{Authority: a, now: time.Now, leaves: map[string]*tls.Certificate{}}
+	return &Issuer{Authority: a, leaves: map[string]*tls.Certificate{}}
 }
 
 // Leaf returns a certificate for the name of a host.
 func (i *Issuer) Leaf(name string) (*tls.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	now := i.now()
+	now := time.Now()
 	if leaf := i.leaves[name]; leaf != nil && leaf.Leaf.NotAfter.After(now.Add(renewal)) {
 		return leaf, nil
 	}

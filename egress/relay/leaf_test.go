@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"corral/egress/authority"
@@ -61,28 +62,28 @@ func TestLeaf(t *testing.T) {
 
 // TestRenewal: a leaf is kept until it is about to expire, and their number is bounded.
 func TestRenewal(t *testing.T) {
-	a := newIssuer(t)
-	now := time.Now()
-	a.now = func() time.Time { return now }
-	leaf := func(name string) []byte {
-		cert, err := a.Leaf(name)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		a := newIssuer(t)
+		leaf := func(name string) []byte {
+			cert, err := a.Leaf(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return cert.Certificate[0]
 		}
-		return cert.Certificate[0]
-	}
-	first := leaf("example.org")
-	if !bytes.Equal(first, leaf("example.org")) {
-		t.Error("a second certificate for a name")
-	}
-	now = now.Add(authority.LeafValidity - renewal)
-	if bytes.Equal(first, leaf("example.org")) {
-		t.Error("no new certificate for one that is about to expire")
-	}
-	for n := range maxLeaves + 1 {
-		leaf(fmt.Sprintf("n%d.example.org", n))
-	}
-	if len(a.leaves) > maxLeaves {
-		t.Errorf("%d certificates are kept", len(a.leaves))
-	}
+		first := leaf("example.org")
+		if !bytes.Equal(first, leaf("example.org")) {
+			t.Error("a second certificate for a name")
+		}
+		time.Sleep(authority.LeafValidity - renewal)
+		if bytes.Equal(first, leaf("example.org")) {
+			t.Error("no new certificate for one that is about to expire")
+		}
+		for n := range maxLeaves + 1 {
+			leaf(fmt.Sprintf("n%d.example.org", n))
+		}
+		if len(a.leaves) > maxLeaves {
+			t.Errorf("%d certificates are kept", len(a.leaves))
+		}
+	})
 }

@@ -70,7 +70,6 @@ type Store struct {
 	dir  int
 	root *os.File // dir, which is closed when nobody has root any more
 	max  int64
-	now  func() time.Time
 
 	mu sync.Mutex
 	// The fields below are guarded by mu.
@@ -95,7 +94,7 @@ type file struct {
 // Open opens the store in a directory, which it takes over, with a bound in bytes.
 func Open(dir *os.File, max int64) (*Store, error) {
 	s := &Store{
-		dir: int(dir.Fd()), root: dir, max: max, now: time.Now, files: map[string]*file{}, entries: map[string]*Entry{}, recent: list.New(),
+		dir: int(dir.Fd()), root: dir, max: max, files: map[string]*file{}, entries: map[string]*Entry{}, recent: list.New(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +148,7 @@ func (s *Store) Get(key string) (Entry, *os.File, bool) {
 // touch makes a file the most recently used one. The caller holds s.mu.
 func (s *Store) touch(f *file, fd int) {
 	s.recent.MoveToFront(f.at)
-	now := s.now()
+	now := time.Now()
 	if now.Sub(f.used) < usedInterval {
 		return
 	}
@@ -311,7 +310,7 @@ func (w *Writer) Commit(e Entry) error {
 	}
 	s.size -= w.reserved
 	w.reserved = 0
-	s.add(&e, s.now())
+	s.add(&e, time.Now())
 	s.write(&e)
 	_ = s.reserve(0)
 	return nil
