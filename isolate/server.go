@@ -269,43 +269,52 @@ func (c *connection) handle(ctx context.Context, head wire.Header, body []byte, 
 	if len(files) > 0 {
 		return wire.ErrMalformed
 	}
-	switch head.Op {
-	case wire.OpHello:
-		return c.hello(head.Tag)
-	case wire.OpSignal:
-		return c.signal(head.Tag, body)
-	case wire.OpList:
-		return c.list(head.Tag, false)
-	case wire.OpCommands:
-		return c.list(head.Tag, true)
-	case wire.OpDenials:
-		return c.listDenials(head.Tag)
-	case wire.OpDrain:
-		return c.drain(head.Tag, body)
-	case wire.OpKill:
-		return c.kill(head.Tag, body)
-	case wire.OpReload:
-		return c.reload(head.Tag, body)
-	case wire.OpFacts:
-		return c.facts(head.Tag)
-	case wire.OpDenied:
-		return c.denied(ctx, head.Tag, body)
-	case wire.OpState:
-		return c.state(head.Tag, body)
-	case wire.OpClose:
-		return c.closeSession(head.Tag, body)
-	case wire.OpConnect:
-		return c.connect(head.Tag, body)
-	case wire.OpPorts:
-		return c.ports(head.Tag, body)
-	case wire.OpSessions:
-		return c.listSessions(head.Tag)
-	case wire.OpImages:
-		return c.listImages(head.Tag)
-	case wire.OpRemoveImage:
-		return c.removeImage(head.Tag, body)
+	if handle := handlers[head.Op]; handle != nil {
+		return handle(c, head.Tag, body)
 	}
 	return fmt.Errorf("operation %d: %w", head.Op, wire.ErrMalformed)
+}
+
+// handlers are for the requests without descriptors.
+var handlers = map[wire.Op]func(c *connection, tag uint32, body []byte) error{
+	wire.OpHello:       bare((*connection).hello),
+	wire.OpSignal:      decoded((*connection).signal),
+	wire.OpList:        bare((*connection).list),
+	wire.OpCommands:    bare((*connection).listCommands),
+	wire.OpDenials:     bare((*connection).listDenials),
+	wire.OpDrain:       decoded((*connection).drain),
+	wire.OpKill:        decoded((*connection).kill),
+	wire.OpReload:      bare((*connection).reload),
+	wire.OpFacts:       bare((*connection).facts),
+	wire.OpDenied:      decoded((*connection).denied),
+	wire.OpState:       decoded((*connection).state),
+	wire.OpClose:       decoded((*connection).closeSession),
+	wire.OpConnect:     decoded((*connection).connect),
+	wire.OpPorts:       decoded((*connection).ports),
+	wire.OpSessions:    bare((*connection).listSessions),
+	wire.OpImages:      bare((*connection).listImages),
+	wire.OpRemoveImage: decoded((*connection).removeImage),
+}
+
+// decoded returns the handler of a message with fields.
+func decoded[T any, M wire.Fields[T]](handle func(*connection, uint32, T) error) func(*connection, uint32, []byte) error {
+	return func(c *connection, tag uint32, body []byte) error {
+		m, err := wire.Decode[T, M](body)
+		if err != nil {
+			return err
+		}
+		return handle(c, tag, m)
+	}
+}
+
+// bare returns the handler of a message without a body.
+func bare(handle func(*connection, uint32) error) func(*connection, uint32, []byte) error {
+	return func(c *connection, tag uint32, body []byte) error {
+		if len(body) != 0 {
+			return wire.ErrMalformed
+		}
+		return handle(c, tag)
+	}
 }
 
 func (c *connection) run(ctx context.Context, tag uint32, body []byte, files []*os.File) error {
@@ -385,11 +394,7 @@ func (c *connection) forget(tag uint32) {
 	delete(c.runs, tag)
 }
 
-func (c *connection) signal(tag uint32, body []byte) error {
-	signal, err := wire.Decode[wire.Signal](body)
-	if err != nil {
-		return err
-	}
+func (c *connection) signal(tag uint32, signal wire.Signal) error {
 	if r := fault.Get(&c.mu, func() *run { return c.runs[tag] }); r != nil { // otherwise the job has ended in the meantime
 		r.Signal(signal)
 	}

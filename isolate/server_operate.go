@@ -7,10 +7,7 @@ import (
 
 // reload makes the supervisor read its configuration again, and replies with notes for the operator. It runs in the
 // connection's own goroutine: a client has at most one reload under way.
-func (c *connection) reload(tag uint32, body []byte) error {
-	if len(body) != 0 {
-		return wire.ErrMalformed
-	}
+func (c *connection) reload(tag uint32) error {
 	if !c.peer.MayOperate() {
 		return c.send(tag, answerOf(onlyRoot("make the supervisor read its configuration again")))
 	}
@@ -22,11 +19,7 @@ func (c *connection) reload(tag uint32, body []byte) error {
 }
 
 // drain makes the supervisor refuse new jobs and sessions, or admit them again.
-func (c *connection) drain(tag uint32, body []byte) error {
-	m, err := wire.Decode[wire.Drain](body)
-	if err != nil {
-		return err
-	}
+func (c *connection) drain(tag uint32, m wire.Drain) error {
 	if !c.peer.MayOperate() {
 		return c.send(tag, answerOf(onlyRoot("drain the supervisor")))
 	}
@@ -35,11 +28,7 @@ func (c *connection) drain(tag uint32, body []byte) error {
 	return c.send(tag, answerOf(nil))
 }
 
-func (c *connection) kill(tag uint32, body []byte) error {
-	m, err := wire.Decode[wire.Kill](body)
-	if err != nil {
-		return err
-	}
+func (c *connection) kill(tag uint32, m wire.Kill) error {
 	return c.send(tag, answerOf(c.s.jobs.kill(c.peer, m.Job)))
 }
 

@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"corral/internal/fault"
+	"corral/isolate/admit"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -26,13 +26,17 @@ func (c *connection) hello(tag uint32) error {
 // maxCommands is how many jobs of a list have a command line, the newest: a client that is slow has as many files open.
 const maxCommands = 256
 
-// list replies with the running jobs: the client's own, or all if the client is root. With commands, it passes the command lines
-// unread: that is for the client, whose process may block in it.
-func (c *connection) list(tag uint32, commands bool) error {
+// list replies with the running jobs: the client's own, or all if the client is root.
+func (c *connection) list(tag uint32) error {
+	return sendList(c, tag, c.s.jobs.entries(c.peer), func(e *wire.Entry) wire.Message { return e })
+}
+
+// listCommands is list with the command lines, which it passes unread: that is for the client, whose process may block in it.
+func (c *connection) listCommands(tag uint32) error {
 	entries := c.s.jobs.entries(c.peer)
 	for n, e := range entries {
 		var files []*os.File
-		if commands && n >= len(entries)-maxCommands {
+		if n >= len(entries)-maxCommands {
 			if f := c.s.jobs.command(e.Job); f != nil {
 				files = append(files, f)
 			}
@@ -73,24 +77,44 @@ const maxClientDenials = 64
 
 // denied records a request that the front-end denied, concurrently with the connection's other requests, because the
 // disk may be slow.
-func (c *connection) denied(ctx context.Context, tag uint32, body []byte) error {
-	m, err := wire.Decode[wire.Denied](body)
-	if err != nil {
-		return err
-	}
+func (c *connection) denied(tag uint32, m wire.Denied) error {
+	return c.background(tag, c.denials, func() (wire.Message, error) { return answerOf(c.s.denied(c.peer, m.Claim)), nil })
+}
+
+// background has a goroutine of the connection do what takes long, reply, and give up files, so that its other requests do not wait. It
+// blocks while all of turns are taken.
+func (c *connection) background(tag uint32, turns chan struct{}, work func() (wire.Message, error), files ...*os.File) error {
 	select {
-	case c.denials <- struct{}{}:
-	case <-ctx.Done():
+	case turns <- struct{}{}:
+	case <-c.s.ctx.Done():
 		return io.EOF
 	}
 	c.work.Go(func() {
-		defer func() { <-c.denials }()
+		defer func() { <-turns }()
+		defer c.giveUp(files)
 		_ = c.contain(tag, func() error { // the connection goes on
-			c.answer(tag, answerOf(c.s.denied(c.peer, m.Claim)))
+			m, err := work()
+			c.reply(tag, m, err)
 			return nil
 		})
 	})
 	return nil
+}
+
+// reply answers a request that is not about a job: with the reason for its failure, or with m, unless that is nil.
+func (c *connection) reply(tag uint32, m wire.Message, err error) {
+	switch {
+	case err != nil:
+		c.refuse(tag, err)
+	case m != nil:
+		c.answer(tag, m)
+	}
+}
+
+// refuse sends the reason for the failure of a request that is not about a job.
+func (c *connection) refuse(tag uint32, err error) {
+	r := admit.RefusedResult(err)
+	c.answer(tag, &r)
 }
 
 // answer sends a message from a goroutine other than the connection's own. If the client does not read it in time the
@@ -117,11 +141,7 @@ func sendList[T any](c *connection, tag uint32, list []T, message func(*T) wire.
 }
 
 // state replies with a user's state directory.
-func (c *connection) state(tag uint32, body []byte) error {
-	m, err := wire.Decode[wire.State](body)
-	if err != nil {
-		return err
-	}
+func (c *connection) state(tag uint32, m wire.State) error {
 	dir, err := c.stateFor(m.UID)
 	if err != nil {
 		return c.send(tag, answerOf(err))

@@ -1,12 +1,10 @@
 package isolate
 
 import (
-	"io"
 	"os"
 	"slices"
 
 	"corral/internal/fault"
-	"corral/isolate/admit"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
 )
@@ -14,21 +12,6 @@ import (
 // maxClientSessions bounds the sessions that one connection opens or closes at a time. Beyond it, the connection is
 // not read.
 const maxClientSessions = 64
-
-// startBackground runs work in a goroutine of the connection, so that slow work does not delay its other requests. It
-// blocks while maxClientSessions are running.
-func (c *connection) startBackground(tag uint32, work func()) error {
-	select {
-	case c.opening <- struct{}{}:
-	case <-c.s.ctx.Done():
-		return io.EOF
-	}
-	c.work.Go(func() {
-		defer func() { <-c.opening }()
-		_ = c.contain(tag, func() error { work(); return nil }) // the connection goes on
-	})
-	return nil
-}
 
 // open replies with a new session. The session ends with the connection unless the request asks for a lasting one.
 func (c *connection) open(tag uint32, body []byte, files []*os.File) error {
@@ -47,35 +30,27 @@ func (c *connection) open(tag uint32, body []byte, files []*os.File) error {
 		common = files[len(files)-1]
 	}
 	if m.Flags&wire.OpenCheck != 0 {
-		return c.startBackground(tag, func() {
-			defer c.giveUp(files)
-			err := c.s.sessions.CheckAdmitted(c.peer, m, dir, common)
-			if err != nil {
-				c.refuse(tag, err)
-				return
-			}
-			c.answer(tag, &wire.Closed{})
-		})
+		return c.background(tag, c.opening, func() (wire.Message, error) {
+			return &wire.Closed{}, c.s.sessions.CheckAdmitted(c.peer, m, dir, common)
+		}, files...)
 	}
 	if err := c.place.forJobs(); err != nil {
 		c.refuse(tag, err)
 		c.giveUp(files)
 		return nil
 	}
-	return c.startBackground(tag, func() {
-		defer c.giveUp(files)
+	return c.background(tag, c.opening, func() (wire.Message, error) {
 		ss, err := c.s.sessions.OpenAdmitted(c.peer, m, dir, common)
 		if err != nil {
-			c.refuse(tag, err)
-			return
+			return nil, err
 		}
 		if !ss.Lasts() {
 			c.forgetEnded()
 			fault.With(&c.mu, func() { c.sessions = append(c.sessions, ss) })
 		}
 		words := ss.Info()
-		c.answer(tag, wire.Session(&words))
-	})
+		return wire.Session(&words), nil
+	}, files...)
 }
 
 // giveUp has files closed soon.
@@ -85,25 +60,11 @@ func (c *connection) giveUp(files []*os.File) {
 	}
 }
 
-// refuse sends the reason for the failure of a request that is not about a job.
-func (c *connection) refuse(tag uint32, err error) {
-	r := admit.RefusedResult(err)
-	c.answer(tag, &r)
-}
-
-func (c *connection) closeSession(tag uint32, body []byte) error {
-	m, err := wire.Decode[wire.CloseSession](body)
-	if err != nil {
-		return err
-	}
-	return c.startBackground(tag, func() {
+func (c *connection) closeSession(tag uint32, m wire.CloseSession) error {
+	return c.background(tag, c.opening, func() (wire.Message, error) {
 		kept, err := c.s.sessions.CloseSession(c.peer, m.ID, m.Keep)
 		c.forgetEnded()
-		if err != nil {
-			c.refuse(tag, err)
-			return
-		}
-		c.answer(tag, &wire.Closed{Kept: kept})
+		return &wire.Closed{Kept: kept}, err
 	})
 }
 
@@ -136,15 +97,7 @@ func (c *connection) listImages(tag uint32) error {
 	return sendList(c, tag, list, wire.Image)
 }
 
-func (c *connection) removeImage(tag uint32, body []byte) error {
-	m, err := wire.Decode[wire.RemoveImage](body)
-	if err != nil {
-		return err
-	}
-	if err := c.s.sessions.RemoveImage(c.peer, m.Name); err != nil {
-		c.refuse(tag, err)
-		return nil
-	}
-	c.answer(tag, &wire.Closed{})
+func (c *connection) removeImage(tag uint32, m wire.RemoveImage) error {
+	c.reply(tag, &wire.Closed{}, c.s.sessions.RemoveImage(c.peer, m.Name))
 	return nil
 }

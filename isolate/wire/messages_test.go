@@ -20,10 +20,7 @@ type codec struct {
 	again func(body []byte, tag uint32) ([]byte, error) // decodes a body and encodes it again
 }
 
-func codecOf[T any, M interface {
-	*T
-	Message
-}](full M) codec {
+func codecOf[T any, M Fields[T]](full M) codec {
 	return codec{fmt.Sprintf("%T", *full), full.op(), Encode(full, 7), func(body []byte, tag uint32) ([]byte, error) {
 		m, err := Decode[T, M](body)
 		return Encode(M(&m), tag), err

@@ -105,6 +105,12 @@ type Message interface {
 	fields(c *coder)
 }
 
+// Fields are those of a message with a body, of type T.
+type Fields[T any] interface {
+	*T
+	Message
+}
+
 // Encode returns a message with its header. A request is named tag, and each answer to it has the same tag.
 func Encode(m Message, tag uint32) []byte {
 	c := coder{b: appendHeader(make([]byte, 0, 512), m.op(), tag)}
@@ -113,10 +119,7 @@ func Encode(m Message, tag uint32) []byte {
 }
 
 // Decode returns the message whose body is given. It returns ErrMalformed if that is too short, too long or out of range.
-func Decode[T any, M interface {
-	*T
-	Message
-}](body []byte) (m T, err error) {
+func Decode[T any, M Fields[T]](body []byte) (m T, err error) {
 	c := coder{b: body, reading: true}
 	if M(&m).fields(&c); c.bad || len(c.b) != 0 {
 		err = ErrMalformed
