@@ -20,7 +20,6 @@ import (
 	"corral/internal/usage"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
-	"corral/isolate/client/handoff"
 	"corral/job"
 	"corral/policy/ask"
 )
@@ -163,7 +162,7 @@ func (o *runOptions) keep() error {
 	if err := errors.Join(o.join(c), c.Close()); err != nil {
 		return err
 	}
-	f, err := handoff.Write(o.spec)
+	f, err := client.HandOver(o.spec)
 	if err != nil {
 		return err
 	}

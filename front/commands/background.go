@@ -19,7 +19,7 @@ import (
 )
 
 // BackgroundName is the name under which corral runs the command, in its own place, for `corral session exec --background`. Standard
-// input is a job, see package handoff.
+// input is a job, see client.HandOver.
 const BackgroundName = "session-background"
 
 // A keeperReply is what the keeper says once, when the job runs and listens, runs for a while, or has not been started.

@@ -24,7 +24,6 @@ import (
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
-	"corral/isolate/client/handoff"
 	"corral/job"
 	"corral/store/artifact"
 )
@@ -128,7 +127,7 @@ func openKeeper(socket string) (*keeper, error) {
 		k.starting, err = openLock(dir)
 	}
 	if err == nil {
-		k.spec, err = handoff.Read(os.Stdin)
+		k.spec, err = client.TakeOver(os.Stdin)
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close(), k.client.Close())

@@ -1,8 +1,4 @@
-// Package handoff passes a job from the command that read its command line to the process that keeps it in the background.
-//
-// The job is passed as the content of a file in memory, so that neither its arguments nor its environment are seen in the list of
-// processes. Bytes that are not UTF-8 arrive as they are.
-package handoff
+package client
 
 import (
 	"encoding/json"
@@ -16,24 +12,27 @@ import (
 	"corral/job"
 )
 
-// maxBytes is the maximum size of an encoded job: that of arguments and environment together (execve(2)), as base64, with room.
-const maxBytes = 16 << 20
+// A job goes from the command that read its command line to the process that keeps it in the background as the content of a file in
+// memory, so that neither its arguments nor its environment are seen in the list of processes. Bytes that are not UTF-8 arrive as they are.
 
-// A message is a job in JSON, whose strings would lose bytes that are not UTF-8.
-type message struct {
+// maxHanded is the maximum size of an encoded job: that of arguments and environment together (execve(2)), as base64, with room.
+const maxHanded = 16 << 20
+
+// A handed is a job in JSON, whose strings would lose bytes that are not UTF-8.
+type handed struct {
 	Spec      job.Spec
 	Dir, Repo []byte
 	Args, Env [][]byte
 }
 
-// Write returns a file from which Read reads the job. The caller closes it.
-func Write(spec job.Spec) (*os.File, error) {
-	m := message{Dir: []byte(spec.Dir), Repo: []byte(spec.Repo), Args: bytesOf(spec.Args), Env: bytesOf(spec.Env)}
+// HandOver returns a file from which TakeOver reads the job. The caller closes it.
+func HandOver(spec job.Spec) (*os.File, error) {
+	m := handed{Dir: []byte(spec.Dir), Repo: []byte(spec.Repo), Args: bytesOf(spec.Args), Env: bytesOf(spec.Env)}
 	spec.Dir, spec.Repo, spec.Args, spec.Env = "", "", nil, nil
 	m.Spec = spec
 	text, err := json.Marshal(m)
-	if err == nil && len(text) > maxBytes {
-		err = fmt.Errorf("the program's arguments and environment are %d bytes, the maximum is %d", len(text), maxBytes)
+	if err == nil && len(text) > maxHanded {
+		err = fmt.Errorf("the program's arguments and environment are %d bytes, the maximum is %d", len(text), maxHanded)
 	}
 	if err != nil {
 		return nil, err
@@ -52,10 +51,10 @@ func Write(spec job.Spec) (*os.File, error) {
 	return f, nil
 }
 
-// Read reads a job that Write wrote.
-func Read(r io.Reader) (spec job.Spec, err error) {
-	var m message
-	if err := json.NewDecoder(io.LimitReader(r, maxBytes)).Decode(&m); err != nil {
+// TakeOver reads a job that HandOver wrote.
+func TakeOver(r io.Reader) (spec job.Spec, err error) {
+	var m handed
+	if err := json.NewDecoder(io.LimitReader(r, maxHanded)).Decode(&m); err != nil {
 		return spec, fmt.Errorf("no job was passed: %w", err)
 	}
 	spec = m.Spec

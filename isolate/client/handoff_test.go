@@ -1,4 +1,4 @@
-package handoff
+package client
 
 import (
 	"reflect"
@@ -8,30 +8,30 @@ import (
 	"corral/job"
 )
 
-// TestRoundTrip: a job arrives as it was passed, also with bytes that are not UTF-8.
-func TestRoundTrip(t *testing.T) {
+// TestHandOver: a job arrives as it was passed, also with bytes that are not UTF-8.
+func TestHandOver(t *testing.T) {
 	want := job.Spec{
 		Session: "0f", Repo: "/srv/\xff", Dir: "\xfe", Args: []string{"sh", "-c", "\x01\xff", ""}, Env: []string{"A=\xc3"},
 		Workspace: job.Overlay, Protect: job.ProtectAll, Profile: "strict", Limits: job.Limits{Wall: 7, PIDs: 9}, Network: "none",
 	}
-	f, err := Write(want)
+	f, err := HandOver(want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if got, err := Read(f); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := TakeOver(f); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// TestRefused: a text without a job, and a job that is too large.
-func TestRefused(t *testing.T) {
+// TestHandOverRefused: a text without a job, and a job that is too large.
+func TestHandOverRefused(t *testing.T) {
 	for _, text := range []string{"", "{", "{}", `{"Args":["x"]}`} {
-		if got, err := Read(strings.NewReader(text)); err == nil {
+		if got, err := TakeOver(strings.NewReader(text)); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
-	if f, err := Write(job.Spec{Args: []string{strings.Repeat("x", maxBytes)}}); err == nil {
+	if f, err := HandOver(job.Spec{Args: []string{strings.Repeat("x", maxHanded)}}); err == nil {
 		f.Close()
 		t.Error("a job of more than the maximum is passed")
 	}
