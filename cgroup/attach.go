@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // Attach moves a process, and the processes that it has forked so far, into those of the job's groups in which
@@ -68,7 +66,7 @@ func (g *Job) attach(pid int) error {
 }
 
 // joinMissing moves those members into each group that are not in it, and returns how many it moved.
-func joinMissing(dirs []group.Group, members []int) (int, error) {
+func joinMissing(dirs []group, members []int) (int, error) {
 	n := 0
 	for _, dir := range dirs {
 		there, err := dir.Processes()

@@ -4,8 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"corral/cgroup/group"
 )
 
 // A Feature is something that only some kernels or hosts have, for a report to a person.
@@ -46,12 +44,12 @@ var features = []feature{
 	{
 		"kill a group", "cgroup.kill (Linux 5.14)",
 		"the group is frozen, its processes are killed through pidfds, in rounds until no new one appears",
-		func(p probe) bool { return p.has(group.KillFile) },
+		func(p probe) bool { return p.has(killFile) },
 	},
 	{
 		"freeze a group", "cgroup.freeze (Linux 5.2) or v1's freezer",
 		"without cgroup.kill too, processes are killed in rounds, bounded by the limit of processes",
-		func(p probe) bool { return p.has(group.V2Freezer) || p.tree.v1["freezer"] != "" },
+		func(p probe) bool { return p.has(v2Freezer) || p.tree.v1["freezer"] != "" },
 	},
 	{
 		"group killed when out of memory", "memory.oom.group (v2, Linux 4.19)",
@@ -143,5 +141,5 @@ type kernel struct {
 
 func (t *Tree) kernel(dirIn func(controller string) string) kernel {
 	p := probe{t, dirIn}
-	return kernel{kill: p.has(group.KillFile), swap: p.swap()}
+	return kernel{kill: p.has(killFile), swap: p.swap()}
 }

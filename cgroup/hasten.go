@@ -5,8 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"corral/cgroup/group"
 )
 
 // Hasten triggers now the RCU grace period that the next write to a cgroup.procs file would wait for (see
@@ -27,9 +25,9 @@ func (i *Instance) Hasten() {
 	own := strings.TrimPrefix(ownGroup(string(self)), strings.TrimSuffix(t.mounts[n].root, "/"))
 	dir := path.Join(t.unified, own)
 	// If /proc/self/cgroup and the mount disagree, this may be the directory of another group.
-	members, err := group.At(dir).Processes()
+	members, err := groupAt(dir).Processes()
 	if err != nil || !slices.Contains(members, os.Getpid()) {
 		return
 	}
-	_ = group.At(dir).Write(group.ProcsFile, "0") // an error shows again when a process really joins a group
+	_ = groupAt(dir).Write(procsFile, "0") // an error shows again when a process really joins a group
 }

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/cgroup/group"
 	"corral/internal/fault"
 )
 
@@ -42,12 +41,12 @@ func (t *Tree) Instance(name string) (*Instance, error) {
 	for _, point := range t.points() {
 		dir := t.path(point, t.top, name)
 		if err := makeInstance(dir); err != nil {
-			return nil, errors.Join(fmt.Errorf("create cgroup of instance: %w", err), group.RemovePaths(made))
+			return nil, errors.Join(fmt.Errorf("create cgroup of instance: %w", err), removePaths(made))
 		}
 		made = append(made, dir)
 	}
 	if err := i.enable(); err != nil {
-		return nil, errors.Join(fmt.Errorf("enable controllers: %w", err), group.RemovePaths(made))
+		return nil, errors.Join(fmt.Errorf("enable controllers: %w", err), removePaths(made))
 	}
 	t.makeOtherHomes(name)
 	i.has = t.kernel(i.dirIn)
@@ -139,7 +138,7 @@ func neededControllers(base string) []string {
 
 // enableIn enables controllers for the children of dir. They are never disabled again: a sibling may use them.
 func enableIn(dir string, controllers []string) error {
-	b, err := group.At(dir).Read(group.SubtreeFile)
+	b, err := groupAt(dir).Read(subtreeFile)
 	if err != nil {
 		return err
 	}
@@ -153,14 +152,14 @@ func enableIn(dir string, controllers []string) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return group.At(dir).Write(group.SubtreeFile, strings.Join(list, " "))
+	return groupAt(dir).Write(subtreeFile, strings.Join(list, " "))
 }
 
 // moveOwnProcesses moves the processes of the base to a child of it, because a group that enables controllers for its
 // children must not have processes ("no internal processes" in the kernel's cgroup-v2 document). The supervisor may
 // move them if the group was delegated to it, or if it is the only process, as in a container.
 func (t *Tree) moveOwnProcesses(base string) error {
-	pids, err := group.At(base).Processes()
+	pids, err := groupAt(base).Processes()
 	if err != nil {
 		return err
 	}
@@ -178,12 +177,12 @@ func (t *Tree) moveOwnProcesses(base string) error {
 // moveAll moves the processes of one group to another until none is left, in rounds since they may fork meanwhile.
 func moveAll(from, to string) error {
 	for range 100 {
-		pids, err := group.At(from).Processes()
+		pids, err := groupAt(from).Processes()
 		if err != nil || len(pids) == 0 {
 			return err
 		}
 		for _, pid := range pids {
-			if err := group.At(to).Join(pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := groupAt(to).Join(pid); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("move process %d to %s: %w", pid, to, err)
 			}
 		}

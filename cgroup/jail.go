@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // A Jail holds the groups of one jail. It has no limits of its own. It is safe for concurrent use; [Jail.Adopt] and
@@ -20,7 +18,7 @@ type Jail struct {
 	user     *User  // nil: it belongs to nobody
 	path     string // of its groups, below the instance's
 	owner    int
-	jailDirs *group.Dirs // the directories that jobs are created in
+	jailDirs *heldGroups // the directories that jobs are created in
 	end      sync.Once
 }
 
@@ -39,7 +37,7 @@ func (i *Instance) jail(u *User, name string, owner int) (*Jail, error) {
 		j.path = filepath.Join(u.name, name)
 	}
 	if made, err := j.make(); err != nil {
-		return nil, errors.Join(fmt.Errorf("create cgroup of jail: %w", err), group.RemovePaths(made))
+		return nil, errors.Join(fmt.Errorf("create cgroup of jail: %w", err), removePaths(made))
 	}
 	return j, nil
 }
@@ -60,23 +58,23 @@ func (j *Jail) make() (made []string, err error) {
 		made = append(made, dir)
 	}
 	if j.instance.tree.clone {
-		if err := j.chown(group.At(dirs[0])); err != nil {
+		if err := j.chown(groupAt(dirs[0])); err != nil {
 			return made, err
 		}
 	}
-	j.jailDirs, err = group.OpenDirs(j.groups())
+	j.jailDirs, err = holdGroups(j.groups())
 	return made, err
 }
 
 // chown makes the jail's root the owner of the one file that it needs for clone3(2).
-func (j *Jail) chown(d group.Group) error { return d.Chown(group.ProcsFile, j.owner) }
+func (j *Jail) chown(d group) error { return d.Chown(procsFile, j.owner) }
 
 // groups returns the jail's directories in the hierarchies that jobs use, in the order of Tree.points.
-func (j *Jail) groups() []group.Group {
+func (j *Jail) groups() []group {
 	t := j.instance.tree
-	var list []group.Group
+	var list []group
 	for _, point := range t.points() {
-		d := group.At(t.path(point, t.top, j.instance.name, j.path))
+		d := groupAt(t.path(point, t.top, j.instance.name, j.path))
 		d.Point = point
 		list = append(list, d)
 	}
@@ -112,7 +110,7 @@ func (j *Jail) Adopt(pid int) error {
 	case "v2":
 		return j.adoptV2(pid)
 	case "hybrid":
-		if err := group.At(j.unified(initGroup)).Join(pid); err != nil {
+		if err := groupAt(j.unified(initGroup)).Join(pid); err != nil {
 			return fmt.Errorf("move process %d into the jail's cgroup: %w", pid, err)
 		}
 	}
@@ -123,12 +121,12 @@ func (j *Jail) adoptV2(pid int) error {
 	if err := os.Mkdir(j.unified(initGroup), 0o755); err != nil {
 		return fmt.Errorf("create cgroup of the jail's init: %w", err)
 	}
-	if err := group.At(j.unified(initGroup)).Join(pid); err != nil {
+	if err := groupAt(j.unified(initGroup)).Join(pid); err != nil {
 		return fmt.Errorf("move process %d into the jail's cgroup: %w", pid, err)
 	}
 	var err error
 	// Helper processes with which libcontainer started the container may still be exiting.
-	for wait := range group.Backoff(time.Second) {
+	for wait := range backoff(time.Second) {
 		err = moveAll(j.unified(""), j.unified(initGroup))
 		if err == nil {
 			err = j.enable()

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // A Job holds the groups of one run, or of a slot that will have one. The caller that created it removes it. It is
@@ -18,10 +16,10 @@ type Job struct {
 	instance *Instance
 	user     *User       // of the jail
 	ooms     int64       // of the user when the job was created
-	jailDirs *group.Dirs // held while dirs may be used
+	jailDirs *heldGroups // held while dirs may be used
 	name     string
-	limits   Limits        // the initial ones
-	dirs     []group.Group // in the order of Tree.points
+	limits   Limits  // the initial ones
+	dirs     []group // in the order of Tree.points
 	fd       int
 	meter    meter
 	self     atomic.Bool // [Job.Tasks] returned files
@@ -129,7 +127,7 @@ func (g *Job) Remove() error {
 	if g.removed {
 		return nil
 	}
-	if err := group.Remove(g.dirs); err != nil {
+	if err := removeGroups(g.dirs); err != nil {
 		return err
 	}
 	g.removed = true

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 func TestOutOfMemory(t *testing.T) {
@@ -56,7 +54,8 @@ func TestOutOfMemoryAbove(t *testing.T) {
 			t.Skip("the kernel kills the group, and nothing is watched")
 		}
 		j := newJail(t, newInstance(t, s))
-		if err := group.At(j.instance.tree.path(j.instance.tree.point("memory"), j.instance.tree.top, j.instance.name, j.path)).Write("memory.limit_in_bytes", strconv.Itoa(128<<20)); err != nil {
+		above := groupAt(s.tree.path(s.tree.point("memory"), s.tree.top, j.instance.name, j.path))
+		if err := above.Write("memory.limit_in_bytes", strconv.Itoa(128<<20)); err != nil {
 			t.Fatal(err)
 		}
 		victim, other := newJob(t, j, "victim", Limits{MemoryBytes: 1 << 30}), newJob(t, j, "other", Limits{MemoryBytes: 1 << 30})
@@ -157,7 +156,7 @@ func TestCPULimit(t *testing.T) {
 		r.line()
 		until(t, "throttled periods", func() bool {
 			b, err := g.in("cpu").Read("cpu.stat")
-			return err == nil && group.ValueOf(b, "nr_throttled") >= 3
+			return err == nil && valueOf(b, "nr_throttled") >= 3
 		})
 		// Without exact accounting the kernel divides CPU time by samples: at first all of it can be the system's.
 		until(t, "CPU time of the user", func() bool {
@@ -178,7 +177,7 @@ func TestStartsInGroup(t *testing.T) {
 			return
 		}
 		r := launch(t, "idle", g.Dir())
-		pids, err := group.At(g.dirs[0].Path).Processes()
+		pids, err := groupAt(g.dirs[0].Path).Processes()
 		if err != nil || len(pids) != 1 || pids[0] != r.cmd.Process.Pid {
 			t.Errorf("the group has processes %v, %v, want %d", pids, err, r.cmd.Process.Pid)
 		}
@@ -207,7 +206,7 @@ func TestJailRootMayStartJobs(t *testing.T) {
 			for _, c := range []struct {
 				file  string
 				owned bool
-			}{{"", false}, {group.KillFile, false}, {group.SubtreeFile, false}, {group.ProcsFile, s.tree.clone}} {
+			}{{"", false}, {killFile, false}, {subtreeFile, false}, {procsFile, s.tree.clone}} {
 				var st unix.Stat_t
 				if err := unix.Stat(filepath.Join(dir, c.file), &st); err != nil {
 					t.Fatal(err)
@@ -287,7 +286,7 @@ func TestJobsLeakNothing(t *testing.T) {
 			}
 			dirs := 0
 			for _, home := range s.tree.homes() {
-				_ = group.Walk(home, func(string) error { dirs++; return nil })
+				_ = walk(home, func(string) error { dirs++; return nil })
 			}
 			return [3]int{dirs, len(fds), runtime.NumGoroutine()}
 		}

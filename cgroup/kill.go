@@ -2,25 +2,19 @@ package cgroup
 
 import (
 	"fmt"
-
-	"corral/cgroup/group"
 )
-
-// ErrUnkillable is returned, wrapped, when processes still exist two seconds after they were killed. It is
-// [group.ErrUnkillable].
-var ErrUnkillable = group.ErrUnkillable
 
 // Kill sends SIGKILL to every process of the job, also to stopped ones and to those being forked. It does not wait
 // until they have ended; [Job.Remove] does. The error wraps [ErrUnkillable] if, without cgroup.kill, new processes
 // appear all the time.
 func (g *Job) Kill() error {
 	if g.instance.has.kill {
-		if err := g.dirs[0].Write(group.KillFile, "1"); err != nil {
+		if err := g.dirs[0].Write(killFile, "1"); err != nil {
 			return fmt.Errorf("kill cgroup: %w", err)
 		}
 		return nil
 	}
-	if err := group.KillFrozen(g.dirs[0].Path); err != nil {
+	if err := killFrozen(g.dirs[0].Path); err != nil {
 		return fmt.Errorf("kill cgroup: %w", err)
 	}
 	return nil

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // kill kills a job whose first process is r, and removes it.
@@ -43,7 +41,7 @@ func TestKillStorm(t *testing.T) {
 		r := start(t, g, "storm")
 		r.line()
 		until(t, "storm", func() bool {
-			pids, err := group.At(g.dirs[0].Path).Processes()
+			pids, err := groupAt(g.dirs[0].Path).Processes()
 			return err == nil && len(pids) >= manyOfStorm
 		})
 		kill(t, g, r)
@@ -88,7 +86,7 @@ func TestKillFrozen(t *testing.T) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 		r := start(t, g, "idle")
 		r.line()
-		until(t, "frozen group", func() bool { return group.Freeze(g.dirs[0].Path) })
+		until(t, "frozen group", func() bool { return freeze(g.dirs[0].Path) })
 		kill(t, g, r)
 	})
 }
@@ -111,7 +109,7 @@ func TestAttachWhileForking(t *testing.T) {
 		}
 		until(t, "storm in each group", func() bool {
 			for _, dir := range g.dirs {
-				if pids, err := group.At(dir.Path).Processes(); err != nil || len(pids) < manyOfStorm {
+				if pids, err := groupAt(dir.Path).Processes(); err != nil || len(pids) < manyOfStorm {
 					return false
 				}
 			}
@@ -154,11 +152,11 @@ func TestTasks(t *testing.T) {
 }
 
 // everyGroupHas waits until a process is in all of dirs.
-func everyGroupHas(t *testing.T, dirs []group.Group, pid int) {
+func everyGroupHas(t *testing.T, dirs []group, pid int) {
 	t.Helper()
 	until(t, "process in each group", func() bool {
 		for _, dir := range dirs {
-			if pids, err := group.At(dir.Path).Processes(); err != nil || !slices.Contains(pids, pid) {
+			if pids, err := groupAt(dir.Path).Processes(); err != nil || !slices.Contains(pids, pid) {
 				return false
 			}
 		}

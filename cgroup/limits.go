@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/containerd/cgroups/v3/cgroup2"
-
-	"corral/cgroup/group"
 )
 
 // ErrUnsupported is returned, wrapped, for a limit that this host cannot enforce.
@@ -82,7 +80,7 @@ func (g *Job) set(l Limits, lift bool) error {
 }
 
 // write sets limits in the groups that in returns for controllers.
-func write(list []v1Limit, in func(controller string) group.Group) error {
+func write(list []v1Limit, in func(controller string) group) error {
 	for _, f := range list {
 		if err := in(f.controller).Write(f.name, f.value); err != nil && !f.try {
 			return err

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/cgroup/group"
 	"corral/internal/fault"
 )
 
@@ -88,7 +87,7 @@ func (w *watcher) add(g *Job, f func()) error {
 
 // openOOMEvent returns an eventfd that the kernel signals when memory runs out for a group of v1, whose memory.oom_control is open:
 // cgroup-v1/memory, section 10.
-func openOOMEvent(dir group.Group, control int) (int, error) {
+func openOOMEvent(dir group, control int) (int, error) {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return -1, os.NewSyscallError("eventfd", err)
@@ -183,12 +182,12 @@ func (w *watcher) handleEvent(p *poll, fd int) {
 // the notification comes first, but not past the end of the watch.
 func (g *watched) killed() bool {
 	var room [256]byte
-	for wait := range group.Backoff(killPatience) {
+	for wait := range backoff(killPatience) {
 		b, err := g.job.meter.read(memoryEvents, room[:])
 		if err != nil {
 			return false // Account fails, too
 		}
-		if n := group.ValueOf(b, "oom_kill"); n > g.kills {
+		if n := valueOf(b, "oom_kill"); n > g.kills {
 			g.kills = n
 			return true
 		}
@@ -219,7 +218,7 @@ func (p *poll) forget(event int) {
 func (g *Job) groupGone() bool {
 	var room [1]byte
 	_, err := unix.Pread(g.meter[memoryEvents], room[:], 0)
-	return group.Gone(err)
+	return gone(err)
 }
 
 // remove ends a job's watch and waits for its callback. With the last watch it also waits for the goroutine to end.

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // Sweep removes an instance, its own or that of a supervisor that was killed: it kills every process in its groups,
@@ -40,12 +38,12 @@ func (t *Tree) clear(names ...string) error {
 			dirs = append(dirs, dir)
 		}
 	}
-	if err := group.KillEverywhere(dirs); err != nil {
+	if err := killEverywhere(dirs); err != nil {
 		return fmt.Errorf("clear cgroup: %w", err)
 	}
 	var errs []error
 	for _, dir := range dirs {
-		errs = append(errs, group.RemoveTree(dir))
+		errs = append(errs, removeTree(dir))
 	}
 	return errors.Join(errs...)
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 const (
@@ -146,7 +144,7 @@ func (t *Tree) homes() []string {
 func (t *Tree) Instances() ([]string, error) {
 	var names []string
 	for _, home := range t.homes() {
-		children, err := group.Children(home)
+		children, err := childrenOf(home)
 		if err != nil {
 			return nil, err
 		}

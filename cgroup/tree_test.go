@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
-
-	"corral/cgroup/group"
 )
 
 // A setting is a layout that the tests run in.
@@ -124,7 +122,7 @@ func playLibcontainer(t testing.TB, j *Jail, pid int) {
 		if slices.Contains(m.controllers, "cpuset") {
 			continue // a new cpuset group accepts no process until it has CPUs
 		}
-		if err := group.At(dir).Join(pid); err != nil {
+		if err := groupAt(dir).Join(pid); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,13 +142,13 @@ func find(t testing.TB, tree *Tree, name string) []string {
 	t.Helper()
 	var found []string
 	for _, home := range tree.homes() {
-		err := group.Walk(home, func(dir string) error {
+		err := walk(home, func(dir string) error {
 			if filepath.Base(dir) == name {
 				found = append(found, dir)
 			}
 			return nil
 		})
-		if err != nil && !group.Gone(err) {
+		if err != nil && !gone(err) {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +162,7 @@ func empty(t testing.TB, g *Job) {
 		t.Fatalf("wait for the end of the job: %v", err)
 	}
 	for _, dir := range g.dirs {
-		if pids, err := group.At(dir.Path).Processes(); err != nil || len(pids) > 0 {
+		if pids, err := groupAt(dir.Path).Processes(); err != nil || len(pids) > 0 {
 			t.Errorf("%s has processes %v, %v", dir.Path, pids, err)
 		}
 	}

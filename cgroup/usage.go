@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // A source identifies a file with resource usage of a job.
@@ -103,7 +101,7 @@ func (m *meter) read(s source, buf []byte) ([]byte, error) {
 	if m[s] < 0 {
 		return nil, fs.ErrNotExist
 	}
-	return group.ReadOn(m[s], buf, false)
+	return readOn(m[s], buf, false)
 }
 
 // number reads a source that consists of one number. It returns -1 if the source is missing.
@@ -112,7 +110,7 @@ func (m *meter) number(s source, buf []byte) int64 {
 	if err != nil {
 		return -1
 	}
-	return group.Number(b)
+	return number(b)
 }
 
 // Usage is the resource usage of a job since its groups were created. A value that this kernel does not provide is -1.
@@ -158,7 +156,7 @@ func (g *Job) Account() (Usage, Events, error) {
 	}
 	var e Events
 	if b, err := g.meter.read(pidsEvents, buf); err == nil {
-		e.PIDsMax = max(0, group.ValueOf(b, "max"))
+		e.PIDsMax = max(0, valueOf(b, "max"))
 	}
 	var errs [3]error
 	errs[0] = g.readCPU(&u, buf)
@@ -182,7 +180,7 @@ func (g *Job) Memory() int64 {
 	if err != nil {
 		return -1
 	}
-	return group.Number(b)
+	return number(b)
 }
 
 // readCPU reads the CPU time from cpu.stat, or from cpuacct on v1.
@@ -197,9 +195,9 @@ func (g *Job) readCPU(u *Usage, buf []byte) error {
 	if err != nil {
 		return fmt.Errorf("read cpu.stat of %s: %w", g.dirs[0].Path, err)
 	}
-	u.CPU = microseconds(group.ValueOf(b, "usage_usec"))
-	u.User = microseconds(group.ValueOf(b, "user_usec"))
-	u.System = microseconds(group.ValueOf(b, "system_usec"))
+	u.CPU = microseconds(valueOf(b, "usage_usec"))
+	u.User = microseconds(valueOf(b, "user_usec"))
+	u.System = microseconds(valueOf(b, "system_usec"))
 	return nil
 }
 
@@ -226,9 +224,9 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 		name, value, _ := bytes.Cut(word, []byte{'='})
 		switch string(name) {
 		case "rbytes":
-			u.IORead += max(0, group.Number(value))
+			u.IORead += max(0, number(value))
 		case "wbytes":
-			u.IOWrite += max(0, group.Number(value))
+			u.IOWrite += max(0, number(value))
 		}
 	}
 	return nil
@@ -247,12 +245,12 @@ func cutWord(text []byte) (word, rest []byte) {
 // readOOM reads the counts of memory.events or memory.oom_control. The latter has a count only since Linux 4.13.
 func (g *Job) readOOM(e *Events, buf []byte) error {
 	b, err := g.meter.read(memoryEvents, buf)
-	kills := group.ValueOf(b, "oom_kill")
+	kills := valueOf(b, "oom_kill")
 	if err == nil && kills < 0 {
 		err = errors.New("no oom_kill count")
 	}
 	e.OOMKills = max(0, kills)
-	own := group.ValueOf(b, "oom") // v1 does not count them
+	own := valueOf(b, "oom") // v1 does not count them
 	e.OOM = kills > 0 || own > 0
 	if kills > 0 {
 		e.UserLimit = g.userLimit(own)
@@ -264,12 +262,12 @@ func (g *Job) readOOM(e *Events, buf []byte) error {
 }
 
 // in returns the job's group in the hierarchy of a controller; "cgroup" stands for the unified one.
-func (g *Job) in(controller string) group.Group {
+func (g *Job) in(controller string) group {
 	point := g.instance.tree.point(controller)
 	for _, d := range g.dirs {
 		if d.Point == point {
 			return d
 		}
 	}
-	return group.None()
+	return noGroup()
 }

@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // fakeJob returns a job of a layout whose sources have the given text. Sources without text are missing.
 func fakeJob(t *testing.T, layout string, text map[source]string) *Job {
 	t.Helper()
-	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []group.Group{group.At("/fake")}, fd: -1, event: -1, meter: newMeter()}
+	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []group{groupAt("/fake")}, fd: -1, event: -1, meter: newMeter()}
 	if layout != "v1" {
 		g.instance.tree.unified = "/fake"
 	}

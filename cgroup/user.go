@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/cgroup/group"
 	"corral/internal/fault"
 )
 
@@ -35,7 +34,7 @@ func (i *Instance) User(uid uint32) (*User, error) {
 	}
 	u := &User{instance: i, name: "user-" + strconv.FormatUint(uint64(uid), 10), event: -1}
 	if made, err := u.make(i.userBytes(uid)); err != nil {
-		return nil, errors.Join(fmt.Errorf("create cgroup of user %d: %w", uid, err), group.RemovePaths(made))
+		return nil, errors.Join(fmt.Errorf("create cgroup of user %d: %w", uid, err), removePaths(made))
 	}
 	i.users[uid] = u
 	return u, nil
@@ -98,18 +97,18 @@ func (u *User) make(bytes int64) (made []string, err error) {
 }
 
 // in returns the user's group in the hierarchy mounted at point.
-func (u *User) in(point string) group.Group {
-	return group.At(u.instance.tree.path(point, u.instance.tree.top, u.instance.name, u.name))
+func (u *User) in(point string) group {
+	return groupAt(u.instance.tree.path(point, u.instance.tree.top, u.instance.name, u.name))
 }
 
 // memory returns the user's group in the hierarchy of the memory controller.
-func (u *User) memory() group.Group { return u.in(u.instance.tree.point("memory")) }
+func (u *User) memory() group { return u.in(u.instance.tree.point("memory")) }
 
 // limit sets the limit of the user's memory, with swap; 0 is none.
 func (u *User) limit(bytes int64) error {
 	i := u.instance
 	if i.tree.layout != "v2" {
-		return write(v1Memory(bytes, i.has.swap, true), func(string) group.Group { return u.memory() })
+		return write(v1Memory(bytes, i.has.swap, true), func(string) group { return u.memory() })
 	}
 	// The group has no memory.oom.group: of all jobs, the kernel kills one, which has it.
 	value, swap := strconv.FormatInt(bytes, 10), "0"
@@ -129,7 +128,7 @@ const memswPrefix = "memory.memsw."
 
 // v1Counter reads a counter of v1's memory controller, -1 if it cannot: of memory and swap together where the kernel has it, because that
 // limit is reached first.
-func (i *Instance) v1Counter(g group.Group, name string) int64 {
+func (i *Instance) v1Counter(g group, name string) int64 {
 	prefix := "memory."
 	if i.has.swap {
 		prefix = memswPrefix
@@ -138,7 +137,7 @@ func (i *Instance) v1Counter(g group.Group, name string) int64 {
 	if err != nil {
 		return -1
 	}
-	return group.Number(b)
+	return number(b)
 }
 
 // countOOM has the kernel count on v1 how often memory ran out for the user. (Its memory.failcnt is 0 in Linux 6.18.)
@@ -166,7 +165,7 @@ func (u *User) ooms() int64 {
 	if err != nil {
 		return -1
 	}
-	return group.ValueOf(b, "oom")
+	return valueOf(b, "oom")
 }
 
 // costly is the size in pages of the largest allocation for which the kernel kills (PAGE_ALLOC_COSTLY_ORDER).

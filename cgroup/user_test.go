@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"corral/cgroup/group"
 )
 
 // newUserJail creates a jail of a user with a first process.
@@ -30,7 +28,7 @@ func newUserJail(t testing.TB, i *Instance, uid uint32, name string) *Jail {
 const slack = 1 << 20
 
 // usage reads a file with a number of bytes.
-func usage(t testing.TB, g group.Group, v1, v2 string) int64 {
+func usage(t testing.TB, g group, v1, v2 string) int64 {
 	t.Helper()
 	file := v1
 	if _, err := os.Lstat(g.Path + "/memory.max"); err == nil {
@@ -43,7 +41,7 @@ func usage(t testing.TB, g group.Group, v1, v2 string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return group.Number(b)
+	return number(b)
 }
 
 func (u *User) usage(t testing.TB) int64 {

@@ -1,4 +1,4 @@
-package group
+package cgroup
 
 import (
 	"errors"
@@ -19,14 +19,14 @@ var ErrUnkillable = errors.New("processes do not die")
 // killTimeout is the timeout of the wait for killed processes.
 const killTimeout = 2 * time.Second
 
-// KillFrozen kills the processes of dir and of the groups below it. Frozen processes cannot fork, so a single round
+// killFrozen kills the processes of dir and of the groups below it. Frozen processes cannot fork, so a single round
 // kills all of them if all were frozen before they were listed. The error wraps [ErrUnkillable] if, for two seconds, new
 // processes appear faster than they are killed.
-func KillFrozen(dir string) error {
-	for wait := range Backoff(killTimeout) {
-		frozen := Freeze(dir)
+func killFrozen(dir string) error {
+	for wait := range backoff(killTimeout) {
+		frozen := freeze(dir)
 		n, err := killListed(dir)
-		Thaw(dir)
+		thaw(dir)
 		if err != nil || n == 0 || frozen {
 			return err
 		}
@@ -40,26 +40,26 @@ type freezer struct{ file, freeze, state, frozen string }
 
 // freezerOf returns the freezer of either version that a group has.
 func freezerOf(dir string) freezer {
-	if _, err := os.Lstat(filepath.Join(dir, V1Freezer)); err == nil {
-		return freezer{V1Freezer, "FROZEN", V1Freezer, "FROZEN\n"}
+	if _, err := os.Lstat(filepath.Join(dir, v1Freezer)); err == nil {
+		return freezer{v1Freezer, "FROZEN", v1Freezer, "FROZEN\n"}
 	}
-	return freezer{V2Freezer, "1", eventsFile, "frozen 1\n"}
+	return freezer{v2Freezer, "1", eventsFile, "frozen 1\n"}
 }
 
 // holds reports whether all processes of a group are frozen.
 func (f freezer) holds(dir string) bool {
-	b, err := At(dir).Read(f.state)
+	b, err := groupAt(dir).Read(f.state)
 	return err == nil && strings.Contains(string(b), f.frozen)
 }
 
-// Freeze freezes all processes of a group with the freezer of either version, and reports whether all are frozen. A
+// freeze freezes all processes of a group with the freezer of either version, and reports whether all are frozen. A
 // process in an uninterruptible call does not freeze. A process that was killed while frozen by v1 dies when it is
 // thawed.
-func Freeze(dir string) bool {
+func freeze(dir string) bool {
 	f := freezerOf(dir)
-	for wait := range Backoff(100 * time.Millisecond) {
+	for wait := range backoff(100 * time.Millisecond) {
 		// v1 retries only when the state is written again.
-		if err := At(dir).Write(f.file, f.freeze); err != nil {
+		if err := groupAt(dir).Write(f.file, f.freeze); err != nil {
 			return false
 		}
 		if f.holds(dir) {
@@ -70,20 +70,17 @@ func Freeze(dir string) bool {
 	return false
 }
 
-// Frozen reports whether all processes of a group are frozen.
-func Frozen(dir string) bool { return freezerOf(dir).holds(dir) }
-
-// Thaw undoes Freeze. Its writes fail if nothing is frozen.
-func Thaw(dir string) {
-	if At(dir).Write(V1Freezer, "THAWED") != nil {
-		_ = At(dir).Write(V2Freezer, "0")
+// thaw undoes freeze. Its writes fail if nothing is frozen.
+func thaw(dir string) {
+	if groupAt(dir).Write(v1Freezer, "THAWED") != nil {
+		_ = groupAt(dir).Write(v2Freezer, "0")
 	}
 }
 
 // killListed kills the processes of dir and of the groups below it, and returns the number that it found.
 func killListed(dir string) (int, error) {
 	total := 0
-	err := Walk(dir, func(dir string) error {
+	err := walk(dir, func(dir string) error {
 		n, err := killMembers(dir)
 		total += n
 		return err
@@ -97,7 +94,7 @@ const killAtOnce = 256
 // killMembers kills the processes of one group through pidfds, and returns the number that it found. A process is
 // signaled only if the group still lists its PID once the pidfd is open, so a reused PID is never signaled.
 func killMembers(dir string) (int, error) {
-	pids, err := At(dir).Processes()
+	pids, err := groupAt(dir).Processes()
 	if err != nil {
 		return 0, ignoreGone(err)
 	}
@@ -126,7 +123,7 @@ func killSome(dir string, pids []int) error {
 			return fmt.Errorf("open process %d: %w", pid, err)
 		} // else it has ended, or is outside this PID namespace
 	}
-	still, err := At(dir).Processes()
+	still, err := groupAt(dir).Processes()
 	if err != nil {
 		return err
 	}
@@ -143,26 +140,26 @@ func killSome(dir string, pids []int) error {
 }
 
 func ignoreGone(err error) error {
-	if Gone(err) {
+	if gone(err) {
 		return nil
 	}
 	return err
 }
 
-// KillEverywhere kills the processes in dirs, one group's directories in several hierarchies, in rounds until it
+// killEverywhere kills the processes in dirs, one group's directories in several hierarchies, in rounds until it
 // finds none. A process may be in only some of them, such as a jail's first process before it is adopted.
 // The error wraps [ErrUnkillable] if processes are left after two seconds.
-func KillEverywhere(dirs []string) error {
-	for wait := range Backoff(killTimeout) {
+func killEverywhere(dirs []string) error {
+	for wait := range backoff(killTimeout) {
 		frozen := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return !canFreeze(dir) })
 		for _, dir := range dirs {
 			// Kills the whole subtree at once where the file exists.
-			_ = At(dir).Write(KillFile, "1")
+			_ = groupAt(dir).Write(killFile, "1")
 		}
 		total := 0
 		var errs []error
 		for _, dir := range frozen {
-			Freeze(dir)
+			freeze(dir)
 		}
 		for _, dir := range dirs {
 			n, err := killListed(dir)
@@ -170,7 +167,7 @@ func KillEverywhere(dirs []string) error {
 			errs = append(errs, err)
 		}
 		for _, dir := range frozen {
-			Thaw(dir)
+			thaw(dir)
 		}
 		if err := errors.Join(errs...); err != nil || total == 0 {
 			return err
@@ -187,5 +184,5 @@ func canFreeze(dir string) bool {
 		_, err := os.Lstat(filepath.Join(dir, file))
 		return err == nil
 	}
-	return there(V1Freezer) || there(V2Freezer) && !there(KillFile)
+	return there(v1Freezer) || there(v2Freezer) && !there(killFile)
 }

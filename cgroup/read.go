@@ -1,4 +1,4 @@
-package group
+package cgroup
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadOn reads a file from its beginning, into buf if it is large enough. Most cgroup files are written by the kernel
+// readOn reads a file from its beginning, into buf if it is large enough. Most cgroup files are written by the kernel
 // as one record, which ends where a read returns less than requested; list must be set for the others, the lists of
 // processes.
-func ReadOn(fd int, buf []byte, list bool) ([]byte, error) {
+func readOn(fd int, buf []byte, list bool) ([]byte, error) {
 	for n := 0; ; {
 		got, err := unix.Pread(fd, buf[n:], int64(n))
 		if err != nil {
@@ -30,21 +30,21 @@ func ReadOn(fd int, buf []byte, list bool) ([]byte, error) {
 	}
 }
 
-// ValueOf returns the value of name in a flat keyed file ("name value" in each line; cgroup-v2 document, "Format"),
+// valueOf returns the value of name in a flat keyed file ("name value" in each line; cgroup-v2 document, "Format"),
 // or -1 if it is missing.
-func ValueOf(text []byte, name string) int64 {
+func valueOf(text []byte, name string) int64 {
 	for len(text) > 0 {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte{'\n'})
 		if key, value, ok := bytes.Cut(line, []byte{' '}); ok && string(key) == name {
-			return Number(value)
+			return number(value)
 		}
 	}
 	return -1
 }
 
-// Number parses a decimal number surrounded by optional white space. It returns -1 if text is not a number.
-func Number(text []byte) int64 {
+// number parses a decimal number surrounded by optional white space. It returns -1 if text is not a number.
+func number(text []byte) int64 {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 	if err != nil {
 		return -1

@@ -1,4 +1,4 @@
-package group
+package cgroup
 
 import (
 	"sync/atomic"
@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dirs holds groups open while they or their children are used: one descriptor per group, whatever the number of
+// heldGroups holds groups open while they or their children are used: one descriptor per group, whatever the number of
 // children. It is safe for concurrent use.
-type Dirs struct {
-	groups []Group // by path
+type heldGroups struct {
+	groups []group // by path
 	fds    []int   // in the order of groups
 	users  atomic.Int64
 }
 
-// OpenDirs opens groups, with a reference count of one.
-func OpenDirs(groups []Group) (*Dirs, error) {
-	s := &Dirs{groups: groups}
+// holdGroups opens groups, with a reference count of one.
+func holdGroups(groups []group) (*heldGroups, error) {
+	s := &heldGroups{groups: groups}
 	s.users.Store(1)
 	for _, d := range groups {
 		fd, err := d.OpenDir()
@@ -30,7 +30,7 @@ func OpenDirs(groups []Group) (*Dirs, error) {
 }
 
 // Hold adds a reference, unless the directories are closed already, which it reports.
-func (s *Dirs) Hold() bool {
+func (s *heldGroups) Hold() bool {
 	for {
 		n := s.users.Load()
 		if n == 0 {
@@ -43,7 +43,7 @@ func (s *Dirs) Hold() bool {
 }
 
 // Release drops a reference and closes the directories with the last one.
-func (s *Dirs) Release() {
+func (s *heldGroups) Release() {
 	if s.users.Add(-1) > 0 {
 		return
 	}
@@ -53,10 +53,10 @@ func (s *Dirs) Release() {
 }
 
 // Child returns the child called name of the n-th group.
-func (s *Dirs) Child(n int, name string) Group {
+func (s *heldGroups) Child(n int, name string) group {
 	d := s.groups[n]
-	return Group{at: s.fds[n], name: name, Path: d.Path + "/" + name, Point: d.Point}
+	return group{at: s.fds[n], name: name, Path: d.Path + "/" + name, Point: d.Point}
 }
 
 // Len returns the number of groups.
-func (s *Dirs) Len() int { return len(s.groups) }
+func (s *heldGroups) Len() int { return len(s.groups) }

@@ -1,4 +1,4 @@
-package group
+package cgroup
 
 import (
 	"errors"
@@ -12,29 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveTree removes the directories of a group and of its descendants, as Remove does.
-func RemoveTree(dir string) error {
-	return Walk(dir, func(dir string) error { return RemovePaths([]string{dir}) })
+// removeTree removes the directories of a group and of its descendants, as removeGroups does.
+func removeTree(dir string) error {
+	return walk(dir, func(dir string) error { return removePaths([]string{dir}) })
 }
 
-// RemovePaths is Remove for directories given by their paths.
-func RemovePaths(dirs []string) error {
-	var list []Group
+// removePaths is removeGroups for directories given by their paths.
+func removePaths(dirs []string) error {
+	var list []group
 	for _, dir := range dirs {
-		list = append(list, At(dir))
+		list = append(list, groupAt(dir))
 	}
-	return Remove(list)
+	return removeGroups(list)
 }
 
-// Remove removes the directories of groups, starting with the last. A group may stay busy for a moment after its last
+// removeGroups removes the directories of groups, starting with the last. A group may stay busy for a moment after its last
 // process was waited for, so busy ones are retried for up to two seconds. A missing group is not an error. The error
 // wraps [ErrUnkillable] if a group still has processes then, and [unix.EBUSY] if it is busy without.
-func Remove(groups []Group) error {
+func removeGroups(groups []group) error {
 	left := slices.Clone(groups)
 	slices.Reverse(left)
 	var errs []error
-	for wait := range Backoff(killTimeout) {
-		left = slices.DeleteFunc(left, func(d Group) bool {
+	for wait := range backoff(killTimeout) {
+		left = slices.DeleteFunc(left, func(d group) bool {
 			err := d.rmdir()
 			if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {
 				errs = append(errs, fmt.Errorf("remove %s: %w", d.Path, err))
@@ -56,24 +56,24 @@ func Remove(groups []Group) error {
 	return errors.Join(errs...)
 }
 
-// Walk calls f for the groups below dir and then for dir. Groups may vanish meanwhile.
-func Walk(dir string, f func(dir string) error) error {
-	children, err := Children(dir)
+// walk calls f for the groups below dir and then for dir. Groups may vanish meanwhile.
+func walk(dir string, f func(dir string) error) error {
+	children, err := childrenOf(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range children {
-		if err := Walk(filepath.Join(dir, name), f); err != nil {
+		if err := walk(filepath.Join(dir, name), f); err != nil {
 			return err
 		}
 	}
 	return f(dir)
 }
 
-// Children returns the names of a group's children. A missing group has none.
-func Children(dir string) ([]string, error) {
+// childrenOf returns the names of a group's children. A missing group has none.
+func childrenOf(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !Gone(err) {
+	if err != nil && !gone(err) {
 		return nil, err
 	}
 	var names []string
@@ -85,8 +85,8 @@ func Children(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Backoff yields increasing times to wait, starting at 0.1 ms, until they add up to total.
-func Backoff(total time.Duration) iter.Seq[time.Duration] {
+// backoff yields increasing times to wait, starting at 0.1 ms, until they add up to total.
+func backoff(total time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		wait := 100 * time.Microsecond
 		for sum := time.Duration(0); sum < total; sum += wait {

@@ -1,7 +1,4 @@
-// Package group operates on the directory of one cgroup: its files, its processes and its removal.
-//
-// It knows the file names of v1 and v2, but neither which hierarchies a host has nor what a group is for.
-package group
+package cgroup
 
 import (
 	"errors"
@@ -17,51 +14,51 @@ import (
 
 // Files of a group.
 const (
-	ProcsFile   = "cgroup.procs"
-	KillFile    = "cgroup.kill"
-	SubtreeFile = "cgroup.subtree_control"
-	V2Freezer   = "cgroup.freeze"
-	V1Freezer   = "freezer.state"
+	procsFile   = "cgroup.procs"
+	killFile    = "cgroup.kill"
+	subtreeFile = "cgroup.subtree_control"
+	v2Freezer   = "cgroup.freeze"
+	v1Freezer   = "freezer.state"
 
 	eventsFile = "cgroup.events"
 )
 
-// A Group is the directory of one group in one hierarchy. It is looked up relative to an open directory, that of the
+// A group is the directory of one group in one hierarchy. It is looked up relative to an open directory, that of the
 // jail: this saves the path lookup from the root in each of about thirty calls per job, and the directory stays the
 // same whatever is renamed or mounted above it. Its methods never create a file.
-type Group struct {
+type group struct {
 	at    int    // the directory that name is relative to, or AT_FDCWD
 	name  string // one path element, or the full path
 	Path  string // the full path, for messages and for calls that need not be fast
-	Point string // the mount point of its hierarchy; "" of a group returned by At
+	Point string // the mount point of its hierarchy; "" of a group returned by groupAt
 }
 
-// At returns the group at a path, with which each call looks up the whole path.
-func At(path string) Group { return Group{at: unix.AT_FDCWD, name: path, Path: path} }
+// groupAt returns the group at a path, with which each call looks up the whole path.
+func groupAt(path string) group { return group{at: unix.AT_FDCWD, name: path, Path: path} }
 
-// None returns a group on which each call fails.
-func None() Group { return Group{at: -1, name: "."} }
+// noGroup returns a group on which each call fails.
+func noGroup() group { return group{at: -1, name: "."} }
 
 // Detached returns the group for messages only: each call on it fails.
-func (d Group) Detached() Group {
+func (d group) Detached() group {
 	d.at = -1
 	return d
 }
 
 // Open opens a file of the group. The caller closes the descriptor.
-func (d Group) Open(file string, flags int) (int, error) {
+func (d group) Open(file string, flags int) (int, error) {
 	fd, err := openAt(d.at, d.name+"/"+file, flags)
 	return fd, d.failed("open", file, err)
 }
 
 // OpenDir opens the directory itself with O_PATH, as a starting point for lookups. The caller closes the descriptor.
-func (d Group) OpenDir() (int, error) {
+func (d group) OpenDir() (int, error) {
 	fd, err := openAt(d.at, d.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	return fd, d.failed("open", "", err)
 }
 
 // Write writes value to a file of the group in a single call, as the kernel requires.
-func (d Group) Write(file, value string) error {
+func (d group) Write(file, value string) error {
 	fd, err := d.Open(file, unix.O_WRONLY)
 	if err != nil {
 		return err
@@ -71,24 +68,24 @@ func (d Group) Write(file, value string) error {
 }
 
 // Make creates the directory. The error wraps [fs.ErrExist] if it exists.
-func (d Group) Make() error {
+func (d group) Make() error {
 	return d.failed("mkdir", "", retryEINTR(func() error { return unix.Mkdirat(d.at, d.name, 0o755) }))
 }
 
 // rmdir removes the directory, which must have neither a process nor a child group. Its error is a bare [unix.Errno].
-func (d Group) rmdir() error {
+func (d group) rmdir() error {
 	return retryEINTR(func() error { return unix.Unlinkat(d.at, d.name, unix.AT_REMOVEDIR) })
 }
 
 // Chown makes owner the owner of a file of the group.
-func (d Group) Chown(file string, owner int) error {
+func (d group) Chown(file string, owner int) error {
 	return d.failed("chown", file, retryEINTR(func() error {
 		return unix.Fchownat(d.at, d.name+"/"+file, owner, -1, unix.AT_SYMLINK_NOFOLLOW)
 	}))
 }
 
 // failed adds the operation and the path to err; "" stands for the directory. It returns nil if err is nil.
-func (d Group) failed(op, file string, err error) error {
+func (d group) failed(op, file string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -96,13 +93,13 @@ func (d Group) failed(op, file string, err error) error {
 }
 
 // Read returns the content of a file of the group.
-func (d Group) Read(file string) ([]byte, error) {
+func (d group) Read(file string) ([]byte, error) {
 	fd, err := d.Open(file, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	b, err := ReadOn(fd, make([]byte, 512), true)
+	b, err := readOn(fd, make([]byte, 512), true)
 	if err != nil {
 		return nil, d.failed("read", file, err)
 	}
@@ -111,8 +108,8 @@ func (d Group) Read(file string) ([]byte, error) {
 
 // Processes returns the processes of the group, without those of its children. A process outside the caller's PID
 // namespace is listed as 0.
-func (d Group) Processes() ([]int, error) {
-	b, err := d.Read(ProcsFile)
+func (d group) Processes() ([]int, error) {
+	b, err := d.Read(procsFile)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +117,7 @@ func (d Group) Processes() ([]int, error) {
 	for line := range strings.Lines(string(b)) {
 		pid, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(d.Path, ProcsFile), err)
+			return nil, fmt.Errorf("%s: %w", filepath.Join(d.Path, procsFile), err)
 		}
 		pids = append(pids, pid)
 	}
@@ -128,10 +125,10 @@ func (d Group) Processes() ([]int, error) {
 }
 
 // Join moves a process with all its threads, but without its children, into the group.
-func (d Group) Join(pid int) error {
+func (d group) Join(pid int) error {
 	var err error
 	for range 5 {
-		err = d.Write(ProcsFile, strconv.Itoa(pid))
+		err = d.Write(procsFile, strconv.Itoa(pid))
 		if !errors.Is(err, unix.EINVAL) {
 			break
 		}
@@ -164,7 +161,7 @@ func retryEINTR(call func() error) error {
 	}
 }
 
-// Gone reports whether err means that the group was removed, before or while its file was open.
-func Gone(err error) bool {
+// gone reports whether err means that the group was removed, before or while its file was open.
+func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
