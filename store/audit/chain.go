@@ -10,6 +10,18 @@ import (
 // A Hash is the SHA-256 of a record's line, without its newline.
 type Hash [sha256.Size]byte
 
+// MarshalText implements encoding.TextMarshaler.
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Hash) UnmarshalText(digits []byte) error {
+	if len(digits) != hex.EncodedLen(len(h)) {
+		return hex.ErrLength
+	}
+	_, err := hex.Decode(h[:], digits)
+	return err
+}
+
 // A Position is the end of a record, where the next one continues the audit log. The zero value with File 1 is the
 // beginning.
 type Position struct {

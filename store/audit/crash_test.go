@@ -384,9 +384,9 @@ func TestCheckpoint(t *testing.T) {
 	}
 	l.o.Log = options(t).Log
 	for name, bad := range map[string]string{
-		"cut": string(good[:len(good)/2]), "empty": "", "other hash": strings.Replace(string(good), fmt.Sprintf("%x", c.Hash), strings.Repeat("a", 64), 1),
-		"beyond": strings.Replace(string(good), fmt.Sprintf(" %d ", c.Size), fmt.Sprintf(" %d ", c.Size+1), 1),
-		"no end": strings.Replace(string(good), "end 1\n", "", 1), "other words": "open " + string(good),
+		"cut": string(good[:len(good)/2]), "empty": "", "other hash": strings.Replace(string(good), fmt.Sprintf("%x", c.Hash[:]), strings.Repeat("a", 64), 1),
+		"beyond":  strings.Replace(string(good), fmt.Sprintf(`"Size":%d`, c.Size), fmt.Sprintf(`"Size":%d`, c.Size+1), 1),
+		"no jobs": strings.Replace(string(good), `"Open":{`, `"Jobs":{`, 1), "a name that is none": strings.Replace(string(good), `"held"`, `"h\nld"`, 1),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, CheckpointFile), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)

@@ -128,18 +128,6 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// FuzzCheckpoint: an accepted checkpoint has exactly one encoding.
-func FuzzCheckpoint(f *testing.F) {
-	c := checkpoint{Position{7, Hash{9}, 3, 100}, map[uint64]Who{5: {Instance: "main", Job: "job-1"}, 6: {Instance: "a", Job: "b"}}}
-	f.Add(c.Encode())
-	f.Add((&checkpoint{Position: Position{File: 1}}).Encode())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, ok := parseCheckpoint(b); ok && !bytes.Equal(c.Encode(), b) {
-			t.Errorf("%q", b)
-		}
-	})
-}
-
 // TestNetwork: a record says what a job may reach and what it has reached, which is a text that nobody has checked: it cannot become
 // anything else of the record, nor make the record longer than what is reserved for it.
 func TestNetwork(t *testing.T) {

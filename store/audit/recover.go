@@ -84,12 +84,16 @@ func (l *Log) writeCheckpoint(c checkpoint) error {
 	if err := l.syncFile(); err != nil {
 		return err
 	}
+	b, err := c.Encode()
+	if err != nil {
+		return err
+	}
 	const temp = CheckpointFile + ".new"
 	f, err := l.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(c.Encode())
+	_, err = f.Write(b)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
