@@ -3,12 +3,15 @@ package ctxtools
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"corral/internal/strictjson"
 	"corral/internal/test/mcptest"
 	"corral/job"
 	"corral/mcp/tool"
+	"corral/store/index"
 )
 
 // FuzzCtxArguments: any arguments get a reply that conforms to the schema, and the requests they cause are within the
@@ -25,17 +28,25 @@ func FuzzCtxArguments(f *testing.F) {
 		f.Add(uint8(1), []byte(seed))
 		f.Add(uint8(2), []byte(seed))
 	}
+	for _, seed := range []string{
+		`{"commands":[{"label":"l","command":"c","x":1}],"queries":["q"]}`, `{"commands":[{"label":"\u0000","command":"\ud800"}]}`,
+		`{"queries":["a"],"limit":3}`, `{"queries":"[\"a\",1]"}`, `{"query":"\u0000","source":"%"}`, `{"queries":"[","sort":"time"}`, `{"limit":1e99}`,
+	} {
+		f.Add(uint8(4), []byte(seed))
+		f.Add(uint8(5), []byte(seed))
+	}
 	stage := mcptest.NewFakeRunner()
 	stage.Stdout = "some output\n"
-	x := New(Settings{Engine: &job.Engine{Policy: stage, Runner: stage, Auditor: stage}, Repos: []string{"app"}})
+	k := &cannedIndex{found: map[string]*index.Found{"a": {Hits: []index.Hit{cannedHit("s", "t", "a\xff")}}}}
+	x := New(Settings{Engine: &job.Engine{Policy: stage, Runner: stage, Auditor: stage}, Knowledge: k, Repos: []string{"app"}})
 	f.Cleanup(x.Close)
-	tools := []tool.Tool{&Execute{x}, &ExecuteFile{x}, &Job{x}, &Jobs{x}}
+	tools := []tool.Tool{&Execute{x}, &ExecuteFile{x}, &Job{x}, &Jobs{x}, &BatchExecute{x}, &Search{x}}
 	f.Fuzz(func(t *testing.T, n uint8, arguments []byte) {
 		if envelope, aside := (strictjson.Checker{Fold: true}).Check(arguments); envelope != nil || aside != nil || strictjson.Kind(arguments) != "an object" {
 			return // rejected by the server
 		}
 		target := tools[int(n)%len(tools)]
-		stage.Request = nil
+		stage.Request, k.queries = nil, nil
 		r, err := target.Call(mcptest.AsUser(t.Context()), json.RawMessage(arguments))
 		var e *tool.Error
 		if err != nil && !errors.As(err, &e) {
@@ -50,8 +61,13 @@ func FuzzCtxArguments(f *testing.F) {
 			if err := json.Unmarshal(raw, &v); err != nil {
 				t.Fatal(err)
 			}
-			if mcptest.CheckReply(t, target, v); r.Text == "" {
+			if mcptest.CheckReply(t, target, v); r.Text == "" || !utf8.ValidString(r.Text) {
 				t.Errorf("%s", raw)
+			}
+		}
+		for _, q := range k.queries {
+			if q.Limit < 1 || q.Limit > 50 || strings.TrimSpace(q.Text) == "" {
+				t.Errorf("query %+v", q)
 			}
 		}
 		if q := stage.Request; q != nil && (q.Code == nil || *q.Code == "" || q.Limits.Wall < 0 || q.Repo != "app" || q.Runtime == "") {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"corral/internal/test/mcptest"
 	"corral/mcp/tool"
@@ -252,29 +251,6 @@ func TestCtxSearchIsBounded(t *testing.T) {
 	if v["code"] != tool.CodeInvalid || r.Text != "queries: must have at most 100 entries" {
 		t.Errorf("101 queries: %v", v)
 	}
-}
-
-// FuzzCtxSearch: any arguments get a reply that conforms to the schema, or an error with text.
-func FuzzCtxSearch(f *testing.F) {
-	for _, s := range []string{
-		`{"queries":["a"],"limit":3}`, `{"queries":"[\"a\",1]"}`, `{"query":"\u0000","source":"%"}`, `{"queries":"[","sort":"time"}`, `[]`, `{"limit":1e99}`,
-	} {
-		f.Add(s)
-	}
-	k := &cannedIndex{found: map[string]*index.Found{"a": {Hits: []index.Hit{cannedHit("s", "t", "a\xff")}}}}
-	x := New(Settings{Knowledge: k, Repos: []string{"app"}})
-	f.Fuzz(func(t *testing.T, arguments string) {
-		k.queries, k.bases = nil, nil
-		_, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Search{x}, arguments)
-		if r.Text == "" || !utf8.ValidString(r.Text) {
-			t.Errorf("%q", r.Text)
-		}
-		for _, q := range k.queries {
-			if q.Limit < 1 || q.Limit > 50 || strings.TrimSpace(q.Text) == "" {
-				t.Errorf("query %+v", q)
-			}
-		}
-	})
 }
 
 // TestRecall checks that a search for several repositories has the hits of all that the caller may use, those with the most words of the
