@@ -235,24 +235,6 @@ func TestBody(t *testing.T) {
 	t.Run("more than a message may have", func(t *testing.T) { testBody(t, HTTPOptions{MaxBody: 2 * maxLine}, maxLine) })
 }
 
-// TestBadIDs: a request whose id cannot be that of a response is not one.
-func TestBadIDs(t *testing.T) {
-	s := newHTTPSite(t, testServer(t), HTTPOptions{})
-	session := s.open()
-	for id, status := range map[string]int{
-		"1e400": 400, "-1e400": 400, "null": 400, "[]": 400, "true": 400, "-0": 200, "1.5": 200, "1e308": 200, "123456789012345678901234567890": 200,
-	} {
-		response, body := s.send("POST", `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, "Mcp-Session-Id", session)
-		want := `"id":` + id
-		if status != http.StatusOK {
-			want = `"id":null,"error":{"code":-32600`
-		}
-		if response.StatusCode != status || !strings.Contains(body, want) {
-			t.Errorf("id %s: %d %s", id, response.StatusCode, body)
-		}
-	}
-}
-
 func testBody(t *testing.T, o HTTPOptions, maximum int) {
 	s := newHTTPSite(t, testServer(t), o)
 	id := s.open()
