@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,7 +81,4 @@ func NewEscaper(f *os.File) *Escaper {
 func WriteJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
 
 // PrintJSON writes v as indented JSON to standard output.
-func PrintJSON(v any) error {
-	out := NewEscaper(os.Stdout)
-	return errors.Join(WriteJSON(out, v), out.Flush())
-}
+func PrintJSON(v any) error { return WriteJSON(os.Stdout, v) }

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -191,7 +190,7 @@ func (o *cacheOptions) printList(stores []packageStore) error {
 		files += len(s.files) + len(s.rest)
 	}
 	if o.json {
-		return printLines(rows)
+		return cli.PrintJSON(rows)
 	}
 	if files == 0 {
 		return cli.Print("nothing is kept\n")
@@ -215,15 +214,6 @@ func (o *cacheOptions) printList(stores []packageStore) error {
 		}
 	}
 	return cli.Print(b.String())
-}
-
-// printLines prints a list. Texts of registries have no control characters in JSON.
-func printLines(list any) error {
-	b, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		return err
-	}
-	return cli.Print(string(text.JSON(b)) + "\n")
 }
 
 func countFiles(files int) string {
@@ -260,7 +250,7 @@ func (o *cacheOptions) printRemoved(removed []packageStore) error {
 	}
 	slices.SortFunc(list, func(a, b total) int { return cmp.Compare(a.User, b.User) })
 	if o.json {
-		return printLines(list)
+		return cli.PrintJSON(list)
 	}
 	var names users.Names
 	var b strings.Builder
