@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"corral/internal/config/strict"
-	"corral/internal/test/sandboxtest"
 )
 
 // write writes a file with its directory. Both get modes whatever the umask is.
@@ -177,46 +176,6 @@ func TestEntriesBounds(t *testing.T) {
 		want := strings.NewReplacer("FILE", file, "DIR", repos).Replace(tt.want)
 		if (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%s: got  %v\nwant %s", tt.name, err, want)
-		}
-	}
-}
-
-// TestEntriesTrusted changes one permission at a time, each of which alone lets somebody else write an entry.
-func TestEntriesTrusted(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	for _, kind := range []string{reposDir, principalsDir} {
-		for _, tt := range []struct {
-			name            string
-			dirMode, mode   os.FileMode
-			dirOwner, owner int
-			want            string // DIR and FILE stand for the paths
-		}{
-			{"root's", 0o755, 0o644, 0, 0, ""},
-			{"another's", 0o755, 0o644, 0, 1000, "FILE belongs to user 1000: what the supervisor obeys must be root's\nhint: chown root FILE"},
-			{"group's", 0o755, 0o664, 0, 0, "FILE can be written by others than root (mode 0664)\nhint: chmod go-w FILE"},
-			{"everybody's", 0o755, 0o602, 0, 0, "FILE can be written by others than root (mode 0602)\nhint: chmod go-w FILE"},
-			{"in another's directory", 0o755, 0o644, 1000, 0, "DIR belongs to user 1000: what the supervisor obeys must be root's\nhint: chown root DIR"},
-			{"in a group's directory", 0o775, 0o644, 0, 0, "DIR can be written by others than root (mode 0775)\nhint: chmod go-w DIR"},
-		} {
-			main := filepath.Join(t.TempDir(), "config.yaml")
-			dir := filepath.Join(filepath.Dir(main), kind)
-			file := filepath.Join(dir, "x.yaml")
-			write(t, main, "version: 1\n")
-			write(t, file, map[string]string{reposDir: "path: /x\n", principalsDir: "name: x\ntoken_sha256: '" + hash1 + "'\n"}[kind])
-			if err := errors.Join(os.Chmod(file, tt.mode), os.Chmod(dir, tt.dirMode), os.Chown(file, tt.owner, 0), os.Chown(dir, tt.dirOwner, 0)); err != nil {
-				t.Fatal(err)
-			}
-			want := strings.NewReplacer("FILE", file, "DIR", dir).Replace(tt.want)
-			if _, err := Load(main, LoadOptions{Trusted: true}); (err == nil) != (want == "") || err != nil && err.Error() != want {
-				t.Errorf("%s, %s: got  %v\nwant %s", kind, tt.name, err, want)
-			}
-			// A user does not accept another user's file either, even beside a file that the command line names.
-			if tt.owner+tt.dirOwner == 0 {
-				continue
-			}
-			if _, err := Load(main, LoadOptions{}); err == nil || !strings.Contains(err.Error(), "belongs to user 1000: what governs your jobs must be yours") {
-				t.Errorf("%s, %s, a user's: %v", kind, tt.name, err)
-			}
 		}
 	}
 }

@@ -52,10 +52,13 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestTrusted changes one permission at a time, each of which alone lets somebody else write the file.
+// TestTrusted changes one permission at a time, each of which alone lets somebody else write the file or an entry beside it.
 func TestTrusted(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
-	tests := []struct {
+	contents := map[string]string{
+		"config.yaml": "version: 1\n", reposDir + "/x.yaml": "path: /x\n", principalsDir + "/x.yaml": "name: x\ntoken_sha256: '" + hash1 + "'\n",
+	}
+	for _, tt := range []struct {
 		name            string
 		dirMode, mode   os.FileMode
 		dirOwner, owner int
@@ -67,24 +70,30 @@ func TestTrusted(t *testing.T) {
 		{"group's", 0o755, 0o664, 0, 0, "FILE can be written by others than root (mode 0664)\nhint: chmod go-w FILE"},
 		{"everybody's", 0o755, 0o602, 0, 0, "FILE can be written by others than root (mode 0602)\nhint: chmod go-w FILE"},
 		{"in another's directory", 0o755, 0o644, 1000, 0, "DIR belongs to user 1000: what the supervisor obeys must be root's\nhint: chown root DIR"},
+		{"in a group's directory", 0o775, 0o644, 0, 0, "DIR can be written by others than root (mode 0775)\nhint: chmod go-w DIR"},
 		{"in everybody's directory", 0o777, 0o644, 0, 0, "DIR can be written by others than root (mode 0777)\nhint: chmod go-w DIR"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			file := filepath.Join(dir, "config.yaml")
-			if err := errors.Join(
-				os.WriteFile(file, []byte("version: 1\n"), 0o600), os.Chmod(file, tt.mode), os.Chmod(dir, tt.dirMode),
-				os.Chown(file, tt.owner, 0), os.Chown(dir, tt.dirOwner, 0),
-			); err != nil {
+	} {
+		for name, content := range contents {
+			main := filepath.Join(t.TempDir(), "config.yaml")
+			file := filepath.Join(filepath.Dir(main), name)
+			dir := filepath.Dir(file)
+			write(t, main, contents["config.yaml"])
+			write(t, file, content)
+			if err := errors.Join(os.Chmod(file, tt.mode), os.Chmod(dir, tt.dirMode), os.Chown(file, tt.owner, 0), os.Chown(dir, tt.dirOwner, 0)); err != nil {
 				t.Fatal(err)
 			}
 			want := strings.NewReplacer("FILE", file, "DIR", dir).Replace(tt.want)
-			_, err := Load(file, LoadOptions{Trusted: true})
-			if (err == nil) != (want == "") || err != nil && err.Error() != want {
-				t.Errorf("got  %v\nwant %s", err, want)
+			if _, err := Load(main, LoadOptions{Trusted: true}); (err == nil) != (want == "") || err != nil && err.Error() != want {
+				t.Errorf("%s, %s: got  %v\nwant %s", name, tt.name, err, want)
 			}
-		})
+			// A user does not accept another user's entry either, even beside a file that the command line names.
+			if file == main || tt.owner+tt.dirOwner == 0 {
+				continue
+			}
+			if _, err := Load(main, LoadOptions{}); err == nil || !strings.Contains(err.Error(), "belongs to user 1000: what governs your jobs must be yours") {
+				t.Errorf("%s, %s, a user's: %v", name, tt.name, err)
+			}
+		}
 	}
 }
 
