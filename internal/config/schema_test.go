@@ -34,29 +34,6 @@ func readSchema(t *testing.T) (*jsonschema.Schema, func(content string) error) {
 	}
 }
 
-// TestSchemaWords: the schema has the words of package job, and no others.
-func TestSchemaWords(t *testing.T) {
-	s, _ := readSchema(t)
-	for name, want := range map[string][]string{"runtime": job.Runtimes(), "any_runtime": job.AllRuntimes()} {
-		if got := s.Defs[name].Enum; fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("runtimes %q, want %q", got, want)
-		}
-	}
-	for _, word := range s.Properties["sandbox"].Properties["workspace"].Enum {
-		if _, err := job.ParseWorkspace(word.(string)); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, word := range s.Properties["repos"].Items.Properties["protect"].Enum {
-		if _, err := job.ParseProtection(word.(string)); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := s.Properties["profiles"].AdditionalProperties.Properties["syscalls"].Enum; fmt.Sprint(got) != fmt.Sprint(builtin()) {
-		t.Errorf("profiles of system calls %q, want %q", got, builtin())
-	}
-}
-
 // TestSchemaDefaults: a file of all defaults of the schema changes nothing.
 func TestSchemaDefaults(t *testing.T) {
 	s, _ := readSchema(t)
@@ -129,7 +106,7 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nrepos: [{path: /x, id: ''}]", false},
 		{"version: 1\nrepos: [{path: /x, id: " + strings.Repeat("ä", 129) + "}]", false},
 		{"version: 1\nrepos: [{path: /x, id: " + strings.Repeat("ä", 128) + "}]", true},
-		{"version: 1\nrepos: [{path: /x, workspace: overlay}]", true},
+		{"version: 1\nrepos: [{path: /x, workspace: overlay, protect: hooks}, {path: /y, protect: none}]", true},
 		{"version: 1\nrepos: [{path: /x, env: {allow: []}}]", true},
 		{"version: 1\nprofiles: {a: {sysclls: strict}}", false},
 		{"version: 1\nnetwork: {allow: [{preset: npm}, {host: '*.example.org', ports: [1, 65535], protocol: tcp}], deny: [a_b.c], private: ['fd00::/8']}", true},
@@ -141,7 +118,7 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nrepos: [{path: /x, network: {}}]", true},
 		{"version: 1\nrepos: [{path: /x, network: {allow: [{host: a.b}], deny: []}}]", true},
 		{"version: 1\nrepos: [{path: /x, network: [npm]}]", false},
-		{"version: 1\naudit: {keep: unlimited}", true},
+		{"version: 1\naudit: {keep: unlimited, record: argv}", true},
 		{"version: 1\nruntime: {runtime_env: {python: {A: 1, B: x, C: 1.5}}}", true},
 		{"version: 1\nruntime: {network: none, tool_network: {run: npm *.example.org}}", true},
 		{"version: 1\nruntime: {queue_wait: 0}", true},
