@@ -84,13 +84,7 @@ func (a *answer) read(p *dnsmessage.Parser) bool {
 	if _, err := p.AnswerHeader(); err != dnsmessage.ErrSectionDone { //nolint:errorlint // the parser returns it as it is
 		return false
 	}
-	if err := p.SkipAllAnswers(); err != nil {
-		return false
-	}
 	if _, err := p.AuthorityHeader(); err != dnsmessage.ErrSectionDone { //nolint:errorlint // the parser returns it as it is
-		return false
-	}
-	if err := p.SkipAllAuthorities(); err != nil {
 		return false
 	}
 	a.question = &question
