@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"context"
 	"encoding/binary"
 	"sync"
 	"time"
@@ -43,7 +44,7 @@ const lockPatience = 250 * time.Millisecond
 func (q *quota) update(f func(usage) (usage, error)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	locked := q.lock()
+	locked := flock.Wait(context.Background(), q.fd, unix.LOCK_EX, time.Now().Add(lockPatience)) == nil
 	u, err := f(q.read())
 	if err == nil && locked {
 		q.write(u)
@@ -52,19 +53,6 @@ func (q *quota) update(f func(usage) (usage, error)) error {
 		_ = unix.Flock(q.fd, unix.LOCK_UN)
 	}
 	return err
-}
-
-func (q *quota) lock() bool {
-	wait := 50 * time.Microsecond
-	for until := time.Now().Add(lockPatience); ; wait = min(2*wait, 5*time.Millisecond) {
-		if flock.Try(q.fd, unix.LOCK_EX) == nil {
-			return true
-		}
-		if time.Now().After(until) {
-			return false
-		}
-		time.Sleep(wait)
-	}
 }
 
 // unknown is above every quota, so that the artifacts are counted.
