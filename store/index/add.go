@@ -201,9 +201,8 @@ func (a *addition) read(ctx context.Context, r io.Reader) (err error) {
 	defer func() { _ = a.insert.Close() }()
 	a.words = vocabulary{}
 	terms := newTopTerms()
-	o := splitOptions{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class}
 	n := int64(0)
-	sum, err := splitChunks(ctxReader{ctx, r}, o, func(ch chunk) error {
+	sum, err := splitChunks(ctxReader{ctx, r}, a.source, func(ch chunk) error {
 		if n == a.index.sections {
 			return errEnough
 		}

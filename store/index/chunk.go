@@ -20,13 +20,6 @@ const (
 	Prose = "prose"
 )
 
-// splitOptions describe a stream. The zero value suits any.
-type splitOptions struct {
-	Format Format
-	Title  string // title of chunks without a heading or path; "" derives it from the chunk's text
-	Class  string // class of all chunks; "" decides it for each
-}
-
 // A chunk is a part of a stream.
 type chunk struct {
 	Title string // one line of valid UTF-8 of at most 200 bytes
@@ -34,13 +27,11 @@ type chunk struct {
 	// or a part of it.
 	Text               string
 	LineStart, LineEnd int64  // in the stream, from 1, inclusive
-	Class              string // Code or Prose, or splitOptions.Class
+	Class              string // Code or Prose, or Source.Class
 }
 
 // A summary describes a stream that was split.
 type summary struct {
-	Lines  int64 // includes a last one without a newline
-	Bytes  int64 // as read
-	Chunks int64
-	Format Format // never Auto; the initial one if it changed
+	Lines int64 // includes a last one without a newline
+	Bytes int64 // as read
 }

@@ -18,7 +18,7 @@ func isJSON(b []byte) bool {
 	if t := bytes.TrimLeft(b, " \t\n"); len(t) == 0 || t[0] != '{' && t[0] != '[' {
 		return false
 	}
-	s := newSplitter(splitOptions{}, func(chunk) error { return nil })
+	s := newSplitter(Source{}, func(chunk) error { return nil })
 	j := newJSONText(s)
 	s.form = j
 	_, _ = j.take(b, false) // the callback returns no error

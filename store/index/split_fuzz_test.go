@@ -7,7 +7,7 @@ import (
 
 // The fuzz targets check all properties in check for arbitrary input.
 
-func fuzzSplit(f *testing.F, o splitOptions, seeds ...string) {
+func fuzzSplit(f *testing.F, o Source, seeds ...string) {
 	for _, s := range append(seeds, textPieces...) {
 		f.Add([]byte(s))
 	}
@@ -19,16 +19,16 @@ func fuzzSplit(f *testing.F, o splitOptions, seeds ...string) {
 }
 
 func FuzzSplit(f *testing.F) {
-	fuzzSplit(f, splitOptions{}, "# a\n\n- b\n- c\n", "{\"a\":1}\ntext\n", "a\x1b[31mb\r\n\r\n\xff",
+	fuzzSplit(f, Source{}, "# a\n\n- b\n- c\n", "{\"a\":1}\ntext\n", "a\x1b[31mb\r\n\r\n\xff",
 		".100"+strings.Repeat("A", longestTerm-2)+" ", "\u2003")
 }
 
-func FuzzSplitText(f *testing.F) { fuzzSplit(f, splitOptions{Format: Text}, numberedLines(1, 50)) }
+func FuzzSplitText(f *testing.F) { fuzzSplit(f, Source{Format: Text}, numberedLines(1, 50)) }
 
 func FuzzSplitMarkdown(f *testing.F) {
-	fuzzSplit(f, splitOptions{Format: Markdown}, "# a\n## b\n\ntext\n\n```\n# c\n```\nTitle\n---\n", "- a\n  ~~~\n  b\n  ~~~\n", "\u2003", "\n\u2003\n---\n")
+	fuzzSplit(f, Source{Format: Markdown}, "# a\n## b\n\ntext\n\n```\n# c\n```\nTitle\n---\n", "- a\n  ~~~\n  b\n  ~~~\n", "\u2003", "\n\u2003\n---\n")
 }
 
 func FuzzSplitJSON(f *testing.F) {
-	fuzzSplit(f, splitOptions{Format: JSON}, `{"a":[1,2,{"b":"c\n"}],"d":null}`, "[1]\n[2]\nx\n", `{"a":tru}`, "[[[]]]\n{}")
+	fuzzSplit(f, Source{Format: JSON}, `{"a":[1,2,{"b":"c\n"}],"d":null}`, "[1]\n[2]\nx\n", `{"a":tru}`, "[[[]]]\n{}")
 }

@@ -138,12 +138,12 @@ func TestText(t *testing.T) {
 		{"a long title", strings.Repeat("word ", 40), []wantChunk{{strings.TrimSpace(strings.Repeat("word ", 15)) + " word…", 1, 1, "", "word"}}},
 		{"code", "int main(void) {\n\treturn 0;\n}\n", []wantChunk{{"int main(void) {", 1, 3, Code, "int"}}},
 	} {
-		chunks := checkSplit(t, []byte(c.in), splitOptions{Format: Text})
+		chunks := checkSplit(t, []byte(c.in), Source{Format: Text})
 		if !t.Run(c.name, func(t *testing.T) { sameChunks(t, chunks, c.all) }) {
 			continue
 		}
 	}
-	sameChunks(t, checkSplit(t, []byte("a\n"), splitOptions{Title: "the  title\n", Class: Code}), []wantChunk{{"the title", 1, 1, Code, "a"}})
+	sameChunks(t, checkSplit(t, []byte("a\n"), Source{Title: "the  title\n", Class: Code}), []wantChunk{{"the title", 1, 1, Code, "a"}})
 }
 
 func TestMarkdown(t *testing.T) {
@@ -172,7 +172,7 @@ func TestMarkdown(t *testing.T) {
 		{"a fence that does not end", "# A\n\n````\n" + strings.Repeat("```\n# x();\n", 600), nil},
 		{"a heading with nothing", "#\n\ntext\n", []wantChunk{{"#", 1, 3, "", "#"}}},
 	} {
-		chunks := checkSplit(t, []byte(c.in), splitOptions{Format: Markdown})
+		chunks := checkSplit(t, []byte(c.in), Source{Format: Markdown})
 		if c.name == "a heading with nothing" {
 			chunks[0].Title = "#"
 		}
@@ -190,7 +190,7 @@ func TestMarkdown(t *testing.T) {
 	for i := 1; i <= 6; i++ {
 		deep += strings.Repeat("#", i) + " " + strings.Repeat(fmt.Sprint("heading", i, " "), 12) + "\n"
 	}
-	got := checkSplit(t, []byte(deep+"text\n"), splitOptions{Format: Markdown})
+	got := checkSplit(t, []byte(deep+"text\n"), Source{Format: Markdown})
 	if len(got) != 1 || !strings.HasPrefix(got[0].Title, "… > heading4") {
 		t.Errorf("a deep heading: %s", showChunks(got))
 	}
@@ -204,7 +204,7 @@ func TestJSON(t *testing.T) {
 		fmt.Fprintf(&records, "{\"level\":\"info\",\"msg\":\"request %d done\",\"n\":%d}\n", i, i)
 	}
 	list.WriteString("  {}\n ], \"last key\": \"" + strings.Repeat("word ", 1000) + "\"}\n")
-	got := checkSplit(t, []byte(list.String()), splitOptions{})
+	got := checkSplit(t, []byte(list.String()), Source{})
 	var titles []string
 	for _, c := range got {
 		titles = append(titles, c.Title)
@@ -213,19 +213,19 @@ func TestJSON(t *testing.T) {
 	if !slices.Equal(titles, expected) {
 		t.Errorf("titles %q, want %q of %s", titles, expected, showChunks(got))
 	}
-	sameChunks(t, checkSplit(t, []byte(records.String()), splitOptions{}), []wantChunk{
+	sameChunks(t, checkSplit(t, []byte(records.String()), Source{}), []wantChunk{
 		{"request 0 done", 1, 20, Code, `{"level"`}, {"request 20 done", 21, 40, Code, `{"level"`},
 	})
-	sameChunks(t, checkSplit(t, []byte("{\"a\": [1, 2]}\n"), splitOptions{}), []wantChunk{{"$", 1, 1, Code, `{"a"`}})
+	sameChunks(t, checkSplit(t, []byte("{\"a\": [1, 2]}\n"), Source{}), []wantChunk{{"$", 1, 1, Code, `{"a"`}})
 	// From the malformed value on, the stream is text.
 	broken := records.String()[:1000] + "\npanic: the end\n\ngoroutine 1\n"
-	all := checkSplit(t, []byte(broken), splitOptions{})
+	all := checkSplit(t, []byte(broken), Source{})
 	if n := len(all); n < 2 || all[0].Class != Code || !strings.Contains(all[n-1].Text, "goroutine 1") || all[n-1].Class != Prose {
 		t.Errorf("broken records: %s", showChunks(all))
 	}
 	// A value in several others has the path of all of them.
 	deep := strings.Repeat(`{"a":[0,`, 40) + `"` + strings.Repeat("x ", 4000)
-	all = checkSplit(t, []byte(deep), splitOptions{})
+	all = checkSplit(t, []byte(deep), Source{})
 	if last := all[len(all)-1].Title; !strings.HasPrefix(last, "$") || !strings.HasSuffix(last, ".a[1].a[1]") {
 		t.Errorf("deep: %s", last)
 	}
@@ -238,7 +238,7 @@ func TestLongLines(t *testing.T) {
 	}
 	words := b.String()
 	for _, in := range []string{words, strings.ReplaceAll(words, " ", ";"), strings.ReplaceAll(words, " ", "_"), strings.ReplaceAll(words, " ", "é")} {
-		chunks := checkSplit(t, []byte(in), splitOptions{Format: Text})
+		chunks := checkSplit(t, []byte(in), Source{Format: Text})
 		var texts []string
 		for _, c := range chunks {
 			texts = append(texts, c.Text)
@@ -253,7 +253,7 @@ func TestLongLines(t *testing.T) {
 			t.Errorf("%d chunks of %d bytes", len(chunks), len(in))
 		}
 	}
-	sameChunks(t, checkSplit(t, []byte(strings.Repeat("y", maxChunk)+"\nnext\n"), splitOptions{Format: Text}), []wantChunk{
+	sameChunks(t, checkSplit(t, []byte(strings.Repeat("y", maxChunk)+"\nnext\n"), Source{Format: Text}), []wantChunk{
 		{strings.Repeat("y", titleChars) + "…", 1, 1, "", "y"}, {"next", 2, 2, "", "next"},
 	})
 }
@@ -266,7 +266,7 @@ func TestTerms(t *testing.T) {
 			b.WriteString("dial tcp: connection_refused by payments.internal\njava.lang.NullPointerException\n")
 		}
 	}
-	chunks, _ := splitAll(t, &b, splitOptions{})
+	chunks, _ := splitAll(t, &b, Source{})
 	best := termsOf(chunks)
 	for _, w := range []string{"connection_refused", "java.lang.NullPointerException", "payments.internal"} {
 		if !slices.Contains(best, w) {
@@ -335,23 +335,23 @@ func TestMemoryIsFlat(t *testing.T) {
 	for _, c := range []struct {
 		name, piece string
 		bytes       int64
-		o           splitOptions
+		o           Source
 	}{
-		{"one line", "some words that follow each other 0123456789 ", 150 << 20, splitOptions{}},
-		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, splitOptions{}},
-		{"one word", "x", 3 << 20, splitOptions{}},
-		{"empty lines", "\n", 10_000_000, splitOptions{}},
-		{"empty lines of Markdown", "\n", 2_000_000, splitOptions{Format: Markdown}},
-		{"spaces", " ", 3 << 20, splitOptions{}},
-		{"NULs", "\x00", 3 << 20, splitOptions{}},
-		{"no UTF-8", "\xff", 3 << 20, splitOptions{}},
-		{"escapes", "\x1b]", 3 << 20, splitOptions{}},
-		{"a string of JSON", "[\"" + strings.Repeat("text in a string ", 4096), 3 << 20, splitOptions{}},
-		{"a key of JSON", "{\"", 3 << 20, splitOptions{}},
-		{"numbers of JSON", "1,", 3 << 20, splitOptions{Format: JSON}},
-		{"a fence", "```\ntext\n", 3 << 20, splitOptions{Format: Markdown}},
-		{"headings", "# a heading\n## another\n", 3 << 20, splitOptions{}},
-		{"deep", "[", 3 << 20, splitOptions{}},
+		{"one line", "some words that follow each other 0123456789 ", 150 << 20, Source{}},
+		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, Source{}},
+		{"one word", "x", 3 << 20, Source{}},
+		{"empty lines", "\n", 10_000_000, Source{}},
+		{"empty lines of Markdown", "\n", 2_000_000, Source{Format: Markdown}},
+		{"spaces", " ", 3 << 20, Source{}},
+		{"NULs", "\x00", 3 << 20, Source{}},
+		{"no UTF-8", "\xff", 3 << 20, Source{}},
+		{"escapes", "\x1b]", 3 << 20, Source{}},
+		{"a string of JSON", "[\"" + strings.Repeat("text in a string ", 4096), 3 << 20, Source{}},
+		{"a key of JSON", "{\"", 3 << 20, Source{}},
+		{"numbers of JSON", "1,", 3 << 20, Source{Format: JSON}},
+		{"a fence", "```\ntext\n", 3 << 20, Source{Format: Markdown}},
+		{"headings", "# a heading\n## another\n", 3 << 20, Source{}},
+		{"deep", "[", 3 << 20, Source{}},
 	} {
 		g := &generated{piece: c.piece, left: c.bytes}
 		if _, err := splitChunks(g, c.o, func(chunk) error { return nil }); err != nil || g.top-g.base > maxGrowth {

@@ -41,7 +41,7 @@ type chunkForm interface {
 //     stream, and a sequence without an end hides all that follows: after ESC ] a job's output could no longer be found.
 //   - github.com/go-json-experiment/json/jsontext reads tokens at 76 MB/s (here 146, chunks included), and buffers each
 //     token: a string of 64 MiB takes 192 MiB, where 4 KiB are needed here. It refuses NaN and Infinity, which programs write.
-func splitChunks(r io.Reader, o splitOptions, emit func(chunk) error) (summary, error) {
+func splitChunks(r io.Reader, o Source, emit func(chunk) error) (summary, error) {
 	s := newSplitter(o, emit)
 	err := s.read(r)
 	return s.sum, err
@@ -49,7 +49,7 @@ func splitChunks(r io.Reader, o splitOptions, emit func(chunk) error) (summary, 
 
 // A splitter is the state of one splitChunks.
 type splitter struct {
-	o     splitOptions
+	o     Source
 	emit  func(chunk) error
 	sum   summary
 	open  bool // the last line has no newline yet
@@ -58,7 +58,7 @@ type splitter struct {
 	form  chunkForm // nil until the format is known
 }
 
-func newSplitter(o splitOptions, emit func(chunk) error) *splitter {
+func newSplitter(o Source, emit func(chunk) error) *splitter {
 	return &splitter{o: o, emit: emit}
 }
 
@@ -129,14 +129,12 @@ func (s *splitter) begin() {
 	if f == Auto {
 		f = detect(s.text)
 	}
-	s.sum.Format = f
 	switch f {
 	case JSON:
 		s.form = newJSONText(s)
 	case Markdown:
 		s.form = &textLines{to: newMarkdown(s), n: 1}
 	default:
-		s.sum.Format = Text
 		s.plain(1, false)
 	}
 }
@@ -178,6 +176,5 @@ func (s *splitter) chunk(text []byte, n int64, title, class string) error {
 	} else if c.Class == "" {
 		c.Class = classOf(c.Text)
 	}
-	s.sum.Chunks++
 	return s.emit(c)
 }
