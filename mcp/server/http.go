@@ -97,7 +97,7 @@ func (s *Server) newWeb(o HTTPOptions) *web {
 		Server: s,
 		door:   door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
 		sessions: &sessions{
-			idle: cmp.Or(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 256), ended: s.ended, log: s.log, all: map[string]*session{},
+			idle: cmp.Or(o.Idle, 30*time.Minute), max: cmp.Or(o.MaxSessions, 256), ended: s.ended, log: s.log, all: map[string]*session{},
 		},
 		bodies:  newBudget(maxShare),
 		answers: newBudget(maxShare),
@@ -120,7 +120,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 	}
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	l = gate.Limit(l, orInt(o.MaxConns, 512))
+	l = gate.Limit(l, cmp.Or(o.MaxConns, 512))
 	mux, h := http.NewServeMux(), s.newWeb(o)
 	mux.Handle(Path, h)
 	mux.Handle(HealthPath, probe(nil))
@@ -161,13 +161,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 		return fmt.Errorf("serve http: %w", err)
 	}
 	return nil
-}
-
-func orInt(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }
 
 // ServeHTTP implements http.Handler. Cheap checks come first, and no byte of a body is read before the caller is
