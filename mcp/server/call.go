@@ -44,7 +44,9 @@ func (s *Server) call(ctx context.Context, k *call) reply {
 // run calls the tool and stores the outcome, including an error, in k.
 func (k *call) run(ctx context.Context, s *Server, t *registered) {
 	var err error
-	if err = k.checkArguments(t); err == nil {
+	if k.fault != nil {
+		err = &tool.Error{Code: tool.CodeInvalid, Message: "invalid arguments: " + k.fault.Error()}
+	} else {
 		k.result, err = guard(ctx, s.log, t, k.arguments)
 	}
 	if e, ok := k.result.Structured.(*tool.Error); ok && err == nil {
@@ -63,19 +65,6 @@ func (k *call) run(ctx context.Context, s *Server, t *registered) {
 		k.code = e.Code
 		k.result = tool.Result{Structured: e, IsError: true}
 	}
-}
-
-// checkArguments rejects arguments with a key that a case-insensitive decoder would take for another.
-func (k *call) checkArguments(t *registered) error {
-	if k.fault != nil {
-		return &tool.Error{Code: tool.CodeInvalid, Message: "invalid arguments: " + k.fault.Error()}
-	}
-	for _, e := range strictjson.Entries(k.arguments) {
-		if word := misspelled(e.Key, t.keys); word != "" {
-			return &tool.Error{Code: tool.CodeInvalid, Message: fmt.Sprintf("the argument %q must be spelled %q", tool.Clip(e.Key), word)}
-		}
-	}
-	return nil
 }
 
 // guard calls a tool and turns a panic into an error.

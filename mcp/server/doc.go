@@ -9,8 +9,8 @@
 // incoming message has at most 10 MiB, an outgoing one 9 MiB; a client has at most 256 requests with 64 MiB of messages in flight,
 // and at most 64 MiB of responses are buffered for a client that does not read.
 //
-//   - A message is parsed strictly: UTF-8, no duplicate keys, no key that differs from a known one in case only, at most 64
-//     levels of nesting. A tool receives its arguments as the client wrote them.
+//   - A message is parsed strictly: UTF-8, no duplicate keys, no key of the protocol in another case, at most 64 levels
+//     of nesting. A tool receives its arguments as the client wrote them.
 //   - A request gets one response. A cancelled request gets none, and its tool is not started if it was not running yet.
 //   - Progress notifications of a request precede its response, never follow it, and are sent on the request's own stream.
 //   - A tool's result is structuredContent, and the same JSON as text if it is short. An *Error becomes a result with

@@ -69,7 +69,6 @@ type registered struct {
 	published string
 	sdk       sdk.Tool // as it is listed
 	span      string   // name of its spans, without the common prefix
-	keys      []string // names of its arguments
 	unlisted  bool
 	textOnly  bool // its successful results have no structuredContent
 }
@@ -104,7 +103,8 @@ func (s *Server) Replace(tools, unlisted []tool.Tool, removed []string) {
 
 func (b *table) register(t tool.Tool, o *Options, unlisted bool) {
 	d := t.Definition()
-	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), keys: schemaKeys(d), unlisted: unlisted}
+	checkSchemas(&d)
+	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), unlisted: unlisted}
 	if d.TextOnly && !o.Structured {
 		e.textOnly, d.Output = true, nil
 	}
@@ -146,25 +146,16 @@ func annotations(d *tool.Definition) (a sdk.ToolAnnotation) {
 	return a
 }
 
-func schemaKeys(d tool.Definition) []string {
-	var in, out struct {
-		Type       string                     `json:"type"`
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if err := json.Unmarshal(d.Input, &in); err != nil || in.Type != "object" {
-		panic("mcp: the input schema of " + d.Name + " has no object root")
-	}
-	if d.Output != nil {
-		if err := json.Unmarshal(d.Output, &out); err != nil || out.Type != "object" {
-			panic("mcp: the output schema of " + d.Name + " has no object root")
+// checkSchemas panics unless the schemas of a tool have object roots.
+func checkSchemas(d *tool.Definition) {
+	for what, raw := range map[string]json.RawMessage{"input": d.Input, "output": d.Output} {
+		var s struct {
+			Type string `json:"type"`
+		}
+		if (raw != nil || what == "input") && (json.Unmarshal(raw, &s) != nil || s.Type != "object") {
+			panic("mcp: the " + what + " schema of " + d.Name + " has no object root")
 		}
 	}
-	keys := make([]string, 0, len(in.Properties))
-	for key := range in.Properties {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // listedTo reports whether the tool is listed to callers that may use the tools of a list; nil is all.
