@@ -77,14 +77,12 @@ func (a *answer) read(p *dnsmessage.Parser) bool {
 	if err != nil {
 		return false
 	}
-	if _, err := p.Question(); err != dnsmessage.ErrSectionDone { //nolint:errorlint // the parser returns it as it is
-		return false
-	}
-	// A query has neither answers nor authorities.
-	if _, err := p.AnswerHeader(); err != dnsmessage.ErrSectionDone { //nolint:errorlint // the parser returns it as it is
-		return false
-	}
-	if _, err := p.AuthorityHeader(); err != dnsmessage.ErrSectionDone { //nolint:errorlint // the parser returns it as it is
+	// A query has one question, and neither answers nor authorities.
+	_, questions := p.Question()
+	_, answers := p.AnswerHeader()
+	_, authorities := p.AuthorityHeader()
+	done := dnsmessage.ErrSectionDone
+	if questions != done || answers != done || authorities != done { //nolint:errorlint // the parser returns it as it is
 		return false
 	}
 	a.question = &question
