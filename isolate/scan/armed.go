@@ -14,8 +14,6 @@ func (s *Scanner) watch(e *events) {
 
 // armed reports whether everything that the scanner remembers is watched.
 func (s *Scanner) armed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.events.on() && s.watched
 }
 

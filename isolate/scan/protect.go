@@ -83,8 +83,6 @@ type keeping struct {
 
 // scanner adds the paths of a scanner's tree, and those to which its links lead.
 func (k *keeping) scanner(s *Scanner) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.root == nil:
 		return ErrNoBaseline

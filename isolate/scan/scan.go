@@ -45,7 +45,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -120,11 +119,10 @@ type Report struct {
 	Entries int
 }
 
-// A Scanner remembers the directories and sensitive paths of one repository. Its methods may be called from several
-// goroutines; they are serialized. It holds the repository open as long as the process lives: a process scans one.
+// A Scanner remembers the directories and sensitive paths of one repository. One goroutine uses it. It holds the repository open as long
+// as the process lives: a process scans one.
 type Scanner struct {
-	mu      sync.Mutex // guards all fields below
-	fd      int        // O_PATH descriptor of the root
+	fd      int // O_PATH descriptor of the root
 	bounds  Bounds
 	exact   bool  // see timesExact
 	tree    *zone // the rules at the root
@@ -183,8 +181,6 @@ func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 // Baseline walks the whole tree and replaces the remembered state. Its report contains no paths. If it is Incomplete
 // because of MaxEntries or Time, later calls of Changed continue where it stopped.
 func (s *Scanner) Baseline() (Report, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.root, s.nodes, s.tracked, s.pendingSince, s.linked = nil, 0, 0, nonePending, map[linkedKey]*node{}
 	now := time.Now()
 	st, err := fstat(s.fd)
@@ -208,8 +204,6 @@ func (s *Scanner) Baseline() (Report, error) {
 // If an earlier call ran out of MaxEntries or Time, this one reports from that call's since on; if the clock was set back
 // since, it reports every difference.
 func (s *Scanner) Changed(since time.Time) (Report, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.root == nil {
 		return Report{}, ErrNoBaseline
 	}

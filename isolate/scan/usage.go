@@ -33,8 +33,6 @@ type usage struct {
 // git's objects count as well. If a bound is reached or a directory cannot be read, the sums so far come with
 // [ErrIncomplete]. It neither needs nor changes the baseline.
 func (s *Scanner) Usage(since time.Time) (bytes, inodes int64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u := &usage{s: s, since: math.MinInt64, deadline: time.Now().Add(s.bounds.Time), seen: map[ident]bool{}}
 	if since.Unix() > 0 {
 		u.since = since.Add(-granularity).UnixNano()
