@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,9 +26,8 @@ type copier struct {
 	*builder
 	count     int
 	bytes     int64
-	states    []nodeState
 	transient bool // an error occurred that may not occur the next time
-	watch     *Watch
+	etc       *Etc
 	quiet     bool              // what is not copied is not recorded
 	accept    func([]byte) bool // whether to copy a file with this content; nil: any
 }
@@ -42,15 +40,16 @@ func (b *builder) copyEtc(o Options) error {
 	}
 	top := os.NewFile(uintptr(fd), "/etc")
 	defer top.Close()
-	if kept, ok := o.Etc.get(&o, b.uid, fd); ok {
+	if kept, ok := o.Etc.get(&o, b.uid); ok {
 		for _, e := range kept.entries {
 			b.add(e)
 		}
 		b.tree.Skipped = append(b.tree.Skipped, kept.skipped...)
 		return nil
 	}
-	began, entries, skipped := time.Now(), len(b.tree.Entries), len(b.tree.Skipped)
-	c := &copier{builder: b, watch: o.Watch}
+	entries, skipped := len(b.tree.Entries), len(b.tree.Skipped)
+	version, _ := o.Etc.Changes()
+	c := &copier{builder: b, etc: o.Etc}
 	names, err := c.list(top)
 	if err != nil {
 		return fmt.Errorf("%w: read /etc: %w", ErrHost, err)
@@ -61,27 +60,17 @@ func (b *builder) copyEtc(o Options) error {
 	c.shipped(top, names)
 	if !c.transient {
 		o.Etc.put(etcCopy{
-			host: o.Host, files: o.EtcFiles, uid: b.uid, seen: c.states,
+			host: o.Host, files: o.EtcFiles, uid: b.uid, version: version,
 			entries: slices.Clone(b.tree.Entries[entries:]), skipped: slices.Clone(b.tree.Skipped[skipped:]),
-		}, began)
+		})
 	}
 	return nil
 }
 
 // list returns the names in a directory below /etc, or in /etc itself.
 func (c *copier) list(d *os.File) ([]string, error) {
-	var st unix.Stat_t
-	c.watch.add(int(d.Fd()), ".")
-	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
-		return nil, err
-	}
-	c.record(d.Name(), &st)
+	c.etc.add(int(d.Fd()))
 	return list(d)
-}
-
-// record records the state of a directory or of one of its entries.
-func (c *copier) record(p string, st *unix.Stat_t) {
-	c.states = append(c.states, nodeState{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
 }
 
 // rows copies all rows of the table, and files that the operator names.
@@ -131,7 +120,6 @@ func (c *copier) node(d *os.File, name string, want kind, depth int) {
 		c.failed(p, err)
 		return
 	}
-	c.record(p, &st)
 	switch why := c.unfit(name, &st); {
 	case why != "":
 		c.skip(p, why)

@@ -281,8 +281,8 @@ func TestEtcFiles(t *testing.T) {
 	host := fakeHost(t, "etc/acme/client.conf = c", "etc/acme/deep/x = x", "etc/acme/key = -----BEGIN PRIVATE KEY-----", "etc/one = 1", "etc/d/a.conf = a",
 		"etc/d/b.txt = b", "etc/services = s", "etc/passwd = root", "etc/link -> one", "etc/other = o")
 	files := []string{"/etc/acme", "/etc/one", "/etc/d/*.conf", "/etc/missing", "/etc/services", "/etc/passwd", "/etc/link"}
-	settle(t)
-	e := quick()
+	e := &Etc{}
+	defer e.Close()
 	must(t, Options{Host: host, Etc: e})
 	tree := must(t, Options{Host: host, Etc: e, EtcFiles: files})
 	for p, want := range map[string]string{

@@ -34,8 +34,6 @@ type Options struct {
 	Etc *Etc
 	// EtcFiles are further files and directories below /etc to copy, absolute paths. Their components may be patterns of path.Match.
 	EtcFiles []string
-	// Watch notices changes of what is copied of the host's /etc; nil: none.
-	Watch *Watch
 	// Lasting selects the tree of a session's own root: directories for temporary files and homes are among the
 	// entries, with their modes.
 	Lasting bool

@@ -1,93 +1,122 @@
 package rootfs
 
 import (
-	"cmp"
+	"errors"
 	"slices"
-	"time"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/fault"
 )
 
-// An Etc keeps the copy of a host's /etc from one tree to the next while it is unchanged. Each time, it stats every
-// directory that was read and every file in them, which takes a tenth of reading them. The zero Etc is empty and
-// ready for use. It is safe for concurrent use.
+// An Etc keeps the copy of a host's /etc from one tree to the next while nothing changes of what it was made from: the directories that
+// were read, and the files in them (inotify(7)). The zero Etc is empty and ready for use. It is safe for concurrent use.
 type Etc struct {
 	mu      fault.Mutex
-	testAge time.Duration // replaces minAge in tests; 0 stands for minAge
-	etcCopy
+	watches bool    // guarded by mu: fd is an inotify instance
+	fd      int     // guarded by mu
+	changes uint64  // guarded by mu
+	gaps    bool    // guarded by mu: something is not watched
+	kept    etcCopy // guarded by mu
 }
 
-// etcCopy is a copy of /etc and the state that it was made from.
+// etcCopy is a copy of /etc, and what it was made from.
 type etcCopy struct {
 	host    string   // Options.Host
 	files   []string // Options.EtcFiles
 	uid     uint32   // the host's owner
-	seen    []nodeState
+	version uint64   // Etc.changes before it was made
 	entries []Entry
 	skipped []Skip
 }
 
-// nodeState is the state of a directory, or of one of its entries, when it was read.
-type nodeState struct {
-	path string // below /etc; "." is /etc itself
-	at   stamp
+// watched are the events of a directory: every change of its names, and of the files that have them.
+const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB |
+	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+
+// maxReads bounds one look at the events. Those that are left count as the next change.
+const maxReads = 64
+
+// Close ends the watch.
+func (e *Etc) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.watches {
+		unix.Close(e.fd)
+	}
+	e.watches, e.gaps = false, true
 }
 
-// stamp identifies a version of a node.
-type stamp struct {
-	dev, ino     uint64
-	mode, uid    uint32
-	size         int64
-	mtime, ctime unix.Timespec
+// Changes returns a number that is another one after each change of what trees were made from. It returns false if changes may go
+// unnoticed.
+func (e *Etc) Changes() (n uint64, ok bool) {
+	if e == nil {
+		return 0, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.look()
 }
 
-func stampOf(st *unix.Stat_t) stamp {
-	return stamp{st.Dev, st.Ino, st.Mode, st.Uid, st.Size, st.Mtim, st.Ctim}
+// look is Changes. The caller holds mu.
+func (e *Etc) look() (n uint64, ok bool) {
+	if !e.watches && !e.gaps {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		e.fd, e.watches, e.gaps = fd, err == nil, err != nil
+	}
+	for i := 0; i < maxReads && e.watches; i++ {
+		p := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}
+		if n, err := unix.Poll(p, 0); n == 0 && err == nil {
+			break
+		}
+		e.changes++
+		var events [16 << 10]byte
+		if p[0].Revents&unix.POLLIN == 0 {
+			continue
+		}
+		if _, err := unix.Read(e.fd, events[:]); err != nil && !errors.Is(err, unix.EINTR) {
+			e.gaps = true
+		}
+	}
+	return e.changes, !e.gaps
 }
 
-// minAge is longer than the granularity of file system clocks: a second with ext4's small inodes, two with FAT. A
-// node that changed less than minAge ago may change again without a different stamp.
-const minAge = 2100 * time.Millisecond
-
-// settled reports whether a node's times are old enough that any further change alters them.
-func (s stamp) settled(now time.Time, minAge time.Duration) bool {
-	return now.Sub(time.Unix(s.mtime.Unix())) > minAge && now.Sub(time.Unix(s.ctime.Unix())) > minAge
+// add watches an open directory. It must be called before the directory is read.
+func (e *Etc) add(dir int) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.watches {
+		return
+	}
+	if _, err := unix.InotifyAddWatch(e.fd, "/proc/self/fd/"+strconv.Itoa(dir), watched); err != nil {
+		e.gaps = true
+	}
 }
 
-// get returns the copy kept of this host's /etc, which is open as dir, if nothing in it has changed. o.Watch notices
-// changes from then on.
-func (e *Etc) get(o *Options, uid uint32, dir int) (etcCopy, bool) {
+// get returns the copy that is kept for these options and a host of uid, if nothing has changed since.
+func (e *Etc) get(o *Options, uid uint32) (etcCopy, bool) {
 	if e == nil {
 		return etcCopy{}, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.host != o.Host || !slices.Equal(e.files, o.EtcFiles) || e.uid != uid || len(e.seen) == 0 {
-		return etcCopy{}, false
-	}
-	// From the top down, so the parents of each node are already known to be unchanged.
-	for _, l := range e.seen {
-		var st unix.Stat_t
-		if l.at.mode&unix.S_IFMT == unix.S_IFDIR {
-			o.Watch.add(dir, l.path)
-		}
-		if unix.Fstatat(dir, l.path, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || stampOf(&st) != l.at {
-			return etcCopy{}, false
-		}
-	}
-	return e.etcCopy, true
+	n, ok := e.look()
+	c := e.kept
+	return c, ok && c.entries != nil && c.version == n && c.host == o.Host && c.uid == uid && slices.Equal(c.files, o.EtcFiles)
 }
 
-// put keeps a copy, unless a node in it changed too recently before began.
-func (e *Etc) put(c etcCopy, began time.Time) {
-	if e == nil || slices.ContainsFunc(c.seen, func(l nodeState) bool { return !l.at.settled(began, cmp.Or(e.testAge, minAge)) }) {
+// put keeps a copy.
+func (e *Etc) put(c etcCopy) {
+	if e == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.etcCopy = c
+	e.kept = c
 }
 
 // Beyond returns the entries that t has in addition to base, which is already written, and whether t contains all of

@@ -5,36 +5,21 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// settledHost returns a host whose /etc was last changed more than step ago.
-func settledHost(t *testing.T) string {
+// aHost returns a host with some files in its /etc.
+func aHost(t *testing.T) string {
 	t.Helper()
-	host := fakeHost(t, "etc/services = http", "etc/ssl/certs/a.pem = one", "etc/ssl/certs/b.pem -> a.pem", "etc/ld.so.cache = x")
-	settle(t)
-	return host
-}
-
-// step is longer than the clock granularity of the file systems that tests run on.
-const step = 60 * time.Millisecond
-
-// quick returns an Etc that keeps copies after a short wait.
-func quick() *Etc { return &Etc{testAge: step} }
-
-// settle waits until all existing files are old enough to be kept.
-func settle(t *testing.T) {
-	t.Helper()
-	time.Sleep(step + step/5) // the wait is for the clock itself
+	return fakeHost(t, "etc/services = http", "etc/ssl/certs/a.pem = one", "etc/ssl/certs/b.pem -> a.pem", "etc/ld.so.cache = x")
 }
 
 // kept reports whether the tree of host is made from the copy in e.
 func kept(t *testing.T, host string, e *Etc) bool {
 	t.Helper()
 	e.mu.Lock()
-	before := e.entries
+	before := e.kept.entries
 	e.mu.Unlock()
 	tree := must(t, Options{Host: host, Etc: e})
 	if want := must(t, Options{Host: host}); !reflect.DeepEqual(tree, want) {
@@ -49,7 +34,8 @@ func kept(t *testing.T, host string, e *Etc) bool {
 }
 
 func TestEtcIsKept(t *testing.T) {
-	host, e := settledHost(t), quick()
+	host, e := aHost(t), &Etc{}
+	defer e.Close()
 	if kept(t, host, e) {
 		t.Error("kept before it was read")
 	}
@@ -58,7 +44,7 @@ func TestEtcIsKept(t *testing.T) {
 			t.Error("read again, although nothing changed")
 		}
 	}
-	if kept(t, settledHost(t), e) {
+	if kept(t, aHost(t), e) {
 		t.Error("the copy of another host is used")
 	}
 }
@@ -68,6 +54,7 @@ func TestEtcChanged(t *testing.T) {
 		"file written": func(etc string) error { return os.WriteFile(filepath.Join(etc, "services"), []byte("smtp"), 0o644) },
 		"file closed":  func(etc string) error { return os.Chmod(filepath.Join(etc, "services"), 0o600) },
 		"file added":   func(etc string) error { return os.WriteFile(filepath.Join(etc, "protocols"), []byte("tcp"), 0o644) },
+		"file moved":   func(etc string) error { return os.Rename(filepath.Join(etc, "services"), filepath.Join(etc, "magic")) },
 		"file removed": func(etc string) error { return os.Remove(filepath.Join(etc, "ssl/certs/a.pem")) },
 		"link replaced": func(etc string) error {
 			return replace(filepath.Join(etc, "ssl/certs/b.pem"), func(p string) error { return os.Symlink("c.pem", p) })
@@ -87,10 +74,18 @@ func TestEtcChanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host, e := settledHost(t), quick()
+			host, e := aHost(t), &Etc{}
+			defer e.Close()
 			kept(t, host, e)
+			before, ok := e.Changes()
+			if again, _ := e.Changes(); !ok || again != before {
+				t.Errorf("noticed before: %d, %d, %v", before, again, ok)
+			}
 			if err := change(filepath.Join(host, "etc")); err != nil {
 				t.Fatal(err)
+			}
+			if now, ok := e.Changes(); !ok || now == before {
+				t.Errorf("not noticed: %d, %v", now, ok)
 			}
 			if kept(t, host, e) {
 				t.Error("the outdated copy is used")
@@ -107,35 +102,20 @@ func replace(path string, by func(path string) error) error {
 	return by(path)
 }
 
-// TestSettled checks both times of a node against clocks with a granularity of seconds, such as FAT's two seconds.
-func TestSettled(t *testing.T) {
-	now := time.Now()
-	at := func(age time.Duration) unix.Timespec { return unix.NsecToTimespec(now.Add(-age).UnixNano()) }
-	for _, c := range []struct {
-		mtime, ctime time.Duration
-		want         bool
-	}{
-		{3 * time.Second, 3 * time.Second, true},
-		{2 * time.Second, time.Hour, false},
-		{time.Hour, 2 * time.Second, false},
-		{-time.Second, time.Hour, false},
-	} {
-		if got := (stamp{mtime: at(c.mtime), ctime: at(c.ctime)}).settled(now, minAge); got != c.want {
-			t.Errorf("%v and %v ago: %v", c.mtime, c.ctime, got)
+// TestEtcUnwatched: without a watch, a copy is not used, and nobody takes it for unchanged.
+func TestEtcUnwatched(t *testing.T) {
+	host, e := aHost(t), &Etc{}
+	kept(t, host, e)
+	e.Close()
+	for range 2 {
+		if kept(t, host, e) {
+			t.Error("kept")
 		}
 	}
-}
-
-// TestEtcRecentlyChanged checks that a recent change prevents keeping: the next one may fall into the same clock tick.
-func TestEtcRecentlyChanged(t *testing.T) {
-	host, e := settledHost(t), quick()
-	now := time.Now().Add(time.Hour) // in the future, so that a slow test does not matter
-	if err := os.Chtimes(filepath.Join(host, "etc/services"), now, now); err != nil {
-		t.Fatal(err)
-	}
-	kept(t, host, e)
-	if kept(t, host, e) {
-		t.Error("kept")
+	for _, e := range []*Etc{e, nil} {
+		if _, ok := e.Changes(); ok {
+			t.Error("it answers")
+		}
 	}
 }
 

@@ -75,22 +75,17 @@ func (c *copier) shippedFiles() (*shippedDir, error) {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	c.watch.add(dir, ".")
-	var st unix.Stat_t
-	if err := unix.Fstat(dir, &st); err != nil {
-		return nil, err
-	}
-	c.record("/etc/.."+packageStatusDir, &st)
+	c.etc.add(dir)
 	fd, err := openat(dir, packageStatus, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), packageStatus)
 	defer f.Close()
+	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	c.record("/etc/.."+packageStatusDir+"/"+packageStatus, &st)
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != c.uid || st.Mode&0o022 != 0 || st.Size > maxStatus {
 		return &shippedDir{}, nil
 	}

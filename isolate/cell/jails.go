@@ -58,15 +58,16 @@ type Survey struct {
 // A Jails is the jails of a supervisor.
 type Jails struct {
 	Config
-	roots   *roots
-	filters map[string]filter // by profile
-	windows liveWindows
-	waiting atomic.Int64 // slots of all jails that wait or are being made to wait
-	mounts  host.Mounts
-	began   time.Time    // when New was called
-	jailIDs atomic.Bool  // the host permits jobs no user namespace: see plainSlot
-	live    atomic.Int64 // jobs between JobBegins and JobEnds
-	lastEnd atomic.Int64 // when the last job ended, in nanoseconds since began
+	roots     *roots
+	ownSurvey bool              // Survey is not shared
+	filters   map[string]filter // by profile
+	windows   liveWindows
+	waiting   atomic.Int64 // slots of all jails that wait or are being made to wait
+	mounts    host.Mounts
+	began     time.Time    // when New was called
+	jailIDs   atomic.Bool  // the host permits jobs no user namespace: see plainSlot
+	live      atomic.Int64 // jobs between JobBegins and JobEnds
+	lastEnd   atomic.Int64 // when the last job ended, in nanoseconds since began
 
 	mu    fault.Mutex
 	all   map[jailKey]*Jail // guarded by mu
@@ -80,15 +81,15 @@ func New(c Config) (*Jails, error) {
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}
-	if c.Survey == nil {
-		c.Survey = &Survey{}
+	s := &Jails{Config: c, ownSurvey: c.Survey == nil, all: map[jailKey]*Jail{}, began: time.Now()}
+	if s.ownSurvey {
+		s.Survey = &Survey{}
 	}
-	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now()}
 	var err error
 	if s.filters, err = compiled(); err != nil {
 		return nil, err
 	}
-	s.roots = newRoots(c.Tools, c.EtcFiles, c.Log, &c.Survey.etc, s.begin, s.work.Done, s.live.Load)
+	s.roots = newRoots(c.Tools, c.EtcFiles, c.Log, &s.Survey.etc, s.begin, s.work.Done, s.live.Load)
 	return s, nil
 }
 
@@ -262,5 +263,8 @@ func (s *Jails) list() []*Jail {
 func (s *Jails) Close() {
 	s.work.Wait()
 	s.roots.close()
+	if s.ownSurvey {
+		s.Survey.etc.Close()
+	}
 	s.mounts.Close()
 }

@@ -31,7 +31,6 @@ type roots struct {
 	done  func()
 	live  func() int64 // returns the number of live jobs
 	etc   *rootfs.Etc
-	watch *rootfs.Watch
 	trust trust.Maker
 
 	mu    fault.Mutex
@@ -45,7 +44,7 @@ type roots struct {
 func newRoots(
 	tools *host.Toolchains, files []string, log *slog.Logger, etc *rootfs.Etc, begin func() bool, done func(), live func() int64,
 ) *roots {
-	return &roots{tools: tools, files: files, log: log, begin: begin, done: done, live: live, etc: etc, watch: rootfs.NewWatch()}
+	return &roots{tools: tools, files: files, log: log, begin: begin, done: done, live: live, etc: etc}
 }
 
 // A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
@@ -64,7 +63,7 @@ const (
 // options returns the options of a tree without a repository.
 func (r *roots) options() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc, EtcFiles: r.files, Watch: r.watch,
+		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: r.etc, EtcFiles: r.files,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
@@ -173,7 +172,7 @@ func (r *roots) trustIn(tree rootfs.Tree, authority []byte) (*trust.Files, rootf
 
 // version returns a number that is another one when the host's /etc may have changed, at the latest after a second.
 func (r *roots) version() uint64 {
-	n, ok := r.watch.Changes()
+	n, ok := r.etc.Changes()
 	if !ok {
 		return uint64(time.Now().Unix())
 	}
@@ -323,5 +322,4 @@ func (r *roots) close() {
 		r.spare.mount.Close()
 		r.spare = nil
 	}
-	r.watch.Close()
 }

@@ -9,58 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatch: each change of what a tree was made from is noticed, also if it was made from a kept copy.
-func TestWatch(t *testing.T) {
-	host := settledHost(t)
-	etc := filepath.Join(host, "etc")
-	first, second := NewWatch(), NewWatch()
-	defer first.Close()
-	e := quick()
-	must(t, Options{Host: host, Etc: e, Watch: first})
-	must(t, Options{Host: host, Etc: e, Watch: second})
-	for _, tt := range []struct {
-		name   string
-		change func() error
-	}{
-		{"file written", func() error { return os.WriteFile(etc+"/services", []byte("smtp"), 0o644) }},
-		{"file closed", func() error { return os.Chmod(etc+"/services", 0o600) }},
-		{"file added", func() error { return os.WriteFile(etc+"/protocols", []byte("tcp"), 0o644) }},
-		{"file removed", func() error { return os.Remove(etc + "/ssl/certs/a.pem") }},
-		{"file moved", func() error { return os.Rename(etc+"/protocols", etc+"/magic") }},
-		{"link replaced", func() error {
-			return replace(etc+"/ssl/certs/b.pem", func(p string) error { return os.Symlink("c.pem", p) })
-		}},
-		{"another opened", func() error { return os.Chmod(etc+"/ssl", 0o711) }},
-	} {
-		var before [2]uint64
-		for i, w := range []*Watch{first, second} {
-			n, ok := w.Changes()
-			if again, _ := w.Changes(); !ok || again != n {
-				t.Errorf("%s: noticed before: %d, %d, %v", tt.name, n, again, ok)
-			}
-			before[i] = n
-		}
-		if err := tt.change(); err != nil {
-			t.Fatal(err)
-		}
-		for i, w := range []*Watch{first, second} {
-			if now, ok := w.Changes(); !ok || now == before[i] {
-				t.Errorf("%s: not noticed", tt.name)
-			}
-			must(t, Options{Host: host, Etc: e, Watch: w})
-		}
-	}
-	second.Close()
-	if _, ok := second.Changes(); ok {
-		t.Error("a closed watch answers")
-	}
-	var none *Watch
-	none.Close()
-	if _, ok := none.Changes(); ok {
-		t.Error("a nil Watch answers")
-	}
-}
-
 // TestUpdate: what was written of one tree becomes another, whatever changes in kind; a file that is open stays as it was.
 func TestUpdate(t *testing.T) {
 	file := func(p, data string) Entry { return Entry{Path: p, Mode: 0o644, Data: []byte(data)} }
@@ -134,10 +82,10 @@ func nodes(t *testing.T, root string) map[string]string {
 
 // TestWatchBounded: no number of events makes one look at them long.
 func TestWatchBounded(t *testing.T) {
-	w := NewWatch()
+	w := &Etc{}
 	defer w.Close()
 	host := fakeHost(t, "etc/services = x")
-	must(t, Options{Host: host, Watch: w})
+	must(t, Options{Host: host, Etc: w})
 	for i := range 20_000 {
 		if err := unix.Chmod(host+"/etc/services", uint32(0o600+i%2)); err != nil {
 			t.Fatal(err)
