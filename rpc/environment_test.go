@@ -537,7 +537,7 @@ func TestEnvironmentResume(t *testing.T) {
 	q.hangUp()
 	s.Environment.EndSessions()
 	sandboxtest.Eventually(t, sandboxtest.Slow(1e10), "the session ends", func() bool { return len(ended) == 1 })
-	if held := s.held.total(); held != 0 {
+	if held, _ := s.held.Held(); held != 0 {
 		t.Errorf("%d bytes of the budget are held", held)
 	}
 	<-ended

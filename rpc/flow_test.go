@@ -235,7 +235,7 @@ func TestGone(t *testing.T) {
 				if n := running.Load(); n != 0 {
 					t.Errorf("%d processes still run", n)
 				}
-				if held := s.held.total(); held != 0 {
+				if held, _ := s.held.Held(); held != 0 {
 					t.Errorf("%d bytes of the budget are still reserved", held)
 				}
 				switch {

@@ -83,7 +83,7 @@ func TestUnread(t *testing.T) {
 	if r := p.result(exec); *r.ExitCode != 137 {
 		t.Errorf("%+v", r)
 	}
-	if held := s.held.total(); held != 0 {
+	if held, _ := s.held.Held(); held != 0 {
 		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }
@@ -103,7 +103,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d bytes", len(*r.Stdout))
 	}
 	p.must("command/exec/terminate", string(strictjson.Encode(map[string]string{"processId": p.running()})))
-	if held := s.held.total(); held != 0 {
+	if held, _ := s.held.Held(); held != 0 {
 		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }
@@ -124,8 +124,8 @@ func TestBudgetShared(t *testing.T) {
 	for who, n := range taken {
 		s.release(who, n)
 	}
-	if s.held.total() != 0 || len(s.held.of) != 0 {
-		t.Errorf("%+v", s.held.of)
+	if held, holders := s.held.Held(); held != 0 || holders != 0 {
+		t.Errorf("%d bytes of %d", held, holders)
 	}
 	p := initialized(t, s)
 	m := p.answer(p.ask("command/exec", `{"command":["write","600000"],"disableOutputCap":true}`))

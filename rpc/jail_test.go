@@ -195,7 +195,7 @@ func TestJailInput(t *testing.T) {
 	if r := p.result(exec); *r.ExitCode != 137 || !r.StdoutTruncated {
 		t.Errorf("%+v", r)
 	}
-	if held := s.held.total(); held != 0 {
+	if held, _ := s.held.Held(); held != 0 {
 		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 
 	"corral/internal/calls"
+	"corral/internal/ratelimit"
 	"corral/internal/text"
 	"corral/job"
 )
@@ -81,8 +82,8 @@ type Server struct {
 	Environment *Environment
 
 	now       atomic.Pointer[Access]
-	held      shares       // the budget in use
-	processes atomic.Int64 // running processes of all connections
+	held      ratelimit.Shares // the budget in use, in bytes, by principal
+	processes atomic.Int64     // running processes of all connections
 }
 
 // An Access is what requests may use. It is replaced as a whole.

@@ -1,4 +1,4 @@
-// Package ratelimit bounds how often something happens.
+// Package ratelimit bounds how often something happens, and how much of something each of several holds.
 package ratelimit
 
 import "time"

@@ -52,3 +52,22 @@ func TestLines(t *testing.T) {
 		t.Error("nothing was omitted since, and it is not idle")
 	}
 }
+
+// TestShares: what is held is counted for each and together, and nothing is left of those that hold nothing.
+func TestShares(t *testing.T) {
+	var s Shares
+	most := func(all, own int64) bool { return all <= 10 && own <= 6 }
+	for _, tt := range []struct {
+		who  string
+		n    int64
+		want bool
+	}{{"a", 6, true}, {"a", 1, false}, {"b", 5, false}, {"b", 4, true}, {"c", 1, false}} {
+		if got := s.Take(tt.who, tt.n, most); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+	s.Return("a", 6)
+	if all, holders := s.Held(); all != 4 || holders != 1 {
+		t.Errorf("%d of %d", all, holders)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"sync"
 
+	"corral/internal/ratelimit"
 	"corral/rpc"
 )
 
@@ -27,36 +28,25 @@ const (
 type connLimiter struct {
 	clients sync.WaitGroup
 
+	open  ratelimit.Shares // connections, by client
 	mu    sync.Mutex
-	ended bool           // guarded by mu
-	all   int            // guarded by mu
-	taken map[string]int // guarded by mu
+	ended bool // guarded by mu
 }
 
 // acquire counts a connection of who, and reports whether it is allowed. If so, release must be called when it ends.
 func (p *connLimiter) acquire(who string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || p.all >= maxClients || p.taken[who] >= maxPerClient {
+	if p.ended || !p.open.Take(who, 1, func(all, own int64) bool { return all <= maxClients && own <= maxPerClient }) {
 		return false
 	}
-	if p.taken == nil {
-		p.taken = map[string]int{}
-	}
-	p.all++
-	p.taken[who]++
 	p.clients.Add(1)
 	return true
 }
 
 func (p *connLimiter) release(who string) {
-	defer p.clients.Done()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all--
-	if p.taken[who]--; p.taken[who] == 0 {
-		delete(p.taken, who)
-	}
+	p.open.Return(who, 1)
+	p.clients.Done()
 }
 
 // close makes acquire return false from now on, and waits until all connections are released.

@@ -3,8 +3,8 @@ package transport
 import (
 	"errors"
 	"io"
-	"sync"
 
+	"corral/internal/ratelimit"
 	"corral/rpc"
 )
 
@@ -21,34 +21,13 @@ const (
 // client any time to send the rest.
 var errNoMemory = errors.New("this client is sending too many large messages at once")
 
-// A memory counts the bytes of messages of all connections of a server. The zero value is ready for use.
-type memory struct {
-	mu    sync.Mutex
-	all   int            // guarded by mu
-	taken map[string]int // guarded by mu, by client
-}
+// received reports whether the bounds allow what the messages of all connections, and of one client, take.
+func received(all, own int64) bool { return all <= maxReceived && own <= maxReceivedShare }
 
-// reserve counts n more bytes for who, and reports whether the bounds allow them. n may be negative.
-func (m *memory) reserve(who string, n int) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if n > 0 && (m.all+n > maxReceived || m.taken[who]+n > maxReceivedShare) {
-		return false
-	}
-	if m.taken == nil {
-		m.taken = map[string]int{}
-	}
-	m.all += n
-	if m.taken[who] += n; m.taken[who] == 0 {
-		delete(m.taken, who)
-	}
-	return true
-}
-
-// A share is what the messages of one connection take of a memory. It is used by the goroutine that reads the connection.
+// A share is what the messages of one connection take. It is used by the goroutine that reads the connection.
 // A nil share is unlimited.
 type share struct {
-	of   *memory
+	of   *ratelimit.Shares // bytes of messages, by client
 	who  string
 	held int
 }
@@ -58,8 +37,12 @@ func (s *share) hold(n int) error {
 	if s == nil {
 		return nil
 	}
-	if n = max(0, n-freeReceived); !s.of.reserve(s.who, n-s.held) {
+	n = max(0, n-freeReceived)
+	if n > s.held && !s.of.Take(s.who, int64(n-s.held), received) {
 		return errNoMemory
+	}
+	if n < s.held {
+		s.of.Return(s.who, int64(s.held-n))
 	}
 	s.held = n
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"corral/internal/jsonrpc"
+	"corral/internal/ratelimit"
 	"corral/internal/test/sandboxtest"
 	"corral/rpc"
 )
@@ -75,7 +76,7 @@ func TestWebSocketMemory(t *testing.T) {
 // TestMemoryIsReturned checks that a message counts only until the connection waits for the next one: clients that are idle
 // after large messages do not use up their share.
 func TestMemoryIsReturned(t *testing.T) {
-	m := &memory{}
+	m := &ratelimit.Shares{}
 	for name, reading := range map[string]func(*share, io.Reader) ([]byte, error){
 		"frames": func(s *share, r io.Reader) ([]byte, error) { s.release(); return s.readAll(r) },
 		"lines": func(s *share, r io.Reader) ([]byte, error) {
@@ -88,20 +89,21 @@ func TestMemoryIsReturned(t *testing.T) {
 		text := bytes.Repeat([]byte("x"), part)
 		for range 20 {
 			got, err := reading(s, bytes.NewReader(text))
-			if err != nil || !bytes.Equal(got, text) || m.taken["a"] < part-freeReceived {
-				t.Fatalf("%s: %d bytes, %v; %d are counted", name, len(got), err, m.taken["a"])
+			if held, _ := m.Held(); err != nil || !bytes.Equal(got, text) || held < part-freeReceived {
+				t.Fatalf("%s: %d bytes, %v; %d are counted", name, len(got), err, held)
 			}
 		}
-		if _, err := reading(s, strings.NewReader("")); err != nil && !errors.Is(err, io.EOF) || m.all != 0 || len(m.taken) != 0 {
-			t.Errorf("%s: %d bytes are counted while it waits, of %v; %v", name, m.all, m.taken, err)
+		_, err := reading(s, strings.NewReader(""))
+		if held, holders := m.Held(); err != nil && !errors.Is(err, io.EOF) || held != 0 || holders != 0 {
+			t.Errorf("%s: %d bytes of %d clients are counted while it waits; %v", name, held, holders, err)
 		}
 	}
 }
 
 // TestUnixMemory checks the bound for lines that do not end.
 func TestUnixMemory(t *testing.T) {
-	m := &memory{}
-	if !m.reserve("a", maxReceivedShare-part/2) {
+	m := &ratelimit.Shares{}
+	if !m.Take("a", maxReceivedShare-part/2, received) {
 		t.Fatal("the share is smaller than documented")
 	}
 	dir := filepath.Join(ownDir(t), "s")

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/peer"
+	"corral/internal/ratelimit"
 	"corral/rpc"
 )
 
@@ -53,7 +54,7 @@ type unixServer struct {
 	UnixOptions
 	serve Handler
 	conns connLimiter
-	in    memory
+	in    ratelimit.Shares // bytes of messages that are received, by client
 }
 
 // start serves a client in a new goroutine, or returns why it is refused.

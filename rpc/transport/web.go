@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"corral/internal/gate"
+	"corral/internal/ratelimit"
 	"corral/rpc"
 )
 
@@ -93,7 +94,7 @@ type web struct {
 	ctx   context.Context //nolint:containedctx // of the server: a request's context ends when its connection is hijacked
 	serve Handler
 	conns connLimiter
-	in    memory
+	in    ratelimit.Shares // bytes of messages that are received, by client
 }
 
 // ServeHTTP implements http.Handler. The cheapest checks come first.
