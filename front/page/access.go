@@ -187,7 +187,7 @@ var rate = ratelimit.Rate{Burst: 60, PerSecond: 20}
 // rates bound how often principals send requests. The zero value is ready to use.
 type rates struct {
 	mu   sync.Mutex
-	left map[string]*ratelimit.Bucket // guarded by mu: by principal, and by host name for those who log in
+	left map[string]ratelimit.Bucket // guarded by mu: by principal, and by host name for those who log in
 }
 
 // take reports whether a principal may send a request now, and counts it. Principals are those of the configuration.
@@ -195,12 +195,10 @@ func (r *rates) take(principal string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.left == nil {
-		r.left = map[string]*ratelimit.Bucket{}
+		r.left = map[string]ratelimit.Bucket{}
 	}
 	b := r.left[principal]
-	if b == nil {
-		b = &ratelimit.Bucket{}
-		r.left[principal] = b
-	}
-	return b.Take(rate, now)
+	ok := b.Take(rate, now)
+	r.left[principal] = b
+	return ok
 }

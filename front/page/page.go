@@ -32,6 +32,7 @@ import (
 
 	"corral/front/supervisor"
 	"corral/internal/gate"
+	"corral/internal/ratelimit"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/artifact"
@@ -80,14 +81,14 @@ type Config struct {
 
 // A Server serves the page.
 type Server struct {
-	c      Config
-	hosts  hosts
-	grants *gate.Grants[string] // the places are host names
-	rates  rates
-	counts counts
-	tails  tails
-	turns  *turns
-	mux    *http.ServeMux
+	c       Config
+	hosts   hosts
+	grants  *gate.Grants[string] // the places are host names
+	rates   rates
+	streams ratelimit.Shares // that are open, by principal
+	tails   tails
+	turns   *turns
+	mux     *http.ServeMux
 }
 
 const (

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"corral/internal/gate"
@@ -19,36 +18,8 @@ const (
 	beatInterval = 15 * time.Second
 )
 
-// counts are the open streams. The zero value is ready to use.
-type counts struct {
-	mu   sync.Mutex
-	all  int            // guarded by mu
-	each map[string]int // guarded by mu: by principal
-}
-
-// enter counts a stream of a principal, unless there are too many.
-func (c *counts) enter(principal string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all >= maxStreams || c.each[principal] >= maxStreamsEach {
-		return false
-	}
-	if c.each == nil {
-		c.each = map[string]int{}
-	}
-	c.all++
-	c.each[principal]++
-	return true
-}
-
-func (c *counts) leave(principal string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all--
-	if c.each[principal]--; c.each[principal] == 0 {
-		delete(c.each, principal)
-	}
-}
+// mayStream reports whether as many streams may be open, of all and of one principal.
+func mayStream(all, own int64) bool { return all <= maxStreams && own <= maxStreamsEach }
 
 // A stream is a response of server-sent events (HTML, 9.2). It has no buffer of its own: a send ends when the client has read, or fails.
 type stream struct {
@@ -68,11 +39,11 @@ func (s *Server) streaming(h func(st *stream, r *http.Request, v *visitor)) http
 		if !ok {
 			return
 		}
-		if !s.counts.enter(v.by.Principal) {
+		if !s.streams.Take(v.by.Principal, 1, mayStream) {
 			busy(w, "too many pages are open: close one")
 			return
 		}
-		defer s.counts.leave(v.by.Principal)
+		defer s.streams.Return(v.by.Principal, 1)
 		st := &stream{
 			w: w, control: http.NewResponseController(w), ctx: r.Context(), ticks: time.NewTicker(gate.CheckInterval),
 			stays: func() bool { return s.stays(v) },

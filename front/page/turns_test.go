@@ -73,7 +73,7 @@ func TestTurnsOfOthers(t *testing.T) {
 	}
 	sandboxtest.Eventually(t, time.Minute, "one of them reads", func() bool {
 		g.s.rates.mu.Lock()
-		left := *g.s.rates.left["me"] // a copy, to which no time passes
+		left := g.s.rates.left["me"] // a copy, to which no time passes
 		sent := rate.Burst - left.Left(rate, time.Time{})
 		g.s.rates.mu.Unlock()
 		g.mu.Lock()
