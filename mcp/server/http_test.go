@@ -257,10 +257,10 @@ func testBody(t *testing.T, o HTTPOptions, maximum int) {
 		t.Errorf("%d: %s", response.StatusCode, body)
 	}
 	s.server.Close() // a handler releases its budget after it has responded
-	if s.web.bodies.left != maxBodies || len(s.web.bodies.taken) != 0 {
+	if held, holders := s.web.bodies.held.Held(); held != 0 || holders != 0 {
 		t.Error("the budget was not released")
 	}
-	s.web.bodies.left = 0
+	s.web.bodies.held.Take("others", maxBodies, func(int64, int64) bool { return true })
 	w := httptest.NewRecorder()
 	r := s.request(t.Context(), "POST", ping, "Mcp-Session-Id", id)
 	r.Host = "localhost"

@@ -1,36 +1,18 @@
 package server
 
-import "sync"
+import "corral/internal/ratelimit"
 
-// A budget is a number of bytes shared by several principals, with a maximum for each.
+// A budget is maxBodies bytes shared by several principals, with a maximum for each.
 type budget struct {
-	mu    sync.Mutex
-	left  int64            // guarded by mu
+	held  ratelimit.Shares // by principal
 	share int64            // maximum of one principal
-	taken map[string]int64 // guarded by mu, by principal
 }
 
-func newBudget(share int64) *budget {
-	return &budget{left: maxBodies, share: share, taken: map[string]int64{}}
-}
+func newBudget(share int64) *budget { return &budget{share: share} }
 
 // reserve reserves n bytes for who and reports whether they were available.
 func (b *budget) reserve(who string, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n > b.left || b.taken[who]+n > b.share {
-		return false
-	}
-	b.left -= n
-	b.taken[who] += n
-	return true
+	return b.held.Take(who, n, func(all, own int64) bool { return all <= maxBodies && own <= b.share })
 }
 
-func (b *budget) release(who string, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left += n
-	if b.taken[who] -= n; b.taken[who] == 0 {
-		delete(b.taken, who)
-	}
-}
+func (b *budget) release(who string, n int64) { b.held.Return(who, n) }

@@ -118,9 +118,7 @@ func TestAnnouncedBodyTakesLittle(t *testing.T) {
 		s.web.ServeHTTP(w, r)
 	}()
 	_, _ = io.WriteString(to, "{") // is read
-	s.web.bodies.mu.Lock()
-	taken := s.web.bodies.taken["token:a"]
-	s.web.bodies.mu.Unlock()
+	taken, _ := s.web.bodies.held.Held()
 	if taken < 1 || taken > 64<<10 {
 		t.Errorf("%d bytes are taken for one", taken)
 	}
@@ -140,8 +138,9 @@ func TestBodyBudgetGrowsWithBody(t *testing.T) {
 			if err != nil || string(body) != strings.Repeat("x", size) || m.size > int64(max(2*size, firstRead)) {
 				t.Errorf("%d of at most %d: %d, %d taken, %v", size, limit, len(body), m.size, err)
 			}
-			if m.releaseAll(); m.left != maxBodies {
-				t.Errorf("%d of at most %d: %d of the budget left", size, limit, m.left)
+			m.releaseAll()
+			if held, _ := m.held.Held(); held != 0 {
+				t.Errorf("%d of at most %d: %d of the budget are held", size, limit, held)
 			}
 		}
 	}
@@ -153,8 +152,9 @@ func TestBodyBudgetGrowsWithBody(t *testing.T) {
 	if _, err := m.read(strings.NewReader(strings.Repeat("x", firstRead+1)), maxLine); !errors.Is(err, errNoRoom) {
 		t.Errorf("%v", err)
 	}
-	if m.releaseAll(); m.left != maxBodies {
-		t.Errorf("%d of the budget left", m.left)
+	m.releaseAll()
+	if held, _ := m.held.Held(); held != 0 {
+		t.Errorf("%d of the budget are held", held)
 	}
 }
 
@@ -212,9 +212,8 @@ func TestUnreadResponses(t *testing.T) {
 	size := int64(len(body))
 	s.web.answers.share = fit*size + size/2
 	taken := func() int64 {
-		s.web.answers.mu.Lock()
-		defer s.web.answers.mu.Unlock()
-		return s.web.answers.taken["token:a"]
+		held, _ := s.web.answers.held.Held()
+		return held
 	}
 	reads := make(chan struct{})
 	var all sync.WaitGroup
