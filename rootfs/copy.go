@@ -26,7 +26,7 @@ type copier struct {
 	*builder
 	count     int
 	bytes     int64
-	transient bool // an error occurred that may not occur the next time
+	transient bool // the copy may be another one the next time, and nobody would notice
 	etc       *Etc
 	quiet     bool              // what is not copied is not recorded
 	accept    func([]byte) bool // whether to copy a file with this content; nil: any
@@ -49,7 +49,8 @@ func (b *builder) copyEtc(o Options) error {
 	}
 	entries, skipped := len(b.tree.Entries), len(b.tree.Skipped)
 	version, _ := o.Etc.Changes()
-	c := &copier{builder: b, etc: o.Etc}
+	mounts, merr := mountsAt(o.Host)
+	c := &copier{builder: b, etc: o.Etc, transient: merr != nil}
 	names, err := c.list(top)
 	if err != nil {
 		return fmt.Errorf("%w: read /etc: %w", ErrHost, err)
@@ -60,7 +61,7 @@ func (b *builder) copyEtc(o Options) error {
 	c.shipped(top, names)
 	if !c.transient {
 		o.Etc.put(etcCopy{
-			host: o.Host, files: o.EtcFiles, uid: b.uid, version: version,
+			host: o.Host, files: o.EtcFiles, uid: b.uid, version: version, mounts: mounts,
 			entries: slices.Clone(b.tree.Entries[entries:]), skipped: slices.Clone(b.tree.Skipped[skipped:]),
 		})
 	}
@@ -218,6 +219,7 @@ func (c *copier) regular(d *os.File, name string) {
 		c.failed(p, err)
 		return
 	}
+	c.transient = c.transient || hasOtherNames(fd)
 	data, why := c.content(fd, &st)
 	if why == "" {
 		why = c.unfit(name, &st)

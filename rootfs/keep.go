@@ -2,16 +2,20 @@ package rootfs
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/fault"
 )
 
 // An Etc keeps the copy of a host's /etc from one tree to the next while nothing changes of what it was made from: the directories that
-// were read, and the files in them (inotify(7)). The zero Etc is empty and ready for use. It is safe for concurrent use.
+// were read, and the files in them (inotify(7)), and what is mounted there, of which a directory has no event. The zero Etc is empty and
+// ready for use. It is safe for concurrent use.
 type Etc struct {
 	mu      fault.Mutex
 	watches bool    // guarded by mu: fd is an inotify instance
@@ -27,6 +31,7 @@ type etcCopy struct {
 	files   []string // Options.EtcFiles
 	uid     uint32   // the host's owner
 	version uint64   // Etc.changes before it was made
+	mounts  string   // mountsAt before it was made
 	entries []Entry
 	skipped []Skip
 }
@@ -106,7 +111,12 @@ func (e *Etc) get(o *Options, uid uint32) (etcCopy, bool) {
 	defer e.mu.Unlock()
 	n, ok := e.look()
 	c := e.kept
-	return c, ok && c.entries != nil && c.version == n && c.host == o.Host && c.uid == uid && slices.Equal(c.files, o.EtcFiles)
+	ok = ok && c.entries != nil && c.version == n && c.host == o.Host && c.uid == uid && slices.Equal(c.files, o.EtcFiles)
+	if !ok {
+		return etcCopy{}, false
+	}
+	mounts, err := mountsAt(o.Host)
+	return c, err == nil && c.mounts == mounts
 }
 
 // put keeps a copy.
@@ -138,4 +148,28 @@ func same(a, b Entry) bool {
 		return false
 	}
 	return len(a.Data) == 0 || &a.Data[0] == &b.Data[0] || string(a.Data) == string(b.Data)
+}
+
+// mountsAt returns what is mounted above, at and below what a host's copy is made from (proc_pid_mountinfo(5)).
+func mountsAt(host string) (string, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	var list strings.Builder
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && (directory.Overlap(f[4], host+"/etc") || directory.Overlap(f[4], host+packageStatusDir)) {
+			list.WriteString(line)
+		}
+	}
+	return list.String(), nil
+}
+
+// hasOtherNames reports whether an open file may be written to by a name that is in no directory which is watched: it is mounted, or has
+// several.
+func hasOtherNames(fd int) bool {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_NLINK, &st)
+	return err != nil || st.Nlink > 1 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }

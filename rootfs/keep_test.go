@@ -1,12 +1,15 @@
 package rootfs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/test/sandboxtest"
 )
 
 // aHost returns a host with some files in its /etc.
@@ -91,6 +94,45 @@ func TestEtcChanged(t *testing.T) {
 				t.Error("the outdated copy is used")
 			}
 		})
+	}
+}
+
+// TestEtcElsewhere: what a watch of directories does not tell is noticed all the same: what is mounted there, and what is written to a
+// file by another of its names.
+func TestEtcElsewhere(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	host, e := aHost(t), &Etc{}
+	defer e.Close()
+	services, other, etc := filepath.Join(host, "etc/services"), filepath.Join(host, "other"), filepath.Join(host, "etc")
+	mount := func(from, at string) error {
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+		return unix.Mount(from, at, "", unix.MS_BIND, "")
+	}
+	for _, step := range []struct {
+		name   string
+		change func() error
+	}{
+		{"a file with another name", func() error {
+			return errors.Join(os.WriteFile(other, []byte("http"), 0o644), replace(services, func(p string) error { return os.Link(other, p) }))
+		}},
+		{"written by its other name", func() error { return os.WriteFile(other, []byte("smtp"), 0o644) }},
+		{"another file", func() error { return errors.Join(os.Remove(other), os.WriteFile(other, []byte("pop3"), 0o644)) }},
+		{"mounted over a file", func() error { return mount(other, services) }},
+		{"written where it is mounted from", func() error { return os.WriteFile(other, []byte("imap"), 0o644) }},
+		{"mounted over all", func() error { return mount(t.TempDir(), etc) }},
+		{"nothing is mounted any more", func() error { return errors.Join(unix.Unmount(etc, 0), unix.Unmount(services, 0)) }},
+	} {
+		kept(t, host, e)
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		kept(t, host, e)
+		if t.Failed() {
+			t.Fatal(step.name)
+		}
+	}
+	if !kept(t, host, e) {
+		t.Error("not kept in the end")
 	}
 }
 
