@@ -57,7 +57,7 @@ type WalkBounds struct {
 	Prune                       bool // directories whose name begins with a dot
 }
 
-// Bounds of a walk or a copy.
+// Bounds of a walk or a copy, and of the way to a place.
 const (
 	maxWalk  = 100_000 // entries, also of one directory
 	maxDepth = 200     // directories in each other

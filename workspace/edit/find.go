@@ -13,8 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many symbolic links are followed, as by the kernel.
-const maxLinks = 40
+// Bounds of the way to a place. Each name is looked up from the repository on, so that a way costs its depth times its names.
+const (
+	maxLinks = 40   // symbolic links that are followed, as by the kernel
+	maxWay   = 1000 // with those of the links; see also maxDepth
+)
 
 // temporary is the name of the new content while it is written. Only the holder of the directory's lock uses it, so what is
 // found under it is left over from an edit that was killed. It is one of the names that the changes of a session leave
@@ -130,6 +133,7 @@ type walker struct {
 	isFile  bool
 	mayMake func(rel string) error
 	links   int
+	names   int
 }
 
 // step walks one name. It sets the name of the place when that is the last one.
@@ -139,7 +143,10 @@ func (w *walker) step() error {
 	}
 	name := w.rest[0]
 	w.rest = w.rest[1:]
+	w.names++
 	switch {
+	case w.names > maxWay:
+		return fmt.Errorf("it has more than %d names, with those of its links", maxWay)
 	case name == ".." && w.at == "":
 		return errOutside
 	case name == "..":
@@ -155,6 +162,9 @@ func (w *walker) step() error {
 		return nil
 	}
 	to := path.Join(w.at, name)
+	if strings.Count(to, "/") > maxDepth {
+		return fmt.Errorf("it is more than %d directories deep", maxDepth)
+	}
 	info, err := w.root.Lstat(to)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(w.rest) > 0:

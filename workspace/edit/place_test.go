@@ -65,6 +65,30 @@ func TestPaths(t *testing.T) {
 	alone(t, base, "repo", "secret")
 }
 
+// TestLongWay: neither a path nor the links of a job keep an edit busy, and nothing is left of what was made on the way.
+func TestLongWay(t *testing.T) {
+	root := t.TempDir()
+	deep := strings.Repeat("d/", maxDepth-1)
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, deep, "x"), 0o700), os.Mkdir(filepath.Join(root, "e"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range maxLinks {
+		if err := os.Symlink(strings.Repeat("x/../", 400)+fmt.Sprint("l", n+1), filepath.Join(root, deep, fmt.Sprint("l", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		deep + "x/f": "", deep + "x/y/f": "directories deep", "e/" + strings.Repeat("n/", 2*maxDepth) + "f": "directories deep",
+		deep + "l0": "names", strings.Repeat("e/../", maxWay) + "f": "names",
+	} {
+		_, err := run(t, root, Request{Path: name, Old: ptr(""), New: ptr("x")})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.40s: %v, want %q", name, err, want)
+		}
+	}
+	alone(t, filepath.Join(root, "e"))
+}
+
 // TestKeeps checks what an edited file keeps beside its content.
 func TestKeeps(t *testing.T) {
 	root := t.TempDir()
