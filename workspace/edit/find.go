@@ -16,7 +16,7 @@ import (
 // Bounds of the way to a place. Each name is looked up from the repository on, so that a way costs its depth times its names.
 const (
 	maxLinks = 40   // symbolic links that are followed, as by the kernel
-	maxWay   = 1000 // with those of the links; see also maxDepth
+	maxWay   = 1000 // names, with those of the links; see also maxDepth
 )
 
 // temporary is the name of the new content while it is written. Only the holder of the directory's lock uses it, so what is
