@@ -48,7 +48,10 @@ func (p *place) close() {
 // unmake removes the directories that were made, except those into which another program has put something.
 func (p *place) unmake() {
 	for _, d := range slices.Backward(p.made) {
-		_ = p.root.Remove(d)
+		if in, err := p.directory(path.Dir(d)); err == nil {
+			_ = unix.Unlinkat(int(in.Fd()), path.Base(d), unix.AT_REMOVEDIR)
+			in.Close()
+		}
 	}
 }
 
@@ -83,23 +86,41 @@ func find(root, name string, isFile bool, mayMake func(rel string) error) (*plac
 	return p, nil
 }
 
-// open opens the directory that the walk has come to. It must not have become a link meanwhile, which could lead to a git directory.
+// open opens the directory that the walk has come to.
 func (p *place) open() (err error) {
-	if p.file, err = p.root.OpenFile(cmp.Or(p.at, "."), os.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
-		return fmt.Errorf("open its directory: %w", err)
+	if p.file, err = p.directory(cmp.Or(p.at, ".")); err == nil {
+		p.dir = int(p.file.Fd())
 	}
-	p.dir = int(p.file.Fd())
-	top, err := p.root.Open(".")
+	return err
+}
+
+// directory opens a directory that the walk has been to. It must not have become a link meanwhile, nor one above it, which could lead to a
+// git directory.
+func (p *place) directory(at string) (*os.File, error) {
+	dir, err := p.root.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("open its directory: %w", err)
 	}
-	defer top.Close()
-	root, err := whereIs(int(top.Fd()))
-	real, err2 := whereIs(p.dir)
+	top, err := p.root.Open(".")
+	if err == nil {
+		defer top.Close()
+		err = isAt(dir, top, at)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// isAt returns an error unless an open directory is at a path relative to another one.
+func isAt(dir, top *os.File, at string) error {
+	real, err := whereIs(int(dir.Fd()))
+	root, err2 := whereIs(int(top.Fd()))
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	if real != path.Join(root, p.at) {
+	if real != path.Join(root, at) {
 		return errors.New("another program moved its directory meanwhile")
 	}
 	return nil
@@ -199,10 +220,15 @@ func (w *walker) mkdir(to string) error {
 	if err := w.mayMake(to); err != nil {
 		return err
 	}
-	switch err := w.root.Mkdir(to, 0o777); {
+	in, err := w.directory(path.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	switch err := unix.Mkdirat(int(in.Fd()), path.Base(to), 0o777); {
 	case err == nil:
 		w.made = append(w.made, to)
-	case !errors.Is(err, fs.ErrExist):
+	case err != unix.EEXIST:
 		return fmt.Errorf("create the directory %s: %w", path.Base(to), err)
 	}
 	w.at = to

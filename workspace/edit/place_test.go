@@ -279,6 +279,27 @@ func TestMovedDirectory(t *testing.T) {
 	}
 }
 
+// TestSwappedDirectory: when a job swaps a directory on the way for a link, what an edit has made is not removed where the link leads.
+func TestSwappedDirectory(t *testing.T) {
+	root := t.TempDir()
+	a, kept := filepath.Join(root, "a"), filepath.Join(root, "kept")
+	if err := errors.Join(os.Mkdir(a, 0o700), os.MkdirAll(filepath.Join(kept, "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := find(root, "a/x/b/f", true, func(rel string) error {
+		if rel == "a/x" {
+			return nil
+		}
+		return errors.Join(os.Rename(a, a+".old"), os.Symlink("kept", a))
+	})
+	if err == nil {
+		p.close()
+		t.Error("a place where the link leads")
+	}
+	alone(t, kept, "x")
+	alone(t, filepath.Join(kept, "x"))
+}
+
 // TestLocked checks that an edit waits for another program's lock and goes on when it is released, or never is: every program that can read
 // a directory can lock it.
 func TestLocked(t *testing.T) {
