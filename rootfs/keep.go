@@ -14,7 +14,7 @@ import (
 )
 
 // An Etc keeps the copy of a host's /etc from one tree to the next while nothing changes of what it was made from: the directories that
-// were read, and the files in them (inotify(7)), and what is mounted there, of which a directory has no event. The zero Etc is empty and
+// were read, and the files in them (inotify(7)), and what is mounted there, which gives a directory no event. The zero Etc is empty and
 // ready for use. It is safe for concurrent use.
 type Etc struct {
 	mu      fault.Mutex
