@@ -13,7 +13,8 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
   --protect WHAT        make sensitive paths read-only: hooks, or all, which adds whole git directories (default none)
   --profile NAME        system call profile: default, or strict (no ptrace, and fewer other calls)
   --network HOST,...    reach no more of the hosts that the operator allows than these: a preset such as npm, HOST,
-                        *.HOST or HOST:PORT; none: no host; repeatable (default all of them)
+                        *.HOST or HOST:PORT; none: no host; repeatable (default all of them). With a supervisor of
+                        root's own, as with sudo, these are allowed in place of what the operator allows
   --session ID          run in this session, with its repository and workspace; see corral session
   --background          of a session: return when it runs and print its id; see corral session
 
