@@ -22,7 +22,7 @@ import (
 // change of a message.
 const (
 	Version = layout<<8 | job.NumLimits
-	layout  = 12
+	layout  = 13
 )
 
 // Maximum sizes of a message's parts, in bytes.

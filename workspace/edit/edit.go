@@ -151,17 +151,13 @@ func (r *Request) one(root string, p *patch) (report string, err error) {
 		return "", errors.New("path is required: the patch names no file")
 	}
 	creates := p == nil && *r.Old == "" || p != nil && p.creates
-	var mayMake func(string) error
-	if creates {
-		mayMake = func(string) error { return nil }
-	}
-	at, err := find(root, r.Path, true, mayMake)
+	at, err := find(root, r.Path, creates)
 	if err != nil {
 		return "", err
 	}
 	defer func() {
 		if err != nil {
-			at.unmake()
+			at.made.remove()
 		}
 		at.close()
 	}()

@@ -57,11 +57,8 @@ type WalkBounds struct {
 	Prune                       bool // directories whose name begins with a dot
 }
 
-// Bounds of a walk or a copy, and of the way to a place.
-const (
-	maxWalk  = 100_000 // entries, also of one directory
-	maxDepth = 200     // directories in each other
-)
+// maxWalk is the maximum number of entries of a directory, a walk or a copy.
+const maxWalk = 100_000
 
 // URI returns the URI of an absolute path.
 func URI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }

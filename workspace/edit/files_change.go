@@ -38,36 +38,55 @@ func (f *files) permit(rel string, whole bool) error {
 	return nil
 }
 
-// parent finds the directory of a path that may be changed, and whose last name need not exist and is not followed. Whole is as for permit;
-// makes makes directories that are missing.
-func (f *files) parent(name string, makes, whole bool) (*place, error) {
+// parent walks to the directory of a path, whose last name need not exist and is not followed.
+func (f *files) parent(name string, creates bool) (*walker, string, error) {
 	if path.Clean(name) == f.root {
-		return nil, state("%s is the repository itself", name)
+		return nil, "", state("%s is the repository itself", name)
 	}
-	var mayMake func(string) error
-	if makes {
-		mayMake = func(rel string) error {
-			if below(f.Open, rel, true) && !below(f.Open, rel, false) && !below(f.Hidden, rel, false) {
-				return nil // it leads to a directory that is open
+	rel, err := inside(f.root, name)
+	if err != nil {
+		return nil, "", err
+	}
+	rest := split(rel)
+	last := ".."
+	if len(rest) > 0 {
+		last = rest[len(rest)-1]
+	}
+	if last == ".." || strings.EqualFold(last, ".git") {
+		return nil, "", fmt.Errorf("%s: it is in a git directory, or names no entry of its directory", name)
+	}
+	top, err := unix.Open(f.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	w := &walker{root: f.root, creates: creates, dirs: []int{top}, rest: rest}
+	for len(w.rest) > 1 {
+		_, done, err := w.step()
+		if err != nil || done {
+			w.close()
+			w.made.close()
+			if err == nil {
+				err = unix.ENOTDIR
 			}
-			return f.permit(rel, false)
+			return nil, "", fmt.Errorf("%s: %w", name, err)
+		}
+		if rel := path.Join(w.names...); below(f.Open, rel, true) && !below(f.Open, rel, false) && !below(f.Hidden, rel, false) {
+			continue // it leads to a directory that is open
+		}
+		if err := f.permit(path.Join(w.names...), false); err != nil {
+			w.close()
+			w.made.remove()
+			w.made.close()
+			return nil, "", err
 		}
 	}
-	p, err := find(f.root, name, false, mayMake)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.permit(p.shown(), whole); err != nil {
-		p.unmake()
-		p.close()
-		return nil, err
-	}
-	return p, nil
+	w.made.close()
+	return w, last, nil
 }
 
 // create opens an empty file to be written, in the place where links in the repository lead.
 func (f *files) create(name string) (*os.File, error) {
-	at, err := find(f.root, name, true, nil)
+	at, err := find(f.root, name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +124,17 @@ func (f *files) makeDirectory(name string, recursive bool) error {
 	if recursive && path.Clean(name) == f.root {
 		return nil
 	}
-	p, err := f.parent(name, recursive, false)
+	w, last, err := f.parent(name, recursive)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	err = unix.Mkdirat(p.dir, p.name, 0o777)
+	defer w.close()
+	if err := f.permit(path.Join(append(w.names, last)...), false); err != nil {
+		return err
+	}
+	err = unix.Mkdirat(w.top(), last, 0o777)
 	var st unix.Stat_t
-	there := recursive && errors.Is(err, unix.EEXIST) && unix.Fstatat(p.dir, p.name, &st, 0) == nil
+	there := recursive && errors.Is(err, unix.EEXIST) && unix.Fstatat(w.top(), last, &st, 0) == nil
 	if there && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return nil
 	}
@@ -123,23 +145,26 @@ func (f *files) makeDirectory(name string, recursive bool) error {
 }
 
 func (f *files) remove() error {
-	p, err := f.parent(f.Path, false, f.Recursive)
+	w, last, err := f.parent(f.Path, false)
 	if err != nil {
 		if f.Force && errors.Is(err, unix.ENOENT) {
 			return nil
 		}
 		return err
 	}
-	defer p.close()
+	defer w.close()
+	if err := f.permit(path.Join(append(w.names, last)...), f.Recursive); err != nil {
+		return err
+	}
 	var st unix.Stat_t
-	if err = unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+	if err = unix.Fstatat(w.top(), last, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 		switch {
 		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			err = unix.Unlinkat(p.dir, p.name, 0)
+			err = unix.Unlinkat(w.top(), last, 0)
 		case f.Recursive:
-			err = os.RemoveAll(fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, p.name))
+			err = os.RemoveAll(fmt.Sprintf("/proc/self/fd/%d/%s", w.top(), last))
 		default:
-			err = unix.Unlinkat(p.dir, p.name, unix.AT_REMOVEDIR)
+			err = unix.Unlinkat(w.top(), last, unix.AT_REMOVEDIR)
 		}
 	}
 	if err == nil || f.Force && errors.Is(err, unix.ENOENT) {
@@ -245,10 +270,13 @@ func (f *files) copyLink(dir *os.File, name, to string) error {
 	if err != nil {
 		return err
 	}
-	p, err := f.parent(to, false, false)
+	w, last, err := f.parent(to, false)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	return unix.Symlinkat(string(target[:n]), p.dir, p.name)
+	defer w.close()
+	if err := f.permit(path.Join(append(w.names, last)...), false); err != nil {
+		return err
+	}
+	return unix.Symlinkat(string(target[:n]), w.top(), last)
 }

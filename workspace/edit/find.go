@@ -1,11 +1,8 @@
 package edit
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -13,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the way to a place. Each name is looked up from the repository on, so that a way costs its depth times its names.
+// Bounds of the way to a file.
 const (
-	maxLinks = 40   // symbolic links that are followed, as by the kernel
-	maxWay   = 1000 // names, with those of the links; see also maxDepth
+	maxLinks = 40  // symbolic links, as in the kernel
+	maxDepth = 200 // open directories
 )
 
 // temporary is the name of the new content while it is written. Only the holder of the directory's lock uses it, so what is
@@ -24,112 +21,98 @@ const (
 // out, see package layer.
 const temporary = ".corral-apply-00000000000000ed.0"
 
-// A place is where a file is, or is to be created: a directory that is open, and a name in it. A directory that is moved meanwhile does
-// not lead elsewhere.
+// A place is where a file is, or is to be created: a directory that is open, and a name in it. The way to it was walked
+// one name at a time, on open directories, so a directory that is moved meanwhile does not lead elsewhere.
 type place struct {
-	root *os.Root // the repository
-	dir  int      // for reading, so that it can be locked and synced
-	file *os.File // has dir
-	at   string   // path of the directory, relative to the repository
-	name string
-	made []string // directories that were made on the way, the outermost first
+	dir   int // for reading, so that it can be locked and synced
+	names []string
+	name  string
+	made  madeDirs
 	// temporary is the name of the new content while it is written: the constant, unless somebody else holds the lock.
 	temporary string
 }
 
-// shown returns the path of the place, relative to the repository.
-func (p *place) shown() string { return path.Join(p.at, p.name) }
+// madeDirs are the directories that the walk has made, the outermost first.
+type madeDirs []madeDir
 
-func (p *place) close() {
-	_ = p.file.Close() // nil returns an error
-	_ = p.root.Close()
+// A madeDir is a directory that was made: a name in an open directory.
+type madeDir struct {
+	in   int
+	name string
 }
 
-// unmake removes the directories that were made, except those into which another program has put something.
-func (p *place) unmake() {
-	for _, d := range slices.Backward(p.made) {
-		if in, err := p.directory(path.Dir(d)); err == nil {
-			_ = unix.Unlinkat(int(in.Fd()), path.Base(d), unix.AT_REMOVEDIR)
-			in.Close()
-		}
+// remove removes the directories, except those into which another program has put something.
+func (m madeDirs) remove() {
+	for _, d := range slices.Backward(m) {
+		_ = unix.Unlinkat(d.in, d.name, unix.AT_REMOVEDIR)
 	}
 }
 
-// find returns the place of a name in the repository at root. Symbolic links are followed within the repository; the last name is followed
-// if isFile is set. A directory that is missing is made if mayMake, which gets its path, returns nil; without mayMake, none is made. With
-// an error, none of them is left.
-func find(root, name string, isFile bool, mayMake func(rel string) error) (*place, error) {
+func (m madeDirs) close() {
+	for _, d := range m {
+		_ = unix.Close(d.in)
+	}
+}
+
+// shown returns the path of the place, relative to the repository.
+func (p *place) shown() string { return path.Join(path.Join(p.names...), p.name) }
+
+func (p *place) close() {
+	_ = unix.Close(p.dir)
+	p.made.close()
+}
+
+// A walker is on its way to a file.
+type walker struct {
+	root    string // absolute path of the repository
+	creates bool   // makes directories that are missing
+	dirs    []int  // open directories from the repository to where it is
+	names   []string
+	rest    []string // names that are still to be walked
+	links   int
+	made    madeDirs
+}
+
+// find returns the place of a file in the repository at root. Symbolic links are followed within the repository. With
+// creates, directories that are missing are created; with an error, none of them is left.
+func find(root, name string, creates bool) (p *place, err error) {
 	rel, err := inside(root, name)
 	if err != nil {
 		return nil, err
 	}
-	if isFile && (strings.HasSuffix(rel, "/") || rel == ".") {
-		return nil, fmt.Errorf("%s: %w", name, errDirectory)
+	if strings.HasSuffix(rel, "/") || rel == "." {
+		return nil, fmt.Errorf("%s is a directory, and only files can be edited", name)
 	}
-	r, err := os.OpenRoot(root)
+	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the repository: %w", err)
 	}
-	p := &place{root: r, temporary: temporary}
-	w := &walker{place: p, path: root, rest: split(rel), isFile: isFile, mayMake: mayMake}
-	for p.name == "" && err == nil {
-		err = w.step()
+	w := &walker{root: root, creates: creates, dirs: []int{top}, rest: split(rel)}
+	defer w.close()
+	defer func() {
+		if err != nil {
+			w.made.remove()
+			w.made.close()
+		}
+	}()
+	for {
+		last, done, err := w.step()
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", name, err)
+		case !done:
+			continue
+		}
+		dir, err := unix.Openat(w.top(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: open its directory: %w", name, err)
+		}
+		return &place{temporary: temporary, dir: dir, names: w.names, name: last, made: w.made}, nil
 	}
-	if err == nil {
-		err = p.open()
-	}
-	if err != nil {
-		p.unmake()
-		p.close()
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return p, nil
 }
 
-// open opens the directory that the walk has come to.
-func (p *place) open() (err error) {
-	if p.file, err = p.directory(cmp.Or(p.at, ".")); err == nil {
-		p.dir = int(p.file.Fd())
-	}
-	return err
-}
-
-// directory opens a directory that the walk has been to. It must not have become a link meanwhile, nor one above it, which could lead to a
-// git directory.
-func (p *place) directory(at string) (*os.File, error) {
-	dir, err := p.root.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open its directory: %w", err)
-	}
-	top, err := p.root.Open(".")
-	if err == nil {
-		defer top.Close()
-		err = isAt(dir, top, at)
-	}
-	if err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return dir, nil
-}
-
-// isAt returns an error unless an open directory is at a path relative to another one.
-func isAt(dir, top *os.File, at string) error {
-	real, err := whereIs(int(dir.Fd()))
-	root, err2 := whereIs(int(top.Fd()))
-	if err := errors.Join(err, err2); err != nil {
-		return err
-	}
-	if real != path.Join(root, at) {
-		return errors.New("another program moved its directory meanwhile")
-	}
-	return nil
-}
-
-var (
-	errOutside   = errors.New("it leads out of the repository, and only files of the repository can be edited")
-	errDirectory = errors.New("it is a directory, and only files can be edited")
-)
+// errOutside is the error for a path that leaves the repository.
+var errOutside = errors.New("it leads out of the repository, and only files of the repository can be edited")
 
 // inside returns name relative to the repository at root.
 func inside(root, name string) (string, error) {
@@ -143,65 +126,61 @@ func inside(root, name string) (string, error) {
 }
 
 func split(name string) []string {
-	return slices.DeleteFunc(strings.Split(name, "/"), func(part string) bool { return part == "" || part == "." })
+	var list []string
+	for part := range strings.SplitSeq(name, "/") {
+		if part != "" && part != "." {
+			list = append(list, part)
+		}
+	}
+	return list
 }
 
-// A walker is on its way to a place.
-type walker struct {
-	*place
-	path    string   // of the repository, absolute
-	rest    []string // names that are still to be walked
-	isFile  bool
-	mayMake func(rel string) error
-	links   int
-	names   int
+func (w *walker) top() int { return w.dirs[len(w.dirs)-1] }
+
+func (w *walker) close() {
+	for _, fd := range w.dirs {
+		_ = unix.Close(fd)
+	}
 }
 
-// step walks one name. It sets the name of the place when that is the last one.
-func (w *walker) step() error {
+// step walks one name. It reports done, with the last name, when that is a file, or does not exist and is to be created.
+func (w *walker) step() (last string, done bool, err error) {
 	if len(w.rest) == 0 {
-		return errDirectory
+		return "", false, errors.New("it is a directory, and only files can be edited")
 	}
 	name := w.rest[0]
 	w.rest = w.rest[1:]
-	w.names++
 	switch {
-	case w.names > maxWay:
-		return fmt.Errorf("it has more than %d names, with those of its links", maxWay)
-	case name == ".." && w.at == "":
-		return errOutside
 	case name == "..":
-		w.at = path.Join(w.at, "..")
-		if w.at == "." {
-			w.at = ""
-		}
-		return nil
+		return "", false, w.up()
 	case strings.EqualFold(name, ".git"):
-		return errors.New("it is in a git directory, which no edit changes: use git")
-	case len(w.rest) == 0 && !w.isFile:
-		w.name = name
-		return nil
+		return "", false, errors.New("it is in a git directory, which no edit changes: use git")
 	}
-	to := path.Join(w.at, name)
-	if strings.Count(to, "/") > maxDepth {
-		return fmt.Errorf("it is more than %d directories deep", maxDepth)
-	}
-	info, err := w.root.Lstat(to)
+	var st unix.Stat_t
+	err = unix.Fstatat(w.top(), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(w.rest) > 0:
-		return w.mkdir(to)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	case err == nil && info.Mode()&fs.ModeSymlink != 0:
-		return w.follow(to)
-	case err == nil && info.IsDir():
-		w.at = to
-	case len(w.rest) > 0:
-		return fmt.Errorf("%s is not a directory", to)
-	default:
-		w.name = name
+	case err == unix.ENOENT && len(w.rest) == 0:
+		return name, true, nil
+	case err == unix.ENOENT && w.creates:
+		if err := w.mkdir(name); err != nil {
+			return "", false, fmt.Errorf("create the directory %s: %w", name, err)
+		}
+		return "", false, w.into(name)
+	case err == unix.ENOENT:
+		return "", false, missingDirectory(path.Join(append(w.names, name)...))
+	case err != nil:
+		return "", false, err
 	}
-	return nil
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return "", false, w.follow(name)
+	case unix.S_IFDIR:
+		return "", false, w.into(name)
+	}
+	if len(w.rest) > 0 {
+		return "", false, fmt.Errorf("%s is not a directory", path.Join(append(w.names, name)...))
+	}
+	return name, true, nil
 }
 
 // A missingDirectory is the error for a directory on the way that does not exist.
@@ -213,43 +192,64 @@ func (m missingDirectory) Error() string { return "there is no directory " + str
 func (m missingDirectory) Is(err error) bool { return err == unix.ENOENT }
 
 // mkdir makes a directory, and remembers that unless another program was faster.
-func (w *walker) mkdir(to string) error {
-	if w.mayMake == nil {
-		return missingDirectory(to)
-	}
-	if err := w.mayMake(to); err != nil {
-		return err
-	}
-	in, err := w.directory(path.Dir(to))
+func (w *walker) mkdir(name string) error {
+	in, err := unix.FcntlInt(uintptr(w.top()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	switch err := unix.Mkdirat(int(in.Fd()), path.Base(to), 0o777); {
-	case err == nil:
-		w.made = append(w.made, to)
-	case err != unix.EEXIST:
-		return fmt.Errorf("create the directory %s: %w", path.Base(to), err)
+	if err := unix.Mkdirat(w.top(), name, 0o777); err != nil {
+		_ = unix.Close(in)
+		if err == unix.EEXIST {
+			return nil
+		}
+		return err
 	}
-	w.at = to
+	w.made = append(w.made, madeDir{in, name})
+	return nil
+}
+
+// up goes to the directory that the walk came from.
+func (w *walker) up() error {
+	if len(w.dirs) == 1 {
+		return errOutside
+	}
+	_ = unix.Close(w.top())
+	w.dirs, w.names = w.dirs[:len(w.dirs)-1], w.names[:len(w.names)-1]
+	return nil
+}
+
+func (w *walker) into(name string) error {
+	if len(w.dirs) >= maxDepth {
+		return fmt.Errorf("it is more than %d directories deep", maxDepth)
+	}
+	fd, err := unix.Openat(w.top(), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the directory %s: %w", path.Join(append(w.names, name)...), err)
+	}
+	w.dirs, w.names = append(w.dirs, fd), append(w.names, name)
 	return nil
 }
 
 // follow goes on at the target of a symbolic link.
-func (w *walker) follow(link string) error {
+func (w *walker) follow(name string) error {
 	if w.links++; w.links > maxLinks {
 		return errors.New("it has too many symbolic links")
 	}
-	target, err := w.root.Readlink(link)
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(w.top(), name, target)
 	if err != nil {
-		return fmt.Errorf("read the link %s: %w", path.Base(link), err)
+		return fmt.Errorf("read the link %s: %w", name, err)
 	}
-	rel, err := inside(w.path, target)
+	rel, err := inside(w.root, string(target[:n]))
 	if err != nil {
-		return fmt.Errorf("%s is a link to %w", link, err)
+		return fmt.Errorf("%s is a link to %w", path.Join(append(w.names, name)...), err)
 	}
-	if path.IsAbs(target) {
-		w.at = ""
+	if path.IsAbs(string(target[:n])) {
+		for len(w.dirs) > 1 {
+			if err := w.up(); err != nil {
+				return err
+			}
+		}
 	}
 	w.rest = append(split(rel), w.rest...)
 	return nil

@@ -65,21 +65,16 @@ func TestPaths(t *testing.T) {
 	alone(t, base, "repo", "secret")
 }
 
-// TestLongWay: neither a path nor the links of a job keep an edit busy, and nothing is left of what was made on the way.
+// TestLongWay: a path has at most maxDepth directories at a time, and nothing is left of what was made on the way.
 func TestLongWay(t *testing.T) {
 	root := t.TempDir()
-	deep := strings.Repeat("d/", maxDepth-1)
+	deep := strings.Repeat("d/", maxDepth-2)
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, deep, "x"), 0o700), os.Mkdir(filepath.Join(root, "e"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	for n := range maxLinks {
-		if err := os.Symlink(strings.Repeat("x/../", 400)+fmt.Sprint("l", n+1), filepath.Join(root, deep, fmt.Sprint("l", n))); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, want := range map[string]string{
 		deep + "x/f": "", deep + "x/y/f": "directories deep", "e/" + strings.Repeat("n/", 2*maxDepth) + "f": "directories deep",
-		deep + "l0": "names", strings.Repeat("e/../", maxWay) + "f": "names",
+		strings.Repeat("e/../", 10*maxDepth) + "f": "",
 	} {
 		_, err := run(t, root, Request{Path: name, Old: ptr(""), New: ptr("x")})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -188,7 +183,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			write(t, filepath.Join(root, "f"), "old, mine\n")
-			at, err := find(root, "f", true, nil)
+			at, err := find(root, "f", false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,7 +217,7 @@ func TestChangedMeanwhile(t *testing.T) {
 // TestCreatedMeanwhile checks that creating a file never replaces one.
 func TestCreatedMeanwhile(t *testing.T) {
 	root := t.TempDir()
-	at, err := find(root, "f", true, func(string) error { return nil })
+	at, err := find(root, "f", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +258,7 @@ func TestMovedDirectory(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "a/f"), "old\n")
 	write(t, filepath.Join(root, "b/f"), "old\n")
-	at, err := find(root, "a/f", true, nil)
+	at, err := find(root, "a/f", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,27 +272,6 @@ func TestMovedDirectory(t *testing.T) {
 	if got := content(t, filepath.Join(root, "c/f")) + content(t, filepath.Join(root, "b/f")); err != nil || got != "new\nold\n" {
 		t.Errorf("%v, %q", err, got)
 	}
-}
-
-// TestSwappedDirectory: when a job swaps a directory on the way for a link, what an edit has made is not removed where the link leads.
-func TestSwappedDirectory(t *testing.T) {
-	root := t.TempDir()
-	a, kept := filepath.Join(root, "a"), filepath.Join(root, "kept")
-	if err := errors.Join(os.Mkdir(a, 0o700), os.MkdirAll(filepath.Join(kept, "x"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	p, err := find(root, "a/x/b/f", true, func(rel string) error {
-		if rel == "a/x" {
-			return nil
-		}
-		return errors.Join(os.Rename(a, a+".old"), os.Symlink("kept", a))
-	})
-	if err == nil {
-		p.close()
-		t.Error("a place where the link leads")
-	}
-	alone(t, kept, "x")
-	alone(t, filepath.Join(kept, "x"))
 }
 
 // TestLocked checks that an edit waits for another program's lock and goes on when it is released, or never is: every program that can read

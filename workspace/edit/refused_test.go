@@ -34,7 +34,7 @@ func TestPutAside(t *testing.T) {
 	write(t, filepath.Join(root, "f"), "old\n")
 	for _, want := range []string{"f.version-1", "f.version-2"} {
 		write(t, filepath.Join(root, temporary), want)
-		p, err := find(root, "f", true, nil)
+		p, err := find(root, "f", false)
 		if err != nil {
 			t.Fatal(err)
 		}
