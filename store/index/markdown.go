@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 )
 
@@ -12,12 +13,13 @@ const (
 
 // markdown makes one chunk per section. A section that is too long is cut before a fenced block, at the end of a
 // paragraph, or if these are too long themselves, between lines. A heading without text is joined with the section below
-// it.
+// it, and so are tiny sections if there are very many.
 type markdown struct {
 	s     *splitter
 	g     lineGroup
 	path  []heading
-	bare  bool // the group contains only headings
+	bare  bool   // the group contains only headings
+	joint string // title of the first of several sections in the group, "" if there is only one
 	fence []byte
 	block int          // index in the group of the line that opened a fence; -1 if none is open
 	para  int          // number of lines of the group up to the last blank one
@@ -141,10 +143,11 @@ func (m *markdown) flush(k, next int) error {
 		if m.block == 0 {
 			class = Code
 		}
-		if err := m.s.chunk(m.g.text[:m.g.at(k)], m.g.first, m.title(), class); err != nil {
+		if err := m.s.chunk(m.g.text[:m.g.at(k)], m.g.first, cmp.Or(m.joint, m.title()), class); err != nil {
 			return err
 		}
 	}
+	m.joint = ""
 	was := len(m.g.starts)
 	m.g.keep(k, next)
 	gone := was - len(m.g.starts)
@@ -160,7 +163,13 @@ func (m *markdown) end() error { return m.flush(len(m.g.starts), 0) }
 // head starts the section of a heading, which is line k of the group.
 func (m *markdown) head(level int, text string, k int) error {
 	deeper := len(m.path) > 0 && level > m.path[len(m.path)-1].level
-	if !m.bare || !deeper || k < len(m.g.starts) {
+	switch {
+	case m.bare && deeper && k == len(m.g.starts):
+	case m.s.dense(m.g.at(k)):
+		if m.joint == "" && m.g.fresh(k) {
+			m.joint = m.title()
+		}
+	default:
 		if err := m.flush(k, 0); err != nil {
 			return err
 		}

@@ -33,6 +33,9 @@ type chunkForm interface {
 //	JSON      some consecutive values; the title is their path: $.results[12].error
 //	text      a paragraph, or 20 lines, two of which the next chunk repeats; the title is the first line with words
 //
+// A stream may have 500 chunks of less than 256 bytes, as a document does. After that, tiny paragraphs and sections are
+// joined under the title of the first: otherwise their index entries would take many times more space than their text.
+//
 // JSON that turns out to be malformed continues as text. If the format is not given, it is detected from the first block.
 //
 // Two stages could use libraries, which were measured in 2026:
@@ -56,7 +59,16 @@ type splitter struct {
 	clean cleaner
 	text  []byte    // clean text that no chunkForm has consumed
 	form  chunkForm // nil until the format is known
+	tiny  int       // number of chunks of less than tinyText bytes
 }
+
+const (
+	tinyText = 256 // bytes of a chunk; the index entries of a smaller one take more space than its text
+	maxTiny  = 500 // maximum number of tiny chunks per stream; further ones are joined
+)
+
+// dense reports whether a chunk of that size must be joined with the next one, since there are too many tiny chunks.
+func (s *splitter) dense(bytes int) bool { return bytes < tinyText && s.tiny >= maxTiny }
 
 func newSplitter(o Source, emit func(chunk) error) *splitter {
 	return &splitter{o: o, emit: emit}
@@ -175,6 +187,9 @@ func (s *splitter) chunk(text []byte, n int64, title, class string) error {
 		c.Class = s.o.Class
 	} else if c.Class == "" {
 		c.Class = classOf(c.Text)
+	}
+	if len(c.Text) < tinyText {
+		s.tiny++
 	}
 	return s.emit(c)
 }

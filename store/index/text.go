@@ -22,6 +22,7 @@ func (t *plainText) line(l textLine) error {
 	switch {
 	case empty && t.g.filled == 0:
 		return t.flush(0)
+	case t.s.dense(len(t.g.text)): // the group has room, since no line is longer than a chunk less tinyText
 	case empty && (t.g.filled >= paragraph || twice):
 		return t.flush(0)
 	case !t.g.fits(len(l.text)):
