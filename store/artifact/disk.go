@@ -28,6 +28,7 @@ type diskDir struct {
 
 	fd     int // -1 if there is none, when it is only read, and after Close
 	quota  quota
+	owners owners
 	syncer *syncer            // nil with fsyncEach
 	taken  chan struct{}      // wakes the sweeper: artifacts were evicted
 	stop   context.CancelFunc // nil if it is only read
@@ -165,6 +166,7 @@ func (d *diskDir) rename(t *temp, handle, principal string, size int64) error {
 		return at.Err("rename", t.name, err)
 	}
 	t.name = ""
+	d.owners.set(handle, principal)
 	if d.fsyncEach {
 		return at.Err("fsync", dirName, unix.Fsync(d.fd))
 	}

@@ -40,17 +40,8 @@ func (d *diskDir) List() ([]entry, error) {
 		}
 	}
 	slices.SortFunc(list, byAge)
+	d.owners.only(list)
 	return list, nil
-}
-
-// owner returns the principal of an artifact. All artifacts with unreadable manifests count as one unnamed owner's.
-func (d *diskDir) owner(handle string) string {
-	a, err := d.Open(handle)
-	if err != nil {
-		return ""
-	}
-	a.Close()
-	return a.Manifest.Principal
 }
 
 // look returns the commit time and size of an artifact whose job began at begun.

@@ -88,5 +88,6 @@ func (d *diskDir) expired(handle string, begun time.Time) bool {
 		return begun.Add(d.ttl).Before(now)
 	}
 	a.Close()
+	d.owners.set(handle, a.Manifest.Principal)
 	return !now.Before(a.Manifest.ExpiresAt)
 }
