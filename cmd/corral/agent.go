@@ -278,10 +278,8 @@ func (a *agentRun) installed() (path string, shown []string, err error) {
 // is in, with nvm's node if it has one, or the directory of its versions. One for all programs of a user has much else, which may be
 // secret.
 func (a *agentRun) installation(path string) ([]string, error) {
-	for _, shown := range append([]string{"/usr", "/bin", "/sbin"}, a.toolchains...) {
-		if directory.Within(path, shown) {
-			return nil, nil
-		}
+	if a.shows(path) {
+		return nil, nil
 	}
 	if before, after, ok := strings.Cut(path, "/node_modules/"); ok {
 		if node := filepath.Dir(before); strings.HasSuffix(filepath.Dir(node), "/.nvm/versions/node") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +43,27 @@ func TestApproval(t *testing.T) {
 	a, _ := agentNamed("claude")
 	if len(behind) != 20 || a.key != "$CORRAL_SECRET"+behind || !strings.Contains(a.begin, `["`+behind+`"]`) {
 		t.Errorf("%q %q", a.key, a.begin)
+	}
+}
+
+// TestElsewhere: a program that is missing in a jail, and that all jails show where PATH has it, gets no hint.
+func TestElsewhere(t *testing.T) {
+	dirs := map[string]string{"repo": t.TempDir(), "toolchain": t.TempDir(), "other": t.TempDir()}
+	for name, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, "in-"+name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", strings.Join(slices.Collect(maps.Values(dirs)), ":")+":/usr/bin:/bin")
+	for program, want := range map[string]string{
+		"in-repo": "", "in-toolchain": "", "in-other": "PATH has it in " + dirs["other"] + ", which jails show with --toolchain " + dirs["other"],
+		"sh": "", "/bin/sh": "", "in-nothing": "", filepath.Join(dirs["repo"], "in-repo"): "",
+	} {
+		o := &runOptions{toolchains: []string{dirs["toolchain"]}}
+		o.spec.Repo, o.spec.Args = dirs["repo"], []string{program}
+		if got := o.elsewhere(); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", program, got, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -218,12 +219,19 @@ func explain(err error, o *runOptions) error {
 	return refusal
 }
 
-// elsewhere returns a hint on a program that PATH has in a directory which jails do not show, "" if there is none.
+// elsewhere returns a hint on a program that PATH has outside of what jails show by themselves, "" if there is none.
 func (o *runOptions) elsewhere() string {
 	path, err := exec.LookPath(o.spec.Args[0])
-	dir := filepath.Dir(path)
-	if err != nil || directory.Within(dir, "/usr") || directory.Within(dir, o.spec.Repo) {
+	if err != nil || o.shows(path) || directory.Within(path, "/opt") || directory.Within(path, o.spec.Repo) {
 		return ""
 	}
-	return fmt.Sprintf("jails do not show %s: --toolchain %[1]s does, or toolchains in the configuration of a running supervisor", dir)
+	return fmt.Sprintf("PATH has it in %s, which jails show with --toolchain %[1]s, or by toolchains in the configuration of a running supervisor",
+		filepath.Dir(path))
+}
+
+// shows reports whether all jails show a path: one of the system, or of a toolchain that was named.
+func (o *runOptions) shows(path string) bool {
+	return slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin"}, o.toolchains...), func(dir string) bool {
+		return directory.Within(path, dir)
+	})
 }
