@@ -114,11 +114,14 @@ func (c *codexClient) start(id, mode, command string, more object) {
 	}
 }
 
-// output returns what a process has written so far, its exit code and whether it is over.
+// output returns what a process has written so far, its exit code and whether it is over. Standard error comes last: it is a pipe of its own,
+// and what comes through two pipes has no order.
 func (c *codexClient) output(id string) (text string, exit int, denied, closed bool) {
+	failures := ""
 	for _, m := range c.notes {
 		var p struct {
 			ProcessID     string
+			Stream        string
 			Chunk         []byte
 			ExitCode      int
 			SandboxDenied bool
@@ -126,7 +129,11 @@ func (c *codexClient) output(id string) (text string, exit int, denied, closed b
 		if json.Unmarshal(m.Params, &p) != nil || p.ProcessID != id {
 			continue
 		}
-		text += string(p.Chunk)
+		if p.Stream == "stderr" {
+			failures += string(p.Chunk)
+		} else {
+			text += string(p.Chunk)
+		}
 		switch m.Method {
 		case "process/exited":
 			exit, denied = p.ExitCode, p.SandboxDenied
@@ -134,7 +141,7 @@ func (c *codexClient) output(id string) (text string, exit int, denied, closed b
 			closed = true
 		}
 	}
-	return text, exit, denied, closed
+	return text + failures, exit, denied, closed
 }
 
 // until reads messages until a process has written a text, or is over if that is "".
