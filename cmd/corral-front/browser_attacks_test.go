@@ -439,7 +439,7 @@ func TestPreviewCookieTaken(t *testing.T) {
 	s.b.wait("document.body.innerText", "served")
 }
 
-// TestPreviewExceptions: the four things that a page of a preview can have a browser do elsewhere, as docs/reference/cli.md lists them. No
+// TestPreviewExceptions: the four things that a page of a preview can have a browser do elsewhere, as SECURITY.md lists them. No
 // header forbids them; of the others in attacks, none does anything. If one of these does nothing any more, it leaves that list.
 func TestPreviewExceptions(t *testing.T) {
 	needBrowser(t)

@@ -61,13 +61,13 @@ const Corrald = `corrald runs jobs in jails for the programs that connect to its
 Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FILE]
                [--state DIR]
 
-  --socket PATH     socket to listen on (default /run/corral/corral.sock); group corral may connect
-  --repo DIR        serve DIR to everybody who may connect; repeatable. Without it, each user is served the
-                    directories that they own
+  --socket PATH     socket to listen on (default /run/corral/corral.sock); root and group corral may connect
+  --repo DIR        serve DIR to everybody who may connect; repeatable. Without it, and without repos in the configuration,
+                    each user is served the directories that they own
   --toolchain DIR   show DIR read-only, at its own path, in every jail; repeatable
   --config FILE     the operator's configuration, writable by root only (default /etc/corral/config.yaml if it exists)
-  --state DIR       directory of the audit log and of users' state (default /var/lib/corral)
-  --instance NAME   name of this supervisor, unique on the machine (default main)
+  --state DIR       directory of the audit log, of layers and of users' state (default /var/lib/corral)
+  --instance NAME   name of this supervisor, unique on the machine: a-z0-9-, at most 32 (default main)
   --version         print the version
 
 It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host. SIGHUP reads the
