@@ -155,12 +155,7 @@ func startPrometheus(t *testing.T, server, token string) prometheus {
 	file := write("prometheus.yml", "global: {evaluation_interval: 1s}\n"+strings.NewReplacer(
 		"/usr/share/corral/monitoring/corral-alerts.yaml", write("rules.yaml", eager), "/etc/prometheus/corral.token", write("token", token),
 		"127.0.0.1:7070", server, "scrape_interval: 15s", "scrape_interval: 1s").Replace(documented(t)))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := net.JoinHostPort("127.0.0.1", sandboxtest.Port(t))
 	cmd := exec.CommandContext(t.Context(), "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	cmd.Dir = dir

@@ -34,12 +34,7 @@ func (p *place) web(t *testing.T, d *sandboxtest.Supervisor, sections string) *w
 // webAt is web with the configuration in a file, and with more options.
 func (p *place) webAt(t *testing.T, d *sandboxtest.Supervisor, file string, more ...string) *web {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := net.JoinHostPort("127.0.0.1", sandboxtest.Port(t))
 	cmd := p.front(append([]string{"serve", "--listen", address, "--config", file, "--supervisor", d.Socket}, more...)...)
 	w := &web{Command: sandboxtest.Start(t, cmd), t: t, url: "http://" + address + "/mcp"}
 	sandboxtest.Eventually(t, 20*time.Second, "corral serve listens", func() bool {

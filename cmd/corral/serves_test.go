@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +40,7 @@ func TestServesPage(t *testing.T) {
 		}
 	}
 	m := example.NewMatcher()
-	m.Learn("18000", freePort(t))
+	m.Learn("18000", sandboxtest.Port(t))
 	page := content(t, filepath.Join(sandboxtest.ModuleRoot(t), "docs/how-to/look-at-what-an-agent-serves.md"))
 	ran := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(page, -1) {
@@ -56,7 +54,7 @@ func TestServesPage(t *testing.T) {
 				}
 			}
 			behind := strings.HasPrefix(line, "corral logs") || strings.HasPrefix(line, "corral output") // may be a moment
-			for limit := time.Now().Add(sandboxtest.Slow(5 * time.Second)); m.Text(want, got) != nil && behind && time.Now().Before(limit); {
+			for limit := time.Now().Add(sandboxtest.Slow(time.Minute)); m.Text(want, got) != nil && behind && time.Now().Before(limit); {
 				got = said(t, m.Actual(line), bin, home)
 			}
 			if err := m.Text(want, got); err != nil {
@@ -68,17 +66,6 @@ func TestServesPage(t *testing.T) {
 		t.Errorf("%d commands were run", ran)
 	}
 	sandboxtest.Eventually(t, time.Minute, "nothing is kept", func() bool { return len(d.keepers()) == 0 })
-}
-
-// freePort returns a TCP port of the host's loopback address at which nobody listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 // said runs a line of shell, and returns what it says.

@@ -14,6 +14,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"corral/internal/calls"
+	"corral/internal/test/sandboxtest"
 )
 
 var sampled = calls.Trace{ID: traceID, Parent: parentID, Sampled: true, State: "a=1"}
@@ -155,12 +156,7 @@ func TestStderr(t *testing.T) {
 // TestUnreachable: if the collector is down or never answers, no call waits, memory is bounded, one line is logged,
 // and Close returns in time.
 func TestUnreachable(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing := "http://" + nobody.Addr().String()
-	_ = nobody.Close()
+	refusing := "http://127.0.0.1:" + sandboxtest.Port(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (h *host) configure(t *testing.T, name, sections string) string {
 // listen starts corral serve and returns its URL.
 func (h *host) listen(t *testing.T, config string, args ...string) string {
 	t.Helper()
-	address := freeAddress(t)
+	address := net.JoinHostPort("127.0.0.1", sandboxtest.Port(t))
 	command := h.asAlice(append([]string{"serve", "--listen", address, "--supervisor", h.daemon.Socket, "--config", config}, args...)...)
 	cmd := exec.Command(command[0], command[1:]...)
 	for name, value := range h.env() {
@@ -107,17 +107,6 @@ func (h *host) listen(t *testing.T, config string, args ...string) string {
 		return err == nil
 	})
 	return "http://" + address + "/mcp"
-}
-
-// freeAddress returns an address on which no process listens. The kernel does not soon assign it again.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // principals returns a section of the configuration with the tokens of ada and of a stranger, who may do everything, and of a
