@@ -306,14 +306,16 @@ func answersTable(t *testing.T) string {
 	return table
 }
 
-// reason says why the call is refused: the name of its family, or why some of its arguments are.
+// reason says why the call is refused, as the other tables name it: its family or, if some of its arguments are refused, the reason of
+// these up to a colon.
 func (a attempt) reason() string {
 	for _, f := range refused {
 		if slices.Contains(strings.Fields(f.calls), a.call) {
 			return f.name
 		}
 	}
-	return cmp.Or(argumentReasons[a.call], "newer than the table")
+	reason, _, _ := strings.Cut(argumentReasons[a.call], ":")
+	return cmp.Or(reason, "newer than the table")
 }
 
 func errnoName(errno int) string {

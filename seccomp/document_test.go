@@ -112,11 +112,7 @@ func conditionTable() string {
 	var rules []string
 	calls := map[string][]string{} // by rule
 	for _, c := range conditions {
-		byDefault, strict := shown(defaultProfile, c.call), shown(strictProfile, c.call)
-		if strict == byDefault {
-			strict = "the same"
-		}
-		rule := fmt.Sprintf("%s | %s | %s", byDefault, strict, argumentReasons[c.call])
+		rule := fmt.Sprintf("%s | %s | %s", shown(defaultProfile, c.call), shownStrict(c.call), argumentReasons[c.call])
 		if calls[rule] == nil {
 			rules = append(rules, rule)
 		}
@@ -161,4 +157,18 @@ func shown(profile, call string) string {
 		}
 	}
 	return "–"
+}
+
+// shownStrict returns what the profile strict has in place of default's argument rule of a call.
+func shownStrict(call string) string {
+	rule, list := shown(strictProfile, call), conditionsOf(strictProfile, call)
+	byDefault := text(conditionsOf(defaultProfile, call))
+	switch own := slices.DeleteFunc(slices.Clone(list), func(c condition) bool { return strings.Contains(byDefault, text([]condition{c})) }); {
+	case rule == byDefault:
+		return "the same"
+	case rule == "–" || len(own) == len(list):
+		return rule
+	default:
+		return text(own) + "; else the same"
+	}
 }
