@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -331,6 +332,7 @@ func presetTable() string {
 			}
 			hosts = append(hosts, host)
 		}
+		hosts = slices.Compact(hosts) // several rules of a host
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Name, p.About, strings.Join(hosts, ", "))
 	}
 	return b.String()
