@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,16 @@ func (d *daemon) background(t *testing.T, id, line string) (jobID string) {
 		t.Fatalf("%+v", got)
 	}
 	return jobID
+}
+
+// wrote waits until a running job has written lines, in any order: those of its two streams have none.
+func (d *daemon) wrote(t *testing.T, jobID string, lines ...string) {
+	t.Helper()
+	sandboxtest.Eventually(t, time.Minute, fmt.Sprintf("%s writes %q", jobID, lines), func() bool {
+		got := strings.Split(strings.TrimSuffix(corral(t, "logs", jobID, "--supervisor", d.Socket).stdout, "\n"), "\n")
+		slices.Sort(got)
+		return slices.Equal(got, lines)
+	})
 }
 
 // keepers returns the processes that keep jobs of the daemon.
@@ -54,13 +65,13 @@ func (d *daemon) handle(t *testing.T, jobID string) string {
 	return found[1]
 }
 
-// TestBackground: a job in the background survives the end of the command's process group and terminal, keeps its session from
-// being idle, and ends with it. Its output is stored, however it ends.
+// TestBackground: a job in the background survives the end of the command's process group and terminal, and ends with its session. Its
+// output is stored, however it ends.
 func TestBackground(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	sandboxtest.Leaks(t)
 	repo, d := repository(t), serve(t)
-	id := d.open(t, "--repo", repo, "--idle", "1s")
+	id := d.open(t, "--repo", repo)
 	sleep := mark()
 	line := command(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "sh", "-c", "echo out; echo err >&2; exec sleep "+sleep)
 	shell := exec.Command("setsid", append([]string{"--wait", "sh", "-c", `"$0" "$@"; kill -HUP 0`, line.Path}, line.Args[1:]...)...)
@@ -80,9 +91,7 @@ func TestBackground(t *testing.T) {
 		}
 	}
 	handle := d.handle(t, jobID)
-	if got := corral(t, "logs", jobID, "--supervisor", d.Socket); got.stdout != "out\nerr\n" && got.stdout != "err\nout\n" {
-		t.Errorf("%+v", got)
-	}
+	d.wrote(t, jobID, "err", "out")
 	if s := d.listed(t)[id]; s.Jobs != 1 || s.Kept {
 		t.Errorf("%+v", s)
 	}
@@ -91,16 +100,18 @@ func TestBackground(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	// It asks the job to end when it is to end itself.
-	jobID = d.background(t, id, `trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
+	jobID = d.background(t, id, `trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
 	handle = d.handle(t, jobID)
+	d.wrote(t, jobID, "ready") // before that, the signal ends it
 	if err := syscall.Kill(d.keepers()[0], syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.stored(t, handle); !strings.HasPrefix(got, "asked\n") { // the shell may say that sleep was terminated
+	if got := d.stored(t, handle); !strings.HasPrefix(got, "ready\nasked\n") { // the shell may say that sleep was terminated
 		t.Errorf("%q", got)
 	}
 	jobID = d.background(t, id, "echo until the end; sleep "+sleep)
 	handle = d.handle(t, jobID)
+	d.wrote(t, jobID, "until the end")
 	d.session(t, "close", id).want(t, 0, "")
 	if got := d.stored(t, handle); got != "until the end\n" {
 		t.Errorf("%q", got)
@@ -108,6 +119,27 @@ func TestBackground(t *testing.T) {
 	if left := marked(sleep); len(left) > 0 {
 		t.Errorf("processes %d are left", left)
 	}
+}
+
+// TestBackgroundKeepsSession: a job in the background keeps its session from being idle.
+func TestBackgroundKeepsSession(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	var id string
+	idle := time.Second
+	for begun := false; !begun; idle *= 2 { // so long that the session does not end before the job begins, however busy the machine is
+		id = d.open(t, "--repo", repo, "--idle", idle.String())
+		got := corral(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "sleep", mark())
+		if begun = got.code == 0; !begun && idle > time.Minute {
+			t.Fatalf("%+v", got)
+		}
+	}
+	time.Sleep(idle) // twice what was asked for: a session that is idle would have ended
+	if s := d.listed(t)[id]; s.Jobs != 1 || s.Kept {
+		t.Errorf("%+v", s)
+	}
+	d.session(t, "close", id).want(t, 0, "")
+	sandboxtest.Eventually(t, time.Minute, "its keeper ends", func() bool { return len(d.keepers()) == 0 })
 }
 
 // TestBackgroundKilled: a job ends with its keeper, however that ends, and with the supervisor.
@@ -131,8 +163,11 @@ func TestBackgroundMaximum(t *testing.T) {
 	repo, d := repository(t), serve(t)
 	id, sleep := d.open(t, "--repo", repo), mark()
 	results := make(chan outcome)
+	atOnce := make(chan struct{}, 8) // one waits no more than half a minute for others that start
 	for range 70 {
 		go func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
 			results <- corral(t, "session", "exec", "--background", id, "--supervisor", d.Socket, "--", "sleep", sleep)
 		}()
 	}
