@@ -261,7 +261,8 @@ func TestShellOutput(t *testing.T) {
 	}
 }
 
-// TestShellEnds: a signal ends a stubborn command within a second, and so does the end of the agent.
+// TestShellEnds: a signal ends a stubborn command within a second, and so does the end of the agent. That it has half a second of its own is
+// a limit of its job; how long the rest takes depends on the machine.
 func TestShellEnds(t *testing.T) {
 	c := converse(t)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGKILL} {
@@ -270,10 +271,13 @@ func TestShellEnds(t *testing.T) {
 		p := start(t, c.command(t, text))
 		p.ready(t)
 		p.signal(t, s)
-		if !p.EndsWithin(sandboxtest.Slow(time.Second)) {
-			t.Errorf("%v: it does not end within a second", s)
+		if !p.EndsWithin(time.Second + busy) {
+			t.Errorf("%v: it does not end", s)
 		}
 		gone(t, mark)
+	}
+	if got := corral(t, "audit", "export", "--json", "--state", c.State).stdout; strings.Count(got, `"kill_after_ns":`) != 4 || strings.Count(got, `"kill_after_ns":500000000,`) != 4 {
+		t.Errorf("the audit log has other times to end: %s", got)
 	}
 	for _, call := range []string{`"$1" shell "$2" & wait`, `CLAUDE_PID=$$ sh -c '"$1" shell "$2"; true' sh "$1" "$2" & wait`} {
 		mark := mark()

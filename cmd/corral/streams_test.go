@@ -115,7 +115,7 @@ func TestOutputHeld(t *testing.T) {
 func TestEndlessOutput(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d, repo := serve(t), repository(t)
-	args := []string{"run", "--supervisor", d.Socket, "--repo", repo, "--timeout", fmt.Sprint(sandboxtest.Slow(400 * time.Millisecond))}
+	args := []string{"run", "--supervisor", d.Socket, "--repo", repo, "--timeout", fmt.Sprint(sandboxtest.Slow(2 * time.Second))}
 	endless := []string{"--", "sh", "-c", `tr '\0' x </dev/zero`}
 
 	cmd := command(t, append(append(args, "--json", "--output-limit", "100"), endless...)...)
@@ -149,7 +149,7 @@ func TestEndlessOutput(t *testing.T) {
 	if got := p.ends(t); got.code != 128+13 {
 		t.Errorf("the reader is gone: %+v", got)
 	}
-	sandboxtest.Eventually(t, time.Second, "the job is gone", func() bool { return len(marked(mark)) == 0 })
+	gone(t, mark)
 }
 
 // TestFullDisk: a command that cannot write all of what it prints fails.
@@ -200,8 +200,8 @@ func TestJSON(t *testing.T) {
 		}},
 		{"failure", []string{"sh", "-c", "exit 7"}, 7, "failure 7 - - -", nil},
 		{"signal", []string{"sh", "-c", "kill -TERM $$"}, 143, "failure - SIGTERM - -", nil},
-		{"timeout", []string{"--timeout", fmt.Sprint(sandboxtest.Slow(200 * time.Millisecond)), "sh", "-c", "echo before; sleep 1000"}, 124, "timeout - SIGTERM - -", func(o object) bool {
-			return o.Stdout == "before\n" && o.Usage.WallMS >= 200
+		{"timeout", []string{"--timeout", fmt.Sprint(sandboxtest.Slow(2 * time.Second)), "sh", "-c", "echo before; sleep 1000"}, 124, "timeout - SIGTERM - -", func(o object) bool {
+			return o.Stdout == "before\n" && o.Usage.WallMS >= 2000
 		}},
 		{"memory", []string{"--memory", "48MiB", "tail", "/dev/zero"}, 137, "failure - SIGKILL memory -", nil},
 		{"pids", []string{"--pids", "4", "sh", "-c", "sleep 100 & sleep 100 & sleep 100 & sleep 100 & sleep 100"}, 2, "failure 2 - pids -", nil},
