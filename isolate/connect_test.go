@@ -125,7 +125,11 @@ func TestConnectNotAccepted(t *testing.T) {
 	ss := f.Session(job.SessionSpec{Share: true})
 	server := f.Launch(f.inSession(ss, `use Socket; $| = 1; socket(my $s, PF_INET, SOCK_STREAM, 0);
 		bind($s, sockaddr_in(7007, INADDR_LOOPBACK)) && listen($s, 0) or die; print "ready\n"; <STDIN>`))
-	var held []*os.File
+	first, err := f.C.Connect(t.Context(), ss.ID, 7007) // however long that takes: the kernel keeps some that are not accepted
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := []*os.File{first}
 	defer func() { wire.CloseAll(held) }()
 	waiting := 0
 	for waiting < 2 {
@@ -141,7 +145,7 @@ func TestConnectNotAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(held) == 0 || len(held) > 8 {
+	if len(held) > 8 {
 		t.Errorf("%d connections to a server that accepts none", len(held))
 	}
 	if said := f.Must(ss, "echo runs"); said != "runs\n" {

@@ -43,7 +43,7 @@ func TestTimeToEnd(t *testing.T) {
 		{"request", nil, func(l *fronttest.Live) error { return l.Kill() }, job.Cancelled, unix.SIGTERM, false},
 		{"request, stopped", nil, func(l *fronttest.Live) error { return l.Kill() }, job.Cancelled, unix.SIGTERM, true},
 		{"signal", nil, func(l *fronttest.Live) error { return l.Run.End(int(unix.SIGINT)) }, job.Failure, unix.SIGINT, false},
-		{"deadline", func(s *job.Spec) { s.Limits.Wall = time.Second }, func(*fronttest.Live) error { return nil }, job.Timeout, unix.SIGTERM, false},
+		{"deadline", func(s *job.Spec) { s.Limits.Wall = 3 * time.Second }, func(*fronttest.Live) error { return nil }, job.Timeout, unix.SIGTERM, false},
 		{"another client", nil, func(*fronttest.Live) error {
 			list, err := f.C.List()
 			if err != nil || len(list) != 1 {

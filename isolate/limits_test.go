@@ -262,8 +262,8 @@ func TestDeadline(t *testing.T) {
 		$SIG{$_} = "IGNORE" for qw(TERM INT HUP QUIT);
 		for (1..3) { if (!fork) { setsid; exit if fork; $0 = "stays"; sleep 1000 while 1 } }
 		print "up\n"; sleep 1000 while 1`)
-	spec.Limits.Wall = 300 * time.Millisecond
-	d := f.Run(spec) // waiting for the pipes would take 1,000 s
+	spec.Limits.Wall = 3 * time.Second // until then, it must ignore the signals
+	d := f.Run(spec)                   // waiting for the pipes would take 1,000 s
 	if d.Status != job.Timeout || d.Signal != int(unix.SIGKILL) || d.ExitCode != -1 {
 		t.Errorf("%+v %s", d.Result, d.Err)
 	}

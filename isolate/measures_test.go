@@ -56,7 +56,8 @@ var trials = []trial{
 	{"time", inside.Deadline + " " + inside.StubDeadline, "timeout", "survived", lingering(job.Limits{Wall: 300 * time.Millisecond}, ``)},
 	{
 		"the kill", strings.Join([]string{inside.Kill, inside.StubEnd, inside.StubDeadline}, " "), "timeout", "not ended",
-		lingering(job.Limits{Wall: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond}, `$SIG{TERM} = "IGNORE";`),
+		// At its deadline, the job must ignore the signal.
+		lingering(job.Limits{Wall: 1500 * time.Millisecond, KillAfter: 300 * time.Millisecond}, `$SIG{TERM} = "IGNORE";`),
 	},
 }
 

@@ -75,7 +75,7 @@ func (p *place) dies(victim string, args ...string) {
 	if !c.EndsWithin(time.Minute) || (c.Code() == 0) != (victim == "corral-egress") {
 		p.t.Errorf("%s: %d %.3000q %q", victim, c.Code(), c.Out.String(), c.Err.String())
 	}
-	sandboxtest.Eventually(p.t, 2*time.Second, "no process is left", func() bool { return len(sleeping(mark)) == 0 && len(in(spaces)) == 0 })
+	sandboxtest.Eventually(p.t, time.Minute, "no process is left", func() bool { return len(sleeping(mark)) == 0 && len(in(spaces)) == 0 })
 	if victim == "corrald" { // the next one removes what it has left
 		next := p.run("--ephemeral", "--direct", "--", "true")
 		if next.Code() != 0 {

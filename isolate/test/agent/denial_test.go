@@ -26,7 +26,7 @@ func TestDenials(t *testing.T) {
 		{"its own installation", "echo x >>" + p.home + "/.local/share/claude/versions/1.0", "Permission denied", ""},
 		{"processes", "python3 -c 'import os\nfor i in range(99): os.fork() or __import__(\"time\").sleep(1)'", "Resource temporarily unavailable", ""},
 		{"a tool that is not there", "no-such-tool build", "no-such-tool: not found", ""},
-		{"a port that is taken", "python3 -m http.server 8080 >/dev/null 2>&1 & sleep 2; python3 -m http.server 8080", "Address already in use", ""},
+		{"a port that is taken", "python3 -u -m http.server 8080 >log & until grep -q Serving log; do sleep 0.1; done; python3 -m http.server 8080", "Address already in use", ""},
 		{"root", "sudo -n true", "sudo: ", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

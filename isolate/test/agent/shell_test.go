@@ -99,7 +99,7 @@ func TestShells(t *testing.T) {
 					_ = unix.Kill(pid, unix.SIGKILL)
 				}
 			}
-			sandboxtest.Eventually(t, 2*time.Second, "nothing of it is left", func() bool { return len(sleeping(mark)) == 0 })
+			sandboxtest.Eventually(t, time.Minute, "nothing of it is left", func() bool { return len(sleeping(mark)) == 0 })
 			c.EndsWithin(time.Minute)
 		})
 	}
