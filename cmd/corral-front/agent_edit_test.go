@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"corral/internal/test/sandboxtest"
 )
@@ -56,9 +57,7 @@ func TestAgentBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	const news = "changed in the repository since you began: b.txt: changes {action: refresh} takes that"
-	if got := h.agentCall("run", object{"code": "sleep 1; echo done"}); !strings.Contains(got, news) {
-		t.Errorf("%q", got)
-	}
+	h.hears(t, news)
 	if got := h.agentCall("run", object{"code": "echo done"}); strings.Contains(got, "changed in the repository") {
 		t.Errorf("again: %q", got)
 	}
@@ -81,7 +80,14 @@ func TestAgentBeside(t *testing.T) {
 	h.to.Close()
 	<-h.ended
 	h = connect(t, p.front("mcp", "--config", config, "--supervisor", socket, "--tools", "agent"))
-	if got := h.agentCall("run", object{"code": "sleep 1; ls"}); !strings.Contains(got, "changes of an earlier session are not in this one, and are kept") {
-		t.Errorf("another server: %q", got)
-	}
+	h.hears(t, "changes of an earlier session are not in this one, and are kept")
+}
+
+// hears waits until the reply to a command has news. What the supervisor finds out beside a command is in its reply if it comes hardly later
+// than the command's end, else in that of a later one.
+func (h *host) hears(t *testing.T, news string) {
+	t.Helper()
+	sandboxtest.Eventually(t, time.Minute, "a reply has "+news, func() bool {
+		return strings.Contains(h.agentCall("run", object{"code": "sleep 1; echo done"}), news)
+	})
 }
