@@ -7,13 +7,12 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
-	"corral/policy/runtimes/runtimestest"
 )
 
 // TestSamples checks that each runtime has a sample.
 func TestSamples(t *testing.T) {
 	var have []string
-	for _, s := range runtimestest.Samples {
+	for _, s := range samples {
 		have = append(have, s.Runtime)
 	}
 	if !slices.Equal(have, Runtimes()) || !slices.Equal(have, job.Runtimes()) {
@@ -24,12 +23,12 @@ func TestSamples(t *testing.T) {
 // TestRuntimes runs every language in jails with the default limits of a job.
 func TestRuntimes(t *testing.T) {
 	b := newBench(t, goToolchain(t))
-	for _, s := range runtimestest.Samples {
+	for _, s := range samples {
 		t.Run(s.Runtime, func(t *testing.T) {
 			b.t = t
 			r, _ := Lookup(s.Runtime)
 			// Compilers take seconds of CPU time each: their other edge cases run only in soak runs.
-			every := sandboxtest.Soak() || !runtimestest.Compiled[s.Runtime]
+			every := sandboxtest.Soak() || !compiled[s.Runtime]
 			if every {
 				if d := b.run(try{runtime: s.Runtime, code: &r.Hello}); d.out != "hello\n" || d.err != "" || d.Status != job.Success {
 					t.Errorf("hello: %+v, %q, %q", d.Result, d.out, d.err)

@@ -1,6 +1,6 @@
 package runtimes
 
-// table has one row per runtime. A new runtime needs a row here, and one in runtimestest. The test TestDocument writes the rest
+// table has one row per runtime. A new runtime needs a row here, and one in samples_test.go. The test TestDocument writes the rest
 // with -update.
 var table = []Runtime{
 	{

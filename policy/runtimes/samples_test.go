@@ -1,8 +1,7 @@
-// Package runtimestest has programs in each language, for the tests that every language must pass.
-package runtimestest
+package runtimes
 
-// A Sample has the programs of one runtime.
-type Sample struct {
+// A sample has the programs of one runtime, for the tests that every language must pass.
+type sample struct {
 	Runtime string
 	// Talk prints each argument in brackets, then its input, then "grüße, 世界", prints "oops" to standard error, and exits
 	// with 7.
@@ -13,13 +12,13 @@ type Sample struct {
 	Endless string
 }
 
-// Compiled are the runtimes that compile before they run.
-var Compiled = map[string]bool{
+// compiled are the runtimes that compile before they run.
+var compiled = map[string]bool{
 	"typescript": true, "go": true, "java": true, "kotlin": true, "rust": true, "c": true, "cpp": true, "csharp": true, "elixir": true,
 }
 
-// Samples has one row per runtime, in the order of package runtimes.
-var Samples = []Sample{
+// samples has one row per runtime, in the order of Runtimes.
+var samples = []sample{
 	{
 		"node", `const fs = require("fs");
 for (const a of process.argv.slice(2)) console.log("[" + a + "]");
