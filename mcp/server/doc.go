@@ -5,6 +5,10 @@
 // many clients over HTTP. Creating a server, initialize and tools/list start no process and change nothing, because hosts start
 // servers only to inspect them.
 //
+// It knows tools by the interface tool.Tool. Package tool has what each of them needs, run what those share that run jobs; the
+// tools are in execute (sandbox_exec, starlark_run, runtime_*), ctxtools (ctx_*) and agent (run, output and job, which replace an
+// agent's shell). A front-end makes the tools with what they need to run, and a server with the tools.
+//
 // The library mcp-go defines the messages and the versions of the protocol. Its server is only compared with (TestLikeMCPGo). An
 // incoming message has at most 10 MiB, an outgoing one 9 MiB; a client has at most 256 requests with 64 MiB of messages in flight,
 // and at most 64 MiB of responses are buffered for a client that does not read.
