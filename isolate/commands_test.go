@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -17,7 +16,7 @@ import (
 const wait = "echo up; read x"
 
 // renames is a Python program that writes another command line over its own, as servers do to say what they are busy with.
-const renames = isolatetest.Python + `
+const renames = sandboxtest.Python + `
 start, end = map(int, open("/proc/self/stat").read().split(") ")[-1].split()[45:47])
 ctypes.memset(start, 0, end - start)
 ctypes.memmove(start, b"busy: \x1b[31m<b>", 14)
@@ -26,7 +25,7 @@ print("up", flush=True); sys.stdin.read()
 
 // moves is a Python program that has the kernel take 64 MiB of other memory for its command line (prctl(2), PR_SET_MM_MAP), which a process
 // may do for itself. Of memory of a file, and shared memory is that, the kernel shows nothing: reading it could wait for a file system.
-const moves = isolatetest.Python + `
+const moves = sandboxtest.Python + `
 import struct
 libc = ctypes.CDLL(None, use_errno=True)
 libc.sbrk.restype = ctypes.c_void_p

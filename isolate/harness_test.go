@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/cell"
 	frontend "corral/isolate/client"
@@ -18,19 +17,19 @@ import (
 
 // Helpers of all of the supervisor's tests.
 const (
-	owner  = isolatetest.Owner
-	python = isolatetest.Python
+	owner  = sandboxtest.Owner
+	python = sandboxtest.Python
 )
 
 var (
-	newRepo, mkdir, put = isolatetest.NewRepo, isolatetest.Mkdir, isolatetest.Put
-	exists, eventually  = isolatetest.Exists, isolatetest.Eventually
-	refusedAt, opened   = isolatetest.RefusedAt, isolatetest.Opened
-	openDescriptors     = isolatetest.OpenDescriptors
-	waits               = isolatetest.Waits
-	give, handle        = isolatetest.Give, isolatetest.Handle
-	inMountNamespace    = isolatetest.InMountNamespace
-	endLeader, ownTable = isolatetest.EndLeader, isolatetest.OwnTable
+	newRepo, mkdir, put = sandboxtest.NewRepo, sandboxtest.Mkdir, sandboxtest.Put
+	exists, eventually  = sandboxtest.Exists, sandboxtest.Settled
+	refusedAt, opened   = sandboxtest.RefusedAt, sandboxtest.Opened
+	openDescriptors     = sandboxtest.OpenDescriptors
+	waits               = sandboxtest.Waits
+	give, handle        = sandboxtest.Give, sandboxtest.Handle
+	inMountNamespace    = sandboxtest.InMountNamespace
+	endLeader, ownTable = sandboxtest.EndLeader, sandboxtest.OwnTable
 
 	connect, dial   = fronttest.Connect, fronttest.Dial
 	traces, blocks  = fronttest.Traces, fronttest.Blocks

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
@@ -19,7 +19,7 @@ func TestPlaces(t *testing.T) {
 	s := newServer(most)
 	var working, asking []*place
 	for n := range most + maxUserAsking {
-		p := s.connect(isolatetest.Owner)
+		p := s.connect(sandboxtest.Owner)
 		if p == nil || p.working != (n < most) {
 			t.Fatalf("connection %d: %+v", n, p)
 		}
@@ -29,23 +29,23 @@ func TestPlaces(t *testing.T) {
 			asking = append(asking, p)
 		}
 	}
-	if s.connect(isolatetest.Owner) != nil {
+	if s.connect(sandboxtest.Owner) != nil {
 		t.Error("more connections than a user may have")
 	}
-	if p := s.connect(isolatetest.Owner + 1); p == nil || !p.working {
+	if p := s.connect(sandboxtest.Owner + 1); p == nil || !p.working {
 		t.Errorf("another user: %+v", p)
 	}
-	isolatetest.RefusedAt(t, "a job too many", asking[0].forJobs(), "request", 0)
+	sandboxtest.RefusedAt(t, "a job too many", asking[0].forJobs(), "request", 0)
 	working[0].leave()
 	if err := asking[0].forJobs(); err != nil {
 		t.Error(err)
 	}
-	isolatetest.RefusedAt(t, "another job too many", asking[1].forJobs(), "request", 0)
+	sandboxtest.RefusedAt(t, "another job too many", asking[1].forJobs(), "request", 0)
 	s.adjust(most + 1)
 	s.all.working = maxWorking
-	isolatetest.RefusedAt(t, "a job too many of all users", asking[1].forJobs(), "request", 0)
+	sandboxtest.RefusedAt(t, "a job too many of all users", asking[1].forJobs(), "request", 0)
 	s.all.asking = maxAsking
-	if s.connect(isolatetest.Owner+2) != nil {
+	if s.connect(sandboxtest.Owner+2) != nil {
 		t.Error("more connections than the maximum")
 	}
 	s.all = places{working: most + 1, asking: maxUserAsking - 1}
@@ -69,7 +69,7 @@ func TestRunsBounded(t *testing.T) {
 		}
 	}
 	_, err := c.begin(maxClientRuns)
-	isolatetest.RefusedAt(t, "one more on a connection", err, "request", 0)
+	sandboxtest.RefusedAt(t, "one more on a connection", err, "request", 0)
 	if _, err := c.begin(1); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("a tag twice: %v", err)
 	}
@@ -85,13 +85,13 @@ func TestDroppedLogged(t *testing.T) {
 	s := &Supervisor{config: Config{Log: slog.New(slog.NewTextHandler(&out, nil))}, server: newServer(1)}
 	const dropped = 5000
 	for range dropped {
-		s.logDropped(host.Peer{UID: isolatetest.Owner}, wire.ErrMalformed)
+		s.logDropped(host.Peer{UID: sandboxtest.Owner}, wire.ErrMalformed)
 	}
 	if n := strings.Count(out.String(), "client dropped"); n == 0 || n > dropped/10 {
 		t.Errorf("%d lines about %d connections", n, dropped)
 	}
 	out.Reset()
-	if s.logDropped(host.Peer{UID: isolatetest.Owner + 1}, wire.ErrMalformed); out.Len() == 0 {
+	if s.logDropped(host.Peer{UID: sandboxtest.Owner + 1}, wire.ErrMalformed); out.Len() == 0 {
 		t.Error("nothing about another user")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"
@@ -117,7 +116,7 @@ func (v *victim) connect() {
 			panic(errno)
 		}
 	}
-	become(isolatetest.Owner)
+	become(sandboxtest.Owner)
 	c, err := client.Dial(v.socket)
 	become(0)
 	if err != nil {
@@ -137,7 +136,7 @@ func (v *victim) run(change func(s *job.Spec)) error {
 func (v *victim) job() error { return v.run(func(*job.Spec) {}) }
 
 func (v *victim) newJail() error {
-	v.Repo = isolatetest.NewRepo(v.T)
+	v.Repo = sandboxtest.NewRepo(v.T)
 	return v.job()
 }
 
@@ -205,7 +204,7 @@ func TestPanics(t *testing.T) {
 		Config: "network: {allow: [{host: web.example.org}]}\n", Everyone: true,
 	})
 	pid := d.PID()
-	others := &victim{&fronttest.Front{T: t, Repo: isolatetest.NewRepo(t)}, d.Socket}
+	others := &victim{&fronttest.Front{T: t, Repo: sandboxtest.NewRepo(t)}, d.Socket}
 	others.connect()
 	var live []*fronttest.Live
 	waits := others.Spec("sh", "-c", "echo ready; cat")
@@ -215,7 +214,7 @@ func TestPanics(t *testing.T) {
 	}
 	for _, s := range steps {
 		t.Run(s.at, func(t *testing.T) {
-			v := &victim{&fronttest.Front{T: t, Repo: isolatetest.NewRepo(t)}, d.Socket}
+			v := &victim{&fronttest.Front{T: t, Repo: sandboxtest.NewRepo(t)}, d.Socket}
 			v.connect()
 			v.panics(s.at, s.during, s.then)
 			v.connect()

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -68,7 +67,7 @@ func TestReloadCommand(t *testing.T) {
 	if err := unix.Kill(d.PID(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	isolatetest.Eventually(t, func() string {
+	sandboxtest.Settled(t, func() string {
 		if !works(first) || works(second) {
 			return "SIGHUP did not make it read its configuration"
 		}

@@ -4,17 +4,16 @@ import (
 	"os"
 	"testing"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 )
 
-const owner = isolatetest.Owner
+const owner = sandboxtest.Owner
 
 var (
-	newRepo, mkdir, put = isolatetest.NewRepo, isolatetest.Mkdir, isolatetest.Put
-	refusedAt, opened   = isolatetest.RefusedAt, isolatetest.Opened
-	give, handle        = isolatetest.Give, isolatetest.Handle
-	inMountNamespace    = isolatetest.InMountNamespace
+	newRepo, mkdir, put = sandboxtest.NewRepo, sandboxtest.Mkdir, sandboxtest.Put
+	refusedAt, opened   = sandboxtest.RefusedAt, sandboxtest.Opened
+	give, handle        = sandboxtest.Give, sandboxtest.Handle
+	inMountNamespace    = sandboxtest.InMountNamespace
 )
 
 // TestMain: tests mount directories over each other.

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/admit"
 	"corral/isolate/host"
@@ -103,8 +102,8 @@ func (s testJails) enterNew(t testing.TB) *Jail { return s.enter(t, false) }
 // enter is like enterNew for jobs that have doors or not.
 func (s testJails) enter(t testing.TB, door bool) *Jail {
 	t.Helper()
-	peer, path := host.Peer{UID: isolatetest.Owner}, isolatetest.NewRepo(t)
-	r, err := s.served.Serves(peer, path, isolatetest.Opened(t, path))
+	peer, path := host.Peer{UID: sandboxtest.Owner}, sandboxtest.NewRepo(t)
+	r, err := s.served.Serves(peer, path, sandboxtest.Opened(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -45,7 +45,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	j.Drop()
-	isolatetest.Eventually(t, func() string {
+	sandboxtest.Settled(t, func() string {
 		if n := s.waiting.Load(); n != 0 {
 			return fmt.Sprintf("%d slots without a jail", n)
 		}
@@ -165,7 +165,7 @@ func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
 	for _, sl := range taken {
 		p.release(sl)
 	}
-	isolatetest.Eventually(t, func() string {
+	sandboxtest.Settled(t, func() string {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.used) > 0 || p.reconciling {
@@ -224,7 +224,7 @@ func (p *pool) waiting() (ready, want, used int) {
 // holds waits until n slots are wanted and wait in the pool and no used slots are left.
 func holds(t testing.TB, p *pool, n int) {
 	t.Helper()
-	isolatetest.Eventually(t, func() string {
+	sandboxtest.Settled(t, func() string {
 		if ready, want, used := p.waiting(); ready != n || want != n || used != 0 {
 			return fmt.Sprintf("%d slots wait of %d, %d are used; want %d", ready, want, used, n)
 		}

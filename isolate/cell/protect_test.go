@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -23,7 +23,7 @@ func TestProtectListErrors(t *testing.T) {
 	s := newTestJails(t, nil)
 	j := s.enterNew(t)
 	for _, name := range []string{".envrc", "file"} {
-		isolatetest.Put(t, filepath.Join(j.repo.Path, name), "x", 0o644, isolatetest.Owner)
+		sandboxtest.Put(t, filepath.Join(j.repo.Path, name), "x", 0o644, sandboxtest.Owner)
 	}
 	for _, tt := range []struct {
 		name  string

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"corral/egress/authority"
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/trust"
 	"corral/seccomp"
@@ -22,14 +22,14 @@ func TestAuthorityOfJail(t *testing.T) {
 		c.MaxJails = 99
 		c.Log = slog.New(slog.DiscardHandler) // a jail that cannot be built is logged
 	})
-	peer, path := host.Peer{UID: isolatetest.Owner}, isolatetest.NewRepo(t)
+	peer, path := host.Peer{UID: sandboxtest.Owner}, sandboxtest.NewRepo(t)
 	enter := func(door bool) (*Jail, error) {
 		t.Helper()
 		n := Network{Door: door}
 		if door {
 			n.Authority = now
 		}
-		r, err := s.served.Serves(peer, path, isolatetest.Opened(t, path))
+		r, err := s.served.Serves(peer, path, sandboxtest.Opened(t, path))
 		if err != nil {
 			t.Fatal(err)
 		}

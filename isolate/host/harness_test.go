@@ -4,15 +4,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 )
 
-const owner = isolatetest.Owner
+const owner = sandboxtest.Owner
 
 var (
-	mkdir, put         = isolatetest.Mkdir, isolatetest.Put
-	exists, eventually = isolatetest.Exists, isolatetest.Eventually
+	mkdir, put         = sandboxtest.Mkdir, sandboxtest.Put
+	exists, eventually = sandboxtest.Exists, sandboxtest.Settled
 )
 
 // programsDir returns the directory of the built programs.

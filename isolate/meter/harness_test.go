@@ -1,5 +1,5 @@
 package meter
 
-import "corral/internal/test/isolatetest"
+import "corral/internal/test/sandboxtest"
 
-var eventually = isolatetest.Eventually
+var eventually = sandboxtest.Settled

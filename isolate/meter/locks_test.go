@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -33,7 +32,7 @@ def work(): own_table(); take(120_000); hold()
 threading.Thread(target=work).start()`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("python3", "-c", isolatetest.Python+isolatetest.EndLeader+isolatetest.OwnTable+`
+			cmd := exec.Command("python3", "-c", sandboxtest.Python+sandboxtest.EndLeader+sandboxtest.OwnTable+`
 import fcntl, threading, time
 def take(locks):
     global kept

@@ -4,16 +4,15 @@ import (
 	"os"
 	"testing"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 )
 
-const owner = isolatetest.Owner
+const owner = sandboxtest.Owner
 
 var (
-	newRepo, eventually = isolatetest.NewRepo, isolatetest.Eventually
-	opened, waits       = isolatetest.Opened, isolatetest.Waits
-	openDescriptors     = isolatetest.OpenDescriptors
+	newRepo, eventually = sandboxtest.NewRepo, sandboxtest.Settled
+	opened, waits       = sandboxtest.Opened, sandboxtest.Waits
+	openDescriptors     = sandboxtest.OpenDescriptors
 )
 
 // TestMain: the test binary is also the server of file systems that stall. A test mounts a disk.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/layer"
 )
@@ -20,13 +19,13 @@ import (
 func TestOpeningsBounded(t *testing.T) {
 	s := &openings{}
 	for range MaxUserOpenings {
-		if err := s.begin(isolatetest.Owner, "sessions"); err != nil {
+		if err := s.begin(sandboxtest.Owner, "sessions"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	isolatetest.RefusedAt(t, "one more of a user", s.begin(isolatetest.Owner, "sessions"), "session", 0)
+	sandboxtest.RefusedAt(t, "one more of a user", s.begin(sandboxtest.Owner, "sessions"), "session", 0)
 	n := MaxUserOpenings
-	for user := uint32(isolatetest.Owner + 1); n < MaxOpenings; user++ {
+	for user := uint32(sandboxtest.Owner + 1); n < MaxOpenings; user++ {
 		for k := 0; k < MaxUserOpenings && n < MaxOpenings; k++ {
 			if err := s.begin(user, "sessions"); err != nil {
 				t.Fatal(err)
@@ -34,9 +33,9 @@ func TestOpeningsBounded(t *testing.T) {
 			n++
 		}
 	}
-	isolatetest.RefusedAt(t, "one more of all", s.begin(1, "sessions"), "session", 0)
-	s.end(isolatetest.Owner)
-	if err := s.begin(isolatetest.Owner, "sessions"); err != nil {
+	sandboxtest.RefusedAt(t, "one more of all", s.begin(1, "sessions"), "session", 0)
+	s.end(sandboxtest.Owner)
+	if err := s.begin(sandboxtest.Owner, "sessions"); err != nil {
 		t.Error(err)
 	}
 }
@@ -59,8 +58,8 @@ func TestExpiresWhileRunning(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var expiring sync.WaitGroup
 	expiring.Go(func() { ks.expire(ctx, time.Millisecond) })
-	isolatetest.Eventually(t, func() string {
-		if isolatetest.Exists(ks.path(old+layerSuffix)) || isolatetest.Exists(ks.path(old+keptSuffix)) {
+	sandboxtest.Settled(t, func() string {
+		if sandboxtest.Exists(ks.path(old+layerSuffix)) || sandboxtest.Exists(ks.path(old+keptSuffix)) {
 			return "the old layer is there"
 		}
 		return ""

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -57,7 +57,7 @@ func Gone(t testing.TB, instance string) {
 // Traces lists the state of an instance on the host: cgroups, its directory, user ids.
 func Traces(instance string) []string {
 	list := groups("/sys/fs/cgroup", instance, 3)
-	if dir := filepath.Join(host.RunDir, "instances", instance); isolatetest.Exists(dir) {
+	if dir := filepath.Join(host.RunDir, "instances", instance); sandboxtest.Exists(dir) {
 		list = append(list, dir)
 	}
 	return append(list, Blocks(instance)...)
@@ -66,7 +66,7 @@ func Traces(instance string) []string {
 // groups lists the cgroups of an instance in dir and in the directories up to depth levels below it.
 func groups(dir, instance string, depth int) []string {
 	var list []string
-	if path := filepath.Join(dir, "corral", instance); isolatetest.Exists(path) {
+	if path := filepath.Join(dir, "corral", instance); sandboxtest.Exists(path) {
 		list = append(list, path)
 	}
 	if depth == 0 {
@@ -188,7 +188,7 @@ func (f *Front) Changes(ss job.Session) job.Spec {
 // Settle waits until the last job's changes are older than the next job by more than the clock's step.
 func (f *Front) Settle() {
 	done := time.Now()
-	isolatetest.Eventually(f.T, func() string {
+	sandboxtest.Settled(f.T, func() string {
 		if time.Since(done) < 5*host.ClockStep {
 			return "too early"
 		}
@@ -202,7 +202,7 @@ func Second[T any](_ T, err error) error { return err }
 // Shell runs a script in a directory, gives all files there to the owner, and returns the output.
 func Shell(t testing.TB, dir, script string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", fmt.Sprintf("umask 022\n%s\nchown -hR %d:%d .", script, isolatetest.Owner, isolatetest.Owner))
+	cmd := exec.Command("sh", "-euc", fmt.Sprintf("umask 022\n%s\nchown -hR %d:%d .", script, sandboxtest.Owner, sandboxtest.Owner))
 	cmd.Dir, cmd.Env = dir, gitEnvironment
 	out, err := cmd.CombinedOutput()
 	if err != nil {

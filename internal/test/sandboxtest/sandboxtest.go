@@ -1,5 +1,6 @@
 // Package sandboxtest declares what a test needs of the machine, checks that it leaves nothing there, and starts
-// supervisors (Daemon) and other programs (Start) for it. Only tests import it.
+// supervisors (Daemon) and other programs (Start) for it. It has what tests of many packages use: repositories of a user
+// (NewRepo), and hostile text (CheckShown). Only tests import it.
 //
 // A test that needs something begins with
 //

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/test/supervise"
 	"corral/job"
@@ -127,8 +127,8 @@ func newPlace(t *testing.T) *place {
 		p.listenUDP(t, addr)
 	}
 	p.Front = supervise.New(t, func(c *isolate.Config) { c.Network = []byte(attemptRules) })
-	isolatetest.Put(t, p.Repo+"/roots.pem", string(p.in.Roots), 0o644, isolatetest.Owner)
-	isolatetest.Put(t, p.Repo+"/Attempt.pm", attemptModule, 0o644, isolatetest.Owner)
+	sandboxtest.Put(t, p.Repo+"/roots.pem", string(p.in.Roots), 0o644, sandboxtest.Owner)
+	sandboxtest.Put(t, p.Repo+"/Attempt.pm", attemptModule, 0o644, sandboxtest.Owner)
 	return p
 }
 

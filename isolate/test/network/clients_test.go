@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
@@ -100,7 +99,7 @@ func TestClients(t *testing.T) {
 	greet(in.Listen("192.0.2.1:5432"), "", string(binary.BigEndian.AppendUint32([]byte("E"), uint32(4+len(failure))))+failure)
 	f := supervise.New(t, func(c *isolate.Config) { c.Network, c.Toolchains = []byte(clientRules), []string{pnpm(t)} })
 	roots := filepath.Join(f.Repo, "roots.pem")
-	isolatetest.Put(t, roots, string(in.Roots), 0o644, isolatetest.Owner)
+	sandboxtest.Put(t, roots, string(in.Roots), 0o644, sandboxtest.Owner)
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			for domain, allowed := range map[string]bool{"example.org": true, "example.net": false} {

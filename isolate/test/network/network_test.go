@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/test/supervise"
 	"corral/job"
@@ -53,7 +53,7 @@ func newWorld(t *testing.T, change ...func(*isolate.Config)) *world {
 	echo(in.Listen("192.0.2.2:5432"))
 	change = append([]func(*isolate.Config){func(c *isolate.Config) { c.Network = []byte(rules) }}, change...)
 	f := supervise.New(t, change...)
-	isolatetest.Put(t, filepath.Join(f.Repo, "roots.pem"), string(in.Roots), 0o644, isolatetest.Owner)
+	sandboxtest.Put(t, filepath.Join(f.Repo, "roots.pem"), string(in.Roots), 0o644, sandboxtest.Owner)
 	return &world{f, in}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/admit"
 	"corral/isolate/test/supervise"
@@ -109,8 +109,8 @@ func TestOperations(t *testing.T) {
 
 // try tries all operations in one place.
 func (w *where) try(t *testing.T, f *supervise.Front, profile, program string) {
-	g := f.With(t, f.C, isolatetest.NewRepo(t))
-	isolatetest.Put(t, g.Repo+"/file", "old\n", 0o644, isolatetest.Owner)
+	g := f.With(t, f.C, sandboxtest.NewRepo(t))
+	sandboxtest.Put(t, g.Repo+"/file", "old\n", 0o644, sandboxtest.Owner)
 	id := ""
 	if w.session != nil {
 		spec := *w.session
@@ -135,7 +135,7 @@ func (w *where) try(t *testing.T, f *supervise.Front, profile, program string) {
 		}
 		switch {
 		case step != "":
-			isolatetest.RefusedAt(t, name, err, step, 0)
+			sandboxtest.RefusedAt(t, name, err, step, 0)
 		case err != nil || d.Status != job.Success:
 			t.Errorf("%s: %+v %v %q %q", name, d.Result, err, d.Out, d.Err)
 		case name == "program" && d.Out != program:

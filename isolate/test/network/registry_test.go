@@ -28,8 +28,8 @@ import (
 
 	"corral/egress/control"
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/admit"
 	"corral/isolate/host"
@@ -293,7 +293,7 @@ func TestRegistries(t *testing.T) {
 			}
 		})
 	}
-	if list := kept(t, m.State, isolatetest.Owner); len(list) < 15 {
+	if list := kept(t, m.State, sandboxtest.Owner); len(list) < 15 {
 		t.Errorf("%q", list)
 	}
 	if got := m.Sh("ls " + m.State + " /var/lib/corral 2>&1; find / -name entries -path '*cache*' 2>/dev/null; true"); strings.Contains(got, "entries") || strings.Contains(got, "cache\n") {
@@ -405,12 +405,12 @@ func TestRegistryMinAge(t *testing.T) {
 
 // TestRegistryPrivate: a job gets packages with a secret that it does not see, and no other job of the user gets them without it.
 func TestRegistryPrivate(t *testing.T) {
-	mine := isolatetest.NewRepo(t)
+	mine := sandboxtest.NewRepo(t)
 	const rules = `{"allow":[{"host":"npm.example.org"SECRET,"registry":"npm"}],"private":["192.0.2.1/32"]}`
 	m := newMall(t, "", func(c *isolate.Config) {
 		c.Network = []byte(strings.Replace(rules, "SECRET", "", 1))
 		c.Repos = []admit.Entry{{
-			Path: mine, Network: []byte(strings.Replace(rules, "SECRET", `,"secret":"acme"`, 1)), UIDs: []uint32{isolatetest.Owner},
+			Path: mine, Network: []byte(strings.Replace(rules, "SECRET", `,"secret":"acme"`, 1)), UIDs: []uint32{sandboxtest.Owner},
 			Requests: &admit.Requests{Keep: 64 << 20, Secrets: []control.Secret{acme}, Variables: []string{"CORRAL_SECRET"}},
 		}}
 	})
@@ -425,7 +425,7 @@ func TestRegistryPrivate(t *testing.T) {
 	if d := m.install(m.again(t), installers[0].script); strings.Contains(d.Out, "npm 2.0.0") {
 		t.Errorf("without the secret: %s", d.Out)
 	}
-	root, _ := volumeOf(t, m.State, isolatetest.Owner)
+	root, _ := volumeOf(t, m.State, sandboxtest.Owner)
 	defer root.Close()
 	if err := unix.Syncfs(int(root.Fd())); err != nil { // the file of the volume has all of it then
 		t.Error(err)

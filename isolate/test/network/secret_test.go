@@ -21,8 +21,8 @@ import (
 
 	"corral/egress/control"
 	"corral/internal/log"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/admit"
 	"corral/isolate/test/supervise"
@@ -143,7 +143,7 @@ func TestSecretUsed(t *testing.T) {
 	})
 	for _, u := range uses {
 		t.Run(u.name, func(t *testing.T) {
-			f := v.With(t, v.C, isolatetest.NewRepo(t))
+			f := v.With(t, v.C, sandboxtest.NewRepo(t))
 			spec := f.Spec("sh", "-c", "exec 2>&1; "+u.script+stay)
 			spec.Env = append(spec.Env, "HOME=/home/job", "npm_config_fetch_retries=0")
 			l := f.Launch(spec)
@@ -361,10 +361,10 @@ func TestPlaceholders(t *testing.T) {
 // TestSecretsOfUsers: the process of a user has the secrets of that user's rules and no other.
 func TestSecretsOfUsers(t *testing.T) {
 	other := control.Secret{Name: "other", Header: "Authorization", Format: "Bearer {}", Value: otherValue}
-	mine, theirs := isolatetest.NewRepo(t), isolatetest.NewRepo(t)
+	mine, theirs := sandboxtest.NewRepo(t), sandboxtest.NewRepo(t)
 	v := newVault(t, func(c *isolate.Config) {
 		c.Repos = []admit.Entry{
-			{Path: mine, Network: []byte(secretRules), Requests: requests(acme), UIDs: []uint32{isolatetest.Owner}},
+			{Path: mine, Network: []byte(secretRules), Requests: requests(acme), UIDs: []uint32{sandboxtest.Owner}},
 			{Path: theirs, Network: []byte(strings.ReplaceAll(secretRules, `"acme"`, `"other"`)), Requests: requests(other), UIDs: []uint32{0}},
 		}
 	})

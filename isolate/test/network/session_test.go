@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/admit"
@@ -48,7 +47,7 @@ func TestWords(t *testing.T) {
 		spec := w.Spec("true")
 		spec.Network = words
 		_, err := w.Try(spec)
-		isolatetest.RefusedAt(t, words, err, "network", 0)
+		sandboxtest.RefusedAt(t, words, err, "network", 0)
 	}
 }
 
@@ -79,7 +78,7 @@ func TestNetworkOfSession(t *testing.T) {
 				switch narrows := words == "" || asked == job.NoNetwork; {
 				case asked == words:
 				case spec.Root || !narrows || want == "":
-					isolatetest.RefusedAt(t, fmt.Sprintf("%q in a session with %q", asked, words), err, "network", 0)
+					sandboxtest.RefusedAt(t, fmt.Sprintf("%q in a session with %q", asked, words), err, "network", 0)
 				case err != nil || d.Out != want:
 					t.Errorf("%q in a session with %q: %q, want %q, %v", asked, words, d.Out, want, err)
 				}

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 )
@@ -299,7 +298,7 @@ func TestStoreFilled(t *testing.T) {
 			t.Fatalf("%d MiB: %v", n, errno)
 		}
 	}
-	root, path := volumeOf(t, m.State, isolatetest.Owner)
+	root, path := volumeOf(t, m.State, sandboxtest.Owner)
 	if err := unix.Syncfs(int(root.Fd())); err != nil {
 		t.Error(err)
 	}
@@ -316,7 +315,7 @@ func TestStoreFilled(t *testing.T) {
 		d := m.install(m.again(t), installers[0].script)
 		return strings.Contains(d.Out, installers[0].young)
 	})
-	if list := kept(t, m.State, isolatetest.Owner); len(list) > 100 {
+	if list := kept(t, m.State, sandboxtest.Owner); len(list) > 100 {
 		t.Errorf("%d files", len(list))
 	}
 }

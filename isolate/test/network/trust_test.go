@@ -17,7 +17,6 @@ import (
 	issuer "corral/egress/authority"
 	"corral/egress/relay"
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/nettest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
@@ -86,7 +85,7 @@ func trusting(t *testing.T) (*supervise.Front, []byte) {
 // certificateOf returns the certificate of a supervisor's authority, in PEM.
 func certificateOf(t *testing.T, f *supervise.Front) []byte {
 	t.Helper()
-	certificate, err := os.ReadFile(filepath.Join(f.State, "authority", strconv.Itoa(isolatetest.Owner), "certificate.pem"))
+	certificate, err := os.ReadFile(filepath.Join(f.State, "authority", strconv.Itoa(sandboxtest.Owner), "certificate.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +151,7 @@ func TestEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	isolatetest.Put(t, filepath.Join(f.Repo, "host.pem"), string(host), 0o644, isolatetest.Owner)
+	sandboxtest.Put(t, filepath.Join(f.Repo, "host.pem"), string(host), 0o644, sandboxtest.Owner)
 	if got := f.Sh("curl -sS https://web.example.org/"); got != "hello over HTTP/2.0" {
 		t.Errorf("%q", got)
 	}
@@ -194,11 +193,11 @@ func TestTrustedOnlyWithDoor(t *testing.T) {
 // and has its key.
 func TestAuthoritiesOfUsers(t *testing.T) {
 	newEnded(t)
-	const other = isolatetest.Owner + 1
+	const other = sandboxtest.Owner + 1
 	f, _ := trusting(t)
 	repo := filepath.Join(t.TempDir(), "repo")
-	isolatetest.Mkdir(t, repo, other)
-	fronts := map[uint32]*supervise.Front{isolatetest.Owner: f, other: f.With(t, f.Connect(host.Peer{UID: other}), repo)}
+	sandboxtest.Mkdir(t, repo, other)
+	fronts := map[uint32]*supervise.Front{sandboxtest.Owner: f, other: f.With(t, f.Connect(host.Peer{UID: other}), repo)}
 	if got := fronts[other].Sh("curl -sS https://web.example.org/"); got != "hello over HTTP/2.0" {
 		t.Fatalf("%q", got)
 	}
@@ -218,7 +217,7 @@ func TestAuthoritiesOfUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Leaf.Raw})
-			isolatetest.Put(t, filepath.Join(in.Repo, "leaf.pem"), string(encoded), 0o644, int(uid))
+			sandboxtest.Put(t, filepath.Join(in.Repo, "leaf.pem"), string(encoded), 0o644, int(uid))
 			d := in.Run(in.Spec("sh", "-c", `openssl verify -verify_hostname web.example.org leaf.pem 2>&1`))
 			if trusted := strings.Contains(d.Out, "leaf.pem: OK"); trusted != (uid == signer) || !trusted && !strings.Contains(d.Out, "unable to get local issuer") {
 				t.Errorf("signed for jobs of %d, in a jail of %d: %s%s", signer, uid, d.Out, d.Err)

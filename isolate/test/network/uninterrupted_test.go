@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/test/supervise"
 	"corral/job"
@@ -17,7 +16,7 @@ import (
 
 // waitingCalls makes ten system calls that wait, each in a process of its own, and prints each that did not end as it should: all but msgrcv
 // by its timeout of five seconds. The freezer interrupts them with EINTR.
-var waitingCalls = isolatetest.Python + fmt.Sprintf(`
+var waitingCalls = sandboxtest.Python + fmt.Sprintf(`
 import errno, select, signal, struct
 libc = ctypes.CDLL(None, use_errno=True)
 spec = struct.pack("qq", 5, 0)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 
@@ -24,12 +24,12 @@ func TestReplacedAccess(t *testing.T) {
 		list = binary.LittleEndian.AppendUint32(list, e[2])
 	}
 	f := shared(t)
-	isolatetest.Give(t, f.Repo, owner, 1500) // the client is not a member: its jobs see the group, and are not in it
+	sandboxtest.Give(t, f.Repo, owner, 1500) // the client is not a member: its jobs see the group, and are not in it
 	fresh := func() {
 		put(t, filepath.Join(f.Repo, "list"), "old\n", 0o600, owner)
 		put(t, filepath.Join(f.Repo, "group"), "old\n", 0o660, owner)
 		put(t, filepath.Join(f.Repo, "plain"), "old\n", 0o660, owner)
-		isolatetest.Give(t, filepath.Join(f.Repo, "group"), owner, 1500)
+		sandboxtest.Give(t, filepath.Join(f.Repo, "group"), owner, 1500)
 		if err := unix.Setxattr(filepath.Join(f.Repo, "list"), "system.posix_acl_access", list, 0); err != nil {
 			t.Fatal(err)
 		}

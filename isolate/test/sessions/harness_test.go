@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/client"
 	"corral/isolate/test/supervise"
 )
 
 // Helpers of all of the supervisor's tests.
-const owner = isolatetest.Owner
+const owner = sandboxtest.Owner
 
 var (
-	newRepo, mkdir, put = isolatetest.NewRepo, isolatetest.Mkdir, isolatetest.Put
-	exists, eventually  = isolatetest.Exists, isolatetest.Eventually
-	refusedAt           = isolatetest.RefusedAt
+	newRepo, mkdir, put = sandboxtest.NewRepo, sandboxtest.Mkdir, sandboxtest.Put
+	exists, eventually  = sandboxtest.Exists, sandboxtest.Settled
+	refusedAt           = sandboxtest.RefusedAt
 )
 
 type did = fronttest.Did

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"corral/internal/test/fronttest"
-	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/isolate/cell"
@@ -93,8 +92,8 @@ func Shared(t testing.TB) *Front {
 
 func front(t testing.TB, s *isolate.Supervisor, state string) *Front {
 	t.Helper()
-	c := fronttest.Connect(t, s, host.Peer{UID: isolatetest.Owner})
-	return &Front{&fronttest.Front{T: t, C: c, Repo: isolatetest.NewRepo(t)}, s, state}
+	c := fronttest.Connect(t, s, host.Peer{UID: sandboxtest.Owner})
+	return &Front{&fronttest.Front{T: t, C: c, Repo: sandboxtest.NewRepo(t)}, s, state}
 }
 
 // With returns a front of the same supervisor with another test, client and repository.

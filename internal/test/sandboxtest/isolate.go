@@ -1,6 +1,6 @@
-// Package isolatetest has helpers of the tests of package isolate and the packages below it: repositories of a user,
-// and expectations of errors.
-package isolatetest
+package sandboxtest
+
+// Helpers of the tests of package isolate and the packages below it: repositories of a user, and expectations of errors.
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 
@@ -41,7 +40,7 @@ func Mkdir(t testing.TB, path string, uid int) {
 func mayGive(t testing.TB, uid int) {
 	t.Helper()
 	if uid != os.Geteuid() {
-		sandboxtest.Require(t, sandboxtest.Root)
+		Require(t, Root)
 	}
 }
 
@@ -60,12 +59,12 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// Eventually waits until what returns "". It polls, because the kernel sends no event when the last mount or cgroup
+// Settled waits until what returns "". It polls, because the kernel sends no event when the last mount or cgroup
 // is gone.
-func Eventually(t testing.TB, what func() string) {
+func Settled(t testing.TB, what func() string) {
 	t.Helper()
 	var text string
-	patience := sandboxtest.Slow(30 * time.Second)
+	patience := Slow(30 * time.Second)
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if text = what(); text == "" {
 			return
@@ -144,7 +143,7 @@ func Give(t testing.TB, path string, uid, gid int) {
 func InMountNamespace(t *testing.T, f func() error) {
 	t.Helper()
 	var err error
-	sandboxtest.OnThread(func() {
+	OnThread(func() {
 		err = errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		var namespace *os.File
 		if err == nil {
