@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"corral/internal/jsonrpc"
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 
 // TestPlaces: errors quote what a client or a job wrote escaped, and cut.
 func TestPlaces(t *testing.T) {
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		{Name: "unknown method", Lines: 1, Most: 6*maxWord + 200, Shows: func(s string) string {
 			return (&client{initialized: true}).serve(&message{method: s}).Message
 		}},

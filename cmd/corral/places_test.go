@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -38,7 +38,7 @@ func printed(t *testing.T, where **os.File, print func()) string {
 
 // TestNamesAreEscaped: names chosen by a job, another user or the supervisor are escaped before they reach a terminal.
 func TestNamesAreEscaped(t *testing.T) {
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		// Their length is bounded by PATH_MAX and by the size of a message.
 		{Name: "sensitive path", Lines: 1, Shows: func(s string) string {
 			return printed(t, &os.Stderr, func() { printOutcome(job.Result{Sensitive: []string{s}}, &runOptions{}, &streams{}) })

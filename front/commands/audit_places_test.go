@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/store/audit"
 )
 
 // TestAuditPlaces checks that claims of front-ends are printed without affecting the text around them. The audit log bounds
 // them.
 func TestAuditPlaces(t *testing.T) {
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		{Name: "audit record", Lines: 1, Shows: func(s string) string {
 			return audit.Format(&audit.Record{Event: audit.Decided, Message: s, Reached: s, Claimed: map[string]string{"principal": s, "reason": s}})
 		}},

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"corral/front/cli"
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/workspace/changes/stream"
 )
 
 // TestChangesPlaces checks that names chosen by jobs are printed without affecting the text around them. PATH_MAX bounds names.
 func TestChangesPlaces(t *testing.T) {
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		{Name: "change", Lines: 1, Shows: func(s string) string {
 			return changeLine(&stream.Entry{Path: s, Kind: job.ChangeAdded, Type: job.TypeFile})
 		}},

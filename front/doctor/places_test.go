@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 
@@ -24,7 +24,7 @@ func TestReportEscapes(t *testing.T) {
 	runtimes := func(s string) Runtimes {
 		return Runtimes{Toolchains: []string{s}, Runtimes: []Runtime{{Name: "ruby", Program: s, Problem: s, Remedy: s}}}
 	}
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		{Name: "report", Lines: 8, Shows: func(s string) string {
 			return written(func(b *strings.Builder) error { return report(s).WriteText(b, false) })
 		}},

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 )
 
 type badError struct{ s string }
@@ -28,7 +28,7 @@ func TestValues(t *testing.T) {
 		"group":  func(s string) any { return slog.Group("group", "value", s) },
 		"bytes":  func(s string) any { return slog.Any("value", []byte(s)) },
 	} {
-		for name, s := range texttest.Hostile() {
+		for name, s := range sandboxtest.HostileText() {
 			for _, plain := range []bool{true, false} {
 				var b bytes.Buffer
 				New(&b, slog.LevelInfo, plain).Info("job ended", attr(s))
@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 
 // TestMessage: a message is bounded and printable, too.
 func TestMessage(t *testing.T) {
-	for name, s := range texttest.Hostile() {
+	for name, s := range sandboxtest.HostileText() {
 		for _, plain := range []bool{true, false} {
 			var b bytes.Buffer
 			New(&b, slog.LevelInfo, plain).Warn(s)

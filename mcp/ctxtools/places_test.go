@@ -3,7 +3,7 @@ package ctxtools
 import (
 	"testing"
 
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 )
@@ -11,7 +11,7 @@ import (
 // TestJobErrorsQuote: errors quote what a client wrote, on one line and cut.
 func TestJobErrorsQuote(t *testing.T) {
 	said := func(err error) string { return tool.AsError(err).Message }
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		{Name: "no background job", Lines: 1, Most: 6*tool.MaxShown + 200, Shows: func(s string) string {
 			_, err := run.NewProcesses().Find(run.Owner{}, s)
 			return said(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"corral/internal/test/mcptest"
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 
@@ -32,7 +32,7 @@ func TestDenied(t *testing.T) {
 
 // TestDeniedIsEscaped: names that jobs look up do not begin a line or hide text.
 func TestDeniedIsEscaped(t *testing.T) {
-	texttest.Check(t, []texttest.Place{{Name: "denied", Lines: 1, Shows: func(s string) string {
+	sandboxtest.CheckShown(t, []sandboxtest.Place{{Name: "denied", Lines: 1, Shows: func(s string) string {
 		return Denied(&job.Record{Result: job.Result{Network: &job.NetworkUse{Denials: []job.NetworkDenial{{Name: s, Why: s}}}}})[0]
 	}}})
 }

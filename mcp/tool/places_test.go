@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"corral/internal/strictjson"
-	"corral/internal/text/texttest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestErrorsQuote: errors quote what a client wrote escaped, on one line and cut.
 func TestErrorsQuote(t *testing.T) {
 	said := func(err error) string { return AsError(err).Message }
-	texttest.Check(t, []texttest.Place{
+	sandboxtest.CheckShown(t, []sandboxtest.Place{
 		{Name: "unknown argument", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string { return said(unknown("", s, nil)) }},
 		{Name: "no repository", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string { return said(Caller{}.MayUse(nil, s)) }},
 		{Name: "not in the list", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string {

@@ -1,5 +1,4 @@
-// Package texttest has hostile text that jobs and clients can write, and checks the places where programs show it.
-package texttest
+package sandboxtest
 
 import (
 	"fmt"
@@ -10,17 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// Long is the size in bytes of the longest hostile texts.
-const Long = 1 << 20
+// longText is the size in bytes of the longest hostile texts.
+const longText = 1 << 20
 
-// Hostile returns hostile texts by description: each control character, each character that changes the direction of text, has no
+// HostileText returns hostile texts by description: each control character, each character that changes the direction of text, has no
 // width or ends a line, invalid UTF-8, and lines of 1 MiB.
-func Hostile() map[string]string {
+func HostileText() map[string]string {
 	list := map[string]string{
 		"no UTF-8": "a\xffb\xe2\x82", "halves": "\xed\xa0\x80\xed\xb0\x80", "tags": "a\U000e0001\U000e0041b",
 		"a screen": "\x1b[2J\x1b]0;title\x07", "a C1 sequence": "\u009b2J", "a name": "\u202egnp.exe",
 		"a line of ours": "x\ncorral: sensitive path changed: none\r\nhint: sudo rm -r /", "quotes": "a\"b'c`d\\",
-		"long": strings.Repeat("x", Long), "long and escaped": strings.Repeat("\u202e", Long/3), "long and white": strings.Repeat(" ", Long),
+		"long":             strings.Repeat("x", longText),
+		"long and escaped": strings.Repeat("\u202e", longText/3), "long and white": strings.Repeat(" ", longText),
 	}
 	for r := rune(0); r < 0x10000; r++ {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
@@ -41,13 +41,13 @@ type Place struct {
 	Most int
 }
 
-// Check fails the test if a place shows a hostile text with characters that are not printable, with more lines or with more bytes than
+// CheckShown fails the test if a place shows a hostile text with characters that are not printable, with more lines or with more bytes than
 // it may have.
-func Check(t *testing.T, places []Place) {
+func CheckShown(t *testing.T, places []Place) {
 	t.Helper()
 	for _, p := range places {
 		t.Run(p.Name, func(t *testing.T) {
-			for name, s := range Hostile() {
+			for name, s := range HostileText() {
 				got := p.Shows(s)
 				if strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) || !utf8.ValidString(got) {
 					t.Errorf("%s: %.200q", name, got)
