@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"corral/internal/calls"
-	"corral/internal/calls/callstest"
+	"corral/internal/test/mcptest"
 	"corral/job"
 )
 
 // watchedServer returns a server whose Tracer is w.
-func watchedServer(w *callstest.Watcher) (*Server, *world) {
+func watchedServer(w *mcptest.Watcher) (*Server, *world) {
 	locate := &world{run: func(ctx context.Context, stdio job.Stdio, argv []string) (job.Result, error) {
 		r, err := shell(ctx, stdio, argv)
 		if err == nil {
@@ -27,7 +27,7 @@ func watchedServer(w *callstest.Watcher) (*Server, *world) {
 
 // TestCallLines checks that each request to start a process yields one log line with all keys, and one span.
 func TestCallLines(t *testing.T) {
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	s, locate := watchedServer(w)
 	locate.deny = func(r *job.Request) (string, string) {
 		if r.Command[0] == "denied" {
@@ -60,7 +60,7 @@ func TestCallLines(t *testing.T) {
 	} {
 		p.answer(p.ask(row.method, row.params))
 		line, span, jobsSeen := w.Last(t, n+1)
-		for _, key := range callstest.Keys {
+		for _, key := range mcptest.CallKeys {
 			if _, ok := line[key]; !ok {
 				t.Errorf("%s: the log line lacks %s: %v", row.params, key, line)
 			}
@@ -72,7 +72,7 @@ func TestCallLines(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %v", row.params, key, line[key], value)
 			}
 		}
-		if name := map[string]string{exec: "command.exec", spawn: "process.spawn"}[row.method]; span.Name != name || jobsSeen != jobs || len(line) != len(callstest.Keys) {
+		if name := map[string]string{exec: "command.exec", spawn: "process.spawn"}[row.method]; span.Name != name || jobsSeen != jobs || len(line) != len(mcptest.CallKeys) {
 			t.Errorf("%s: span %s, %d jobs, want %d; %v", row.params, span.Name, jobsSeen, jobs, line)
 		}
 	}
@@ -80,7 +80,7 @@ func TestCallLines(t *testing.T) {
 
 // TestCallLineGone checks that a process that ended with its connection is logged.
 func TestCallLineGone(t *testing.T) {
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	s, _ := watchedServer(w)
 	p := initialized(t, s)
 	p.ask("command/exec", `{"command":["sleep"],"disableTimeout":true}`)
@@ -94,7 +94,7 @@ func TestCallLineGone(t *testing.T) {
 // TestTrace checks that the trace context of a request reaches the job, the diagnostic log and the span.
 func TestTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	s, locate := watchedServer(w)
 	p := initialized(t, s)
 	for n, row := range []struct {

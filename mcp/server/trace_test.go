@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"corral/internal/calls"
-	"corral/internal/calls/callstest"
 	"corral/internal/strictjson"
+	"corral/internal/test/mcptest"
 	"corral/mcp/tool"
 )
 
@@ -32,13 +32,13 @@ func TestSpanNames(t *testing.T) {
 }
 
 // watchedServer returns a server whose calls w records.
-func watchedServer(w *callstest.Watcher) *Server {
+func watchedServer(w *mcptest.Watcher) *Server {
 	return New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(w, nil)), Tracer: w})
 }
 
 // TestCallLines: every call has one log line with every key, and one span in the same trace.
 func TestCallLines(t *testing.T) {
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	k := dial(t, watchedServer(w), tool.Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
 	rows := []struct{ call, span, tool, code string }{
@@ -55,12 +55,12 @@ func TestCallLines(t *testing.T) {
 	for n, row := range rows {
 		answer := k.ask(row.call)
 		line, span := w.Call(t, n)
-		for _, key := range callstest.Keys {
+		for _, key := range mcptest.CallKeys {
 			if _, ok := line[key]; !ok {
 				t.Errorf("%.60s: the line has no %s: %v", row.call, key, line)
 			}
 		}
-		if len(line) != len(callstest.Keys) {
+		if len(line) != len(mcptest.CallKeys) {
 			t.Errorf("%.60s: unexpected keys or values: %v", row.call, line)
 		}
 		if line["tool"] != row.tool || line["error"] != row.code || line["principal"] != "user:ada" || line["session"] == "" {
@@ -82,7 +82,7 @@ func TestCallLines(t *testing.T) {
 
 // TestCallLinesOfRefusedCalls: a call that was cancelled or refused has its line, too.
 func TestCallLinesOfRefusedCalls(t *testing.T) {
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	k := dial(t, watchedServer(w), tool.Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
 	k.write(toCall("1", "hang", "{}"), cancelled("1"))
@@ -102,7 +102,7 @@ func jsonText(v any) string { return string(strictjson.Encode(v)) }
 
 // TestTraceOverStdio: a call is in the client's trace if that is valid; tool, log and span agree.
 func TestTraceOverStdio(t *testing.T) {
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	k := dial(t, watchedServer(w), tool.Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
 	for n, row := range []struct {
@@ -132,7 +132,7 @@ func TestTraceOverStdio(t *testing.T) {
 
 // TestTraceOverHTTP: the message has precedence over headers, and two headers count as none.
 func TestTraceOverHTTP(t *testing.T) {
-	w := &callstest.Watcher{}
+	w := &mcptest.Watcher{}
 	s := newHTTPSite(t, watchedServer(w), HTTPOptions{})
 	session := s.open()
 	for n, row := range []struct {

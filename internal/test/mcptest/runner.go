@@ -1,5 +1,5 @@
-// Package mcptest has what tests of several packages of mcp need: a runner of jobs that does as the test says, a store, and
-// schemas as clients read them.
+// Package mcptest has what tests of several packages of mcp, and of the front-ends that use them, need: a runner of jobs that does
+// as the test says, a store, schemas as clients read them, and a watcher of calls, which the tests of rpc use as well.
 package mcptest
 
 import (

@@ -1,5 +1,4 @@
-// Package callstest records the log lines and spans that a server under test writes for the calls of its tools.
-package callstest
+package mcptest
 
 import (
 	"encoding/json"
@@ -13,10 +12,11 @@ import (
 	"corral/job"
 )
 
-// Keys lists the keys of every call's line.
-var Keys = []string{"time", "level", "msg", "trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"}
+// CallKeys lists the keys of every call's line.
+var CallKeys = []string{"time", "level", "msg", "trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"}
 
-// A Watcher is a writer for JSON log lines and a calls.Tracer. The zero value is ready for use.
+// A Watcher records the log lines and spans that a server under test writes for calls: it is a writer of JSON log lines and a
+// calls.Tracer. The zero value is ready for use.
 type Watcher struct {
 	mu    sync.Mutex
 	lines []map[string]any // guarded by mu: lines of calls
