@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,9 +18,9 @@ import (
 
 	"corral/front/commands"
 	"corral/internal/config"
+	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 	"corral/internal/test/sandboxtest/scripttest"
-	"corral/internal/test/storetest"
 	"corral/store/authority"
 	"corral/store/index"
 	"corral/store/volume"
@@ -74,11 +75,11 @@ func TestScripts(t *testing.T) {
 				if err := os.Mkdir(state, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				return []string{"HANDLE=" + storetest.Keep(t, state, string(read(t, filepath.Join(dir, args[1]))), string(read(t, filepath.Join(dir, args[2]))))}
+				return []string{"HANDLE=" + mcptest.Keep(t, state, string(read(t, filepath.Join(dir, args[1]))), string(read(t, filepath.Join(dir, args[2]))))}
 			},
 			// index-text DIR CLIENT TEXT indexes a line for the repository app in a state directory.
 			"index-text": func(t testing.TB, dir string, args []string) []string {
-				storetest.Index(t, filepath.Join(dir, args[0]), index.Base{Repo: "app", Principal: args[1]}, args[2]+"\n")
+				indexText(t, filepath.Join(dir, args[0]), index.Base{Repo: "app", Principal: args[1]}, args[2]+"\n")
 				return nil
 			},
 		},
@@ -136,4 +137,26 @@ func keepPackages(t testing.TB, cache, user, name string) {
 	_, err = unix.Write(stray, []byte("not a package\n"))
 	must(errors.Join(err, unix.Close(stray)))
 	must(s.Close())
+}
+
+// indexText indexes a text in a state directory, as a server does.
+func indexText(t testing.TB, state string, b index.Base, text string) {
+	t.Helper()
+	f, err := os.Open(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	x, err := index.Open(f, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := x.Add(t.Context(), b, index.Source{Label: "notes", Fixed: true}, strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"corral/internal/config"
-	"corral/internal/test/storetest"
+	"corral/internal/test/mcptest"
 	"corral/store/index"
 )
 
@@ -69,7 +69,7 @@ func TestKnowledgeIsLazy(t *testing.T) {
 // TestKnowledgeRebuilds checks that a damaged base is rebuilt from the stored output of its jobs, and of no others.
 func TestKnowledgeRebuilds(t *testing.T) {
 	state := t.TempDir()
-	handle := storetest.Keep(t, state, "the zebra is loose\n", "a quagga, too\n") // of user:ada in app
+	handle := mcptest.Keep(t, state, "the zebra is loose\n", "a quagga, too\n") // of user:ada in app
 	_, a := newTestIndex(t, state)
 	store, err := a.store.get()
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"corral/internal/config"
-	"corral/internal/test/storetest"
 	"corral/job"
 	"corral/store/artifact"
 	"corral/workspace/changes/stream"
@@ -57,7 +56,10 @@ func (r *fakeLayer) of(session string) job.Spec {
 
 func (r *fakeLayer) patches(t *testing.T, change func(*config.Config)) *Patches {
 	t.Helper()
-	dir := storetest.Dir(t)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil { // others may not access a state directory
+		t.Fatal(err)
+	}
 	c := config.Default()
 	if change != nil {
 		change(&c)

@@ -153,3 +153,38 @@ func StoreOutput(t *testing.T, s *artifact.Store, stdout, stderr string) string 
 	}
 	return stored.Handle
 }
+
+// Keep stores the output of one job in a state directory, as a server does that ends before Keep returns.
+func Keep(t testing.TB, state, stdout, stderr string) (handle string) {
+	t.Helper()
+	f, err := os.Open(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := artifact.Open(f, artifact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out := s.Begin(artifact.BeginOptions{Repo: "app", Runtime: "shell", Principal: "user:ada", Persist: true})
+	o, e, err := out.Streams()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []struct {
+		f    *os.File
+		text string
+	}{{o, stdout}, {e, stderr}} {
+		if _, err := io.WriteString(to.f, to.text); err != nil {
+			t.Fatal(err)
+		}
+		to.f.Close()
+	}
+	out.Finish(&job.Record{Status: job.Failure, Result: job.Result{ID: "job-kept1234", ExitCode: 3}, Created: time.Now()})
+	if h := out.Captured().Handle; h != "" {
+		return h
+	}
+	t.Fatal(out.Captured().Reason)
+	return ""
+}
