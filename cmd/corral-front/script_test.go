@@ -18,9 +18,9 @@ import (
 
 	"corral/front/commands"
 	"corral/internal/config"
+	"corral/internal/test/clitest"
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/sandboxtest/scripttest"
 	"corral/store/authority"
 	"corral/store/index"
 	"corral/store/volume"
@@ -34,12 +34,12 @@ func help(command string) string {
 
 // TestScripts runs the command lines in testdata/script, which need no supervisor.
 func TestScripts(t *testing.T) {
-	scripttest.Run(t, scripttest.Suite{
+	clitest.RunScripts(t, clitest.Suite{
 		Dir: "testdata/script",
 		Files: map[string]string{
 			"example.yaml": config.Example, "help-policy": help("policy"), "help-changes": help("changes"), "help-index": help("index"),
 		},
-		Commands: map[string]scripttest.Command{
+		Commands: map[string]clitest.Command{
 			// audit-log DIR creates a state directory whose audit log has a few jobs. HASH is the hash of the last record.
 			"audit-log": func(t testing.TB, dir string, args []string) []string {
 				state := filepath.Join(dir, args[0])
@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 func TestScriptsInJails(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true})
-	scripttest.Run(t, scripttest.Suite{Dir: "testdata/jails", Env: []string{"SOCKET=" + d.Socket, "STATE=" + d.State}})
+	clitest.RunScripts(t, clitest.Suite{Dir: "testdata/jails", Env: []string{"SOCKET=" + d.Socket, "STATE=" + d.State}})
 }
 
 func makeAuthorities(t testing.TB, state string, users []string) {

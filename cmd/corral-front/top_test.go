@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/config"
+	"corral/internal/test/clitest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/screentest"
 )
 
 // A tty is a terminal with a program on it.
 type tty struct{ *os.File }
 
-// Resize implements screentest.Driver.
+// Resize implements clitest.Driver.
 func (t tty) Resize(rows, cols uint16) error {
 	return unix.IoctlSetWinsize(int(t.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
 }
 
 // onTerminal starts cmd on a terminal of its own.
-func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) (*screentest.Screen, *sandboxtest.Command) {
+func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) (*clitest.Screen, *sandboxtest.Command) {
 	t.Helper()
 	master, slave := sandboxtest.Terminal(t)
 	d := tty{master}
@@ -34,9 +34,9 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) (*screentest.Scr
 		t.Fatal(err)
 	}
 	cmd.Stdin, cmd.Stdout = slave, slave
-	cmd.Env = append(cmd.Env, "TERM="+screentest.Term)
+	cmd.Env = append(cmd.Env, "TERM="+clitest.Term)
 	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
-	screen := screentest.New(t, rows, cols) // first: at the end of the test it waits for the end of the program, which Start ends
+	screen := clitest.NewScreen(t, rows, cols) // first: at the end of the test it waits for the end of the program, which Start ends
 	started := sandboxtest.Start(t, cmd)
 	slave.Close()
 	screen.Attach(d)
@@ -64,30 +64,30 @@ func TestTop(t *testing.T) {
 	cmd := p.usual("--supervisor", d.Socket)
 	cmd.Path, cmd.Args[0] = program, "corral-top"
 	screen, top := onTerminal(t, cmd, 20, 110)
-	screen.Await("the job", func(v screentest.View) bool {
+	screen.Await("the job", func(v clitest.View) bool {
 		return v.Holds("runtime_execute shell") && v.Holds("1 jobs") && v.Holds("iB ") && v.Holds("/tmp/job/code.sh") && v.Holds("▁")
 	})
 	w.call(token, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"true","relativeCwd":"../\u001b[2Jelsewhere"}`)
-	screen.Await("what was denied", func(v screentest.View) bool { return v.Holds("1 denied lately") && v.Holds(`\x1b[2Jelsewhere`) })
+	screen.Await("what was denied", func(v clitest.View) bool { return v.Holds("1 denied lately") && v.Holds(`\x1b[2Jelsewhere`) })
 	screen.Type("/CODE.SH")
-	screen.Await("that the filter selects it", func(v screentest.View) bool { return v.Holds("contains: CODE.SH_") && v.Holds("1 jobs") })
+	screen.Await("that the filter selects it", func(v clitest.View) bool { return v.Holds("contains: CODE.SH_") && v.Holds("1 jobs") })
 	screen.Type("x")
-	screen.Await("that it selects none", func(v screentest.View) bool { return v.Holds("0 of 1 jobs") })
+	screen.Await("that it selects none", func(v clitest.View) bool { return v.Holds("0 of 1 jobs") })
 	screen.Type("\x1b")
-	screen.Await("all again", func(v screentest.View) bool { return v.Holds("1 jobs") && v.Holds("/ filter") })
+	screen.Await("all again", func(v clitest.View) bool { return v.Holds("1 jobs") && v.Holds("/ filter") })
 	screen.Type("f")
-	screen.Await("its output", func(v screentest.View) bool { return v.Has("from the job") })
+	screen.Await("its output", func(v clitest.View) bool { return v.Has("from the job") })
 	screen.Resize(10, 40)
-	screen.Await("its output in another size", func(v screentest.View) bool { return v.Has("from the job") && len(v.Lines) == 10 })
+	screen.Await("its output in another size", func(v clitest.View) bool { return v.Has("from the job") && len(v.Lines) == 10 })
 	screen.Type("q")
-	screen.Await("the list", func(v screentest.View) bool { return v.Holds("JOB ") })
+	screen.Await("the list", func(v clitest.View) bool { return v.Holds("JOB ") })
 	screen.Type("x")
-	screen.Await("the question", func(v screentest.View) bool { return v.Holds("y ends it") })
+	screen.Await("the question", func(v clitest.View) bool { return v.Holds("y ends it") })
 	screen.Type("y")
 	if got := <-ended; !strings.Contains(got, `"cancelled"`) {
 		t.Errorf("the job: %s", got)
 	}
-	screen.Await("that there is none", func(v screentest.View) bool { return v.Holds("0 jobs") })
+	screen.Await("that there is none", func(v clitest.View) bool { return v.Holds("0 jobs") })
 	screen.Type("q")
 	screen.Ends()
 	<-top.Ended
@@ -112,7 +112,7 @@ func TestTopRoot(t *testing.T) {
 	job.Path = sandboxtest.Bin(t, "corral")
 	sandboxtest.Start(t, job)
 	screen, top := onTerminal(t, cmd, 20, 110)
-	screen.Await("the job of a user", func(v screentest.View) bool { return v.Holds(fmt.Sprint(p.uid)) && v.Holds("1 jobs") })
+	screen.Await("the job of a user", func(v clitest.View) bool { return v.Holds(fmt.Sprint(p.uid)) && v.Holds("1 jobs") })
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", top.Process.Pid))
 	if err != nil || !strings.Contains(string(status), "\nCapEff:\t0000000000000000\n") || strings.Contains(string(status), "\nUid:\t0\t") {
 		t.Errorf("it is root: %v\n%s", err, status)

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/clitest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/screentest"
 )
 
 // A seat is a console with corral on it, at which a test types.
@@ -59,7 +59,7 @@ func (s *seat) Wait() int {
 // TestInteractive plays real programs on a terminal of corral run.
 func TestInteractive(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	screentest.Test(t, screentest.Programs(), repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
+	clitest.RunPrograms(t, clitest.Programs(), repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) clitest.Session {
 		line := []string{"run", "--tty", "--repo", repo}
 		for _, e := range env {
 			line = append(line, "--env", e)
@@ -72,7 +72,7 @@ func TestInteractive(t *testing.T) {
 func TestInteractiveSession(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
-	screentest.Test(t, screentest.Programs()[:1], repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
+	clitest.RunPrograms(t, clitest.Programs()[:1], repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) clitest.Session {
 		id := d.open(t, "--repo", repo, "--root")
 		t.Cleanup(func() { d.session(t, "close", id) })
 		line := []string{"session", "exec", id, "--supervisor", d.Socket, "--tty"}

@@ -3,15 +3,15 @@ package main
 import (
 	"testing"
 
+	"corral/internal/test/clitest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/sandboxtest/scripttest"
 	"corral/internal/usage"
 )
 
 // TestScripts plays the command lines in testdata/script. SOCKET is a supervisor's that serves all of them.
 func TestScripts(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	scripttest.Run(t, scripttest.Suite{
+	clitest.RunScripts(t, clitest.Suite{
 		Dir: "testdata/script",
 		Env: []string{"SOCKET=" + serve(t).Socket},
 		Files: map[string]string{

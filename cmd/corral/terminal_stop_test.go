@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/clitest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/screentest"
 )
 
 // state returns the state letter of a process (proc_pid_stat(5)), "" if it is gone.
@@ -88,11 +88,11 @@ func TestTerminalOutputClosed(t *testing.T) {
 // TestTerminalUnderShell: corral works as a job of a shell with job control, in the foreground and in the background.
 func TestTerminalUnderShell(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("bash"), sandboxtest.Timely)
-	screen := screentest.New(t, 24, 80)
+	screen := clitest.NewScreen(t, 24, 80)
 	s := &seat{console: openConsole(t, 24, 80), t: t, restored: make(chan struct{})}
 	cmd := s.attach(command(t))
 	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "--norc", "--noprofile", "-i"}
-	cmd.Env = append(cmd.Env, "PS1=outside> ", "HISTFILE=", "TERM="+screentest.Term,
+	cmd.Env = append(cmd.Env, "PS1=outside> ", "HISTFILE=", "TERM="+clitest.Term,
 		"RUN="+sandboxtest.Bin(t, "corral")+" run --tty --env PS1=inside> -- bash --norc --noprofile -i")
 	cmd.Dir = repository(t)
 	s.start(cmd)
@@ -107,7 +107,7 @@ func TestTerminalUnderShell(t *testing.T) {
 		if err := syscall.Kill(corral, syscall.SIGTSTP); err != nil {
 			t.Fatal(err)
 		}
-		screen.Await("that corral is stopped", func(v screentest.View) bool {
+		screen.Await("that corral is stopped", func(v clitest.View) bool {
 			return strings.HasPrefix(v.Line(v.Row-1), "[1]+  Stopped ") && v.Prompt() == "outside>"
 		})
 	}
@@ -120,12 +120,12 @@ func TestTerminalUnderShell(t *testing.T) {
 	stop()
 	// In the background corral has no terminal settings to restore, and is not stopped by SIGTTOU for trying.
 	screen.Type("kill %1\r")
-	screen.Await("why it ended", func(v screentest.View) bool {
+	screen.Await("why it ended", func(v clitest.View) bool {
 		return v.Holds("corral: the job was killed: it did not end after the signal") // the shell ignores the signal
 	})
 	sandboxtest.Eventually(t, 30*time.Second, "the shell has seen the end of corral", func() bool { return state(corral) == "" })
 	screen.Type("\rjobs\r")
-	screen.Await("that the shell knows", func(v screentest.View) bool { return v.Holds("[1]+  Exit 137 ") && v.Prompt() == "outside>" })
+	screen.Await("that the shell knows", func(v clitest.View) bool { return v.Holds("[1]+  Exit 137 ") && v.Prompt() == "outside>" })
 	screen.Type("exit 5\r")
 	screen.Ends()
 	if code := s.Wait(); code != 5 {

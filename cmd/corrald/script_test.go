@@ -6,18 +6,18 @@ import (
 	"strconv"
 	"testing"
 
+	"corral/internal/test/clitest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/sandboxtest/scripttest"
 )
 
 // TestScripts runs the scripts in testdata/script. SOCKET and INSTANCE belong to a supervisor that serves all of them.
 func TestScripts(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
-	scripttest.Run(t, scripttest.Suite{
+	clitest.RunScripts(t, clitest.Suite{
 		Dir: "testdata/script",
 		Env: []string{"SOCKET=" + d.Socket, "INSTANCE=" + d.Instance},
-		Commands: map[string]scripttest.Command{
+		Commands: map[string]clitest.Command{
 			// leftovers INSTANCE fails if anything of that supervisor is left on the host.
 			"leftovers": func(t testing.TB, _ string, args []string) []string {
 				if left := sandboxtest.Leftovers(args[0]); len(left) > 0 {

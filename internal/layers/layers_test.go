@@ -54,10 +54,10 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"screens and what tests need",
-			map[string][]string{"internal/test/screentest/a.go": {"corral/internal/test/sandboxtest", "github.com/hinshun/vt10x"}, "internal/test/sandboxtest/a.go": nil},
+			map[string][]string{"internal/test/clitest/a.go": {"corral/internal/test/sandboxtest", "github.com/hinshun/vt10x"}, "internal/test/sandboxtest/a.go": nil},
 			"",
 		},
-		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/test/screentest"}, "internal/test/screentest/a.go": nil}, "rpc imports internal/test/screentest"},
+		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/test/clitest"}, "internal/test/clitest/a.go": nil}, "rpc imports internal/test/clitest"},
 		{"job with a library", map[string][]string{"job/a.go": {sysunix}}, "job must not reach " + sysunix},
 		{"job with a package of ours", map[string][]string{"job/a.go": {"corral/seccomp"}}, "job must not reach seccomp"},
 		{"job with the standard library", map[string][]string{"job/a.go": {"net/http"}}, ""},

@@ -142,12 +142,12 @@ var owners = []owner{
 	},
 	{
 		"github.com/hinshun/vt10x",
-		[]string{"internal/test/screentest"},
+		[]string{"internal/test/clitest"},
 		"only tests look at a screen; programs pass a job's terminal output on uninterpreted",
 	},
 	{
 		"github.com/rogpeppe/go-internal",
-		[]string{"internal/test/sandboxtest/scripttest"},
+		[]string{"internal/test/clitest"},
 		"scripts of command lines are run in one place; without it, we would parse txtar and command lines ourselves",
 	},
 	{

@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/clitest"
 	"corral/internal/test/sandboxtest"
-	"corral/internal/test/screentest"
 )
 
 // A seat is the terminal of an agent.
 type seat struct{ *os.File }
 
-// Resize implements screentest.Driver.
+// Resize implements clitest.Driver.
 func (s seat) Resize(rows, cols uint16) error {
 	return unix.IoctlSetWinsize(int(s.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
 }
@@ -37,7 +37,7 @@ func TestScreen(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlace(t)
 			program := tt.installed(t)
-			screen := screentest.New(t, 40, 120)
+			screen := clitest.NewScreen(t, 40, 120)
 			master, slave := sandboxtest.Terminal(t)
 			before, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 			if err != nil {
@@ -52,7 +52,7 @@ func TestScreen(t *testing.T) {
 			t.Cleanup(func() { slave.Close() }) // and then reading the master ends
 			shows := func(what string) {
 				t.Helper()
-				screen.Await(what, func(v screentest.View) bool { return v.Holds(what) })
+				screen.Await(what, func(v clitest.View) bool { return v.Holds(what) })
 			}
 			keys := func(list ...string) {
 				t.Helper()

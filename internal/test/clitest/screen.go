@@ -1,9 +1,4 @@
-// Package screentest simulates a person at a terminal: it types, resizes, and reads the screen that a terminal emulator
-// renders from the output of programs. Only tests import it.
-//
-// The programs and their dialogues are in a table (Programs), so that every front-end that gives jobs a terminal is tested
-// in the same way: it provides a Start.
-package screentest
+package clitest
 
 import (
 	"fmt"
@@ -46,9 +41,9 @@ type Screen struct {
 	changed chan struct{}   // guarded by mu: closed at the next change
 }
 
-// New returns a screen of that size. At the end of the test, after the clean-ups registered later, such as the program's,
+// NewScreen returns a screen of that size. At the end of the test, after the clean-ups registered later, such as the program's,
 // it waits for the end of the attached Driver.
-func New(t testing.TB, rows, cols uint16) *Screen {
+func NewScreen(t testing.TB, rows, cols uint16) *Screen {
 	t.Helper()
 	s := &Screen{t: t, changed: make(chan struct{}), done: make(chan struct{})}
 	s.term = vt10x.New(vt10x.WithSize(int(cols), int(rows)), vt10x.WithWriter(&s.answers))

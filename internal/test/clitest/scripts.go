@@ -1,5 +1,8 @@
-// Package scripttest runs scripts that call the built programs and check the results. Scripts are txtar archives in the
-// language of github.com/rogpeppe/go-internal/testscript, that of the scripts of cmd/go. Only tests import it.
+// Package clitest has the two ways in which command lines are tested: scripts (RunScripts), and a person at a terminal
+// (NewScreen). Only tests import it.
+//
+// RunScripts runs scripts that call the built programs and check the results. Scripts are txtar archives in the
+// language of github.com/rogpeppe/go-internal/testscript, that of the scripts of cmd/go.
 //
 // Each script has a directory of its own, $WORK, which every user can read and which contains its home directory,
 // configuration and state. It inherits nothing of the tester's environment, such as XDG_CONFIG_HOME and CORRAL_*. The
@@ -17,7 +20,11 @@
 //	require NEED...
 //		Require needs of the machine, as sandboxtest.Require does: root, jails, a file system fs:NAME, a program
 //		program:NAME.
-package scripttest
+//
+// A Screen simulates a person: it types, resizes, and reads the screen that a terminal emulator renders from the output of programs.
+// The programs and their dialogues are in a table (Programs), so that every front-end that gives jobs a terminal is tested in the
+// same way: it provides a Start.
+package clitest
 
 import (
 	"errors"
@@ -52,8 +59,8 @@ type Command func(t testing.TB, dir string, args []string) []string
 // system is the part of PATH with the system's programs.
 const system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Run runs each script of the suite as a subtest.
-func Run(t *testing.T, s Suite) {
+// RunScripts runs each script of the suite as a subtest.
+func RunScripts(t *testing.T, s Suite) {
 	t.Helper()
 	mask := syscall.Umask(0o022) // files of scripts must be readable by every user
 	t.Cleanup(func() { syscall.Umask(mask) })

@@ -1,4 +1,4 @@
-package screentest
+package clitest
 
 import (
 	"fmt"
@@ -49,8 +49,8 @@ func Programs() []Program {
 	}
 }
 
-// Test runs the dialogues of programs, each in a directory that repo creates.
-func Test(t *testing.T, programs []Program, repo func(*testing.T) string, start Start) {
+// RunPrograms runs the dialogues of programs, each in a directory that repo creates.
+func RunPrograms(t *testing.T, programs []Program, repo func(*testing.T) string, start Start) {
 	t.Helper()
 	for _, p := range programs {
 		t.Run(p.Name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func Test(t *testing.T, programs []Program, repo func(*testing.T) string, start 
 					t.Fatal(err)
 				}
 			}
-			s := New(t, p.Rows, p.Cols)
+			s := NewScreen(t, p.Rows, p.Cols)
 			session := start(t, dir, p.Args, append([]string{"TERM=" + Term}, p.Env...), p.Rows, p.Cols)
 			s.Attach(session)
 			p.Play(s, dir)
