@@ -79,8 +79,8 @@ func (p *podman) podman(args ...string) error {
 
 // enter gives the current thread the mount namespace.
 func (p *podman) enter(files string) error {
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mount namespace: %w", err)
+	if err := withoutUnified(); err != nil {
+		return err
 	}
 	in := func(name string) string { return filepath.Join(p.dir, name) }
 	over := func(name string) string { return filepath.Join(files, name) + ":/" + name }
@@ -89,7 +89,6 @@ func (p *podman) enter(files string) error {
 		flags                uintptr
 		data                 string
 	}{
-		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""},
 		{"tmpfs", p.dir, "tmpfs", 0, ""},
 		{"/usr", in("usr"), "", unix.MS_BIND, ""}, // the container sees the system's files, not the overlay
 		{"overlay", "/usr", "overlay", unix.MS_RDONLY, "lowerdir=" + over("usr")},
@@ -102,30 +101,17 @@ func (p *podman) enter(files string) error {
 			return fmt.Errorf("mount of %s: %w", m.target, err)
 		}
 		if m.target == p.dir {
-			if err := p.directories(); err != nil {
+			err := rootfs(in("rootfs"))
+			for _, name := range []string{"usr", "etc", "work"} {
+				err = errors.Join(err, os.Mkdir(in(name), 0o755))
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
-	// crun refuses a v2 hierarchy if there are v1 hierarchies.
-	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
-		!errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unified cgroups: %w", err)
-	}
 	const limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n" // its own may exceed our limits
 	return os.WriteFile("/etc/containers/containers.conf", []byte(limits), 0o644)
-}
-
-// directories makes the directories that enter mounts, and the root of the container.
-func (p *podman) directories() error {
-	var failed []error
-	for _, dir := range []string{"usr", "etc", "work", "rootfs/usr", "rootfs/etc", "rootfs/proc", "rootfs/sys", "rootfs/dev", "rootfs/tmp"} {
-		failed = append(failed, os.MkdirAll(filepath.Join(p.dir, dir), 0o755))
-	}
-	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
-		failed = append(failed, os.Symlink("usr/"+link, filepath.Join(p.dir, "rootfs", link)))
-	}
-	return errors.Join(failed...)
 }
 
 func (p *podman) close() {
@@ -134,24 +120,10 @@ func (p *podman) close() {
 	// The container's monitor ends shortly after it.
 	var left []string
 	for range 500 {
-		if left = p.removeGroups(); len(left) == 0 {
+		if left = removeGroups(p.group); len(left) == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	fmt.Fprintln(os.Stderr, "bench: these cgroups of podman's are left:", strings.Join(left, " "))
-}
-
-// removeGroups removes the cgroups of containers in all hierarchies, and returns those that are in use.
-func (p *podman) removeGroups() (left []string) {
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		groups, _ := filepath.Glob(filepath.Join(root, p.group))
-		for _, group := range groups {
-			_ = os.Remove(filepath.Join(group, "conmon"))
-			if err := os.Remove(group); err != nil && !errors.Is(err, os.ErrNotExist) {
-				left = append(left, group)
-			}
-		}
-	}
-	return left
 }
