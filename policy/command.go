@@ -55,12 +55,11 @@ func allowedCommand(c *chain) []string {
 	if list == nil || c.r.Builtin != job.ToolNone { // corral's own program is not one of the host
 		return nil
 	}
-	dirs := filepath.SplitList(c.p.installed.Path())
 	var ok bool
 	switch _, elsewhere := c.r.Env["PATH"]; {
 	case filepath.IsAbs(program):
 		ok = slices.Contains(list, program) ||
-			slices.Contains(list, filepath.Base(program)) && slices.Contains(dirs, filepath.Dir(program))
+			slices.Contains(list, filepath.Base(program)) && slices.Contains(filepath.SplitList(c.path()), filepath.Dir(program))
 	case !strings.Contains(program, "/"):
 		ok = slices.Contains(list, program) && !elsewhere
 	}

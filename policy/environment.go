@@ -87,6 +87,14 @@ func (c *chain) variables() environment {
 	return c.env
 }
 
+// path returns the PATH of commands, the same to all steps.
+func (c *chain) path() string {
+	if c.dirs == "" {
+		c.dirs = c.p.installed.Path()
+	}
+	return c.dirs
+}
+
 // environment builds the job's environment. In ascending precedence: the base, those for caches, the front-end's variables that are on
 // the list, the runtime's own, those configured for the runtime, and the client's.
 func (c *chain) environment(runtimes []string) environment {
@@ -108,7 +116,7 @@ func (c *chain) environment(runtimes []string) environment {
 	}
 	switch {
 	case c.missing != "", c.isCommand():
-		e["PATH"] = c.p.installed.Path()
+		e["PATH"] = c.path()
 	case runtimes == nil:
 		_, _, runtimes = c.choice.Plan(nil, nil)
 	}

@@ -29,6 +29,7 @@ type chain struct {
 	env     environment     // of the job; nil until first used, see variables
 	hasEnv  bool            // whether the environment step passed
 	dir     string          // clean; "" is the repository
+	dirs    string          // of PATH; "" until first used, see path
 	// workspace is the repository's until its step has run, then the request's.
 	workspace job.Workspace
 	network   string        // what the job may reach; set by the network step

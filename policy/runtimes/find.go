@@ -28,21 +28,22 @@ func Find(p Places) Installed {
 	return Installed{&cache{places: p}}
 }
 
-// current returns an up-to-date search, rebuilding it if anything that it depends on has changed.
-func (i Installed) current() *search {
+// current returns a search that is up to date: its path, or all of it. Hosts have many directories that PATH does not have, and a
+// command needs PATH alone.
+func (i Installed) current(all bool) *search {
 	if i.c == nil {
 		return &search{}
 	}
 	i.c.mu.Lock()
 	defer i.c.mu.Unlock()
-	if i.c.search == nil || !i.c.search.fresh() {
+	if s := i.c.search; s == nil || changed(s.watched) || all && changed(s.beside) {
 		i.c.search = newSearch(i.c.places)
 	}
 	return i.c.search
 }
 
 // Path returns the value of PATH for jobs: the directories of toolchains, then those of the system.
-func (i Installed) Path() string { return i.current().path }
+func (i Installed) Path() string { return i.current(false).path }
 
 // Caches returns the variables, NAME=value, with which package managers install from the download caches among the
 // toolchains. Of several caches of a manager, the first one that exists counts. A cache may lie where only jobs can see
@@ -69,7 +70,7 @@ func (i Installed) Choose(runtime, executable string, allowed func(name string) 
 	if executable != "" {
 		name = filepath.Base(executable)
 	}
-	tried := &attempt{runtime: r, executable: executable, ways: r.waysOf(name), search: i.current()}
+	tried := &attempt{runtime: r, executable: executable, ways: r.waysOf(name), search: i.current(true)}
 	c, ok := tried.choose(name, allowed)
 	if !ok {
 		return Choice{}, tried.missing()

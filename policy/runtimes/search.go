@@ -19,7 +19,8 @@ type search struct {
 	owner      uint32   // of system files
 	dirs       []string // searched for programs in this order
 	path       string   // PATH of jobs
-	watched    []stamp  // of dirs, and of paths that dirs depends on
+	watched    []stamp  // of the directories of path, and of what they depend on
+	beside     []stamp  // of the other dirs, and of what they depend on
 }
 
 // A stamp identifies the state of a file or directory.
@@ -39,11 +40,13 @@ func stampOf(path string) stamp {
 
 func newSearch(p Places) *search {
 	s := &search{trees: p.host.trees, caches: p.host.caches, owner: p.host.owner}
+	// What says which directories of toolchains are in PATH may itself lie elsewhere.
+	always := func(path string) { s.watched = append(s.watched, stampOf(path)) }
 	for _, t := range p.Toolchains {
 		if IsModuleCache(t) {
 			continue
 		}
-		s.watch(t)
+		always(t)
 		if real, err := filepath.EvalSymlinks(t); err == nil && filepath.IsAbs(real) {
 			s.toolchains = append(s.toolchains, real)
 		}
@@ -55,7 +58,7 @@ func newSearch(p Places) *search {
 		s.never = append(s.never, filepath.Clean(dir))
 	}
 	for _, t := range s.toolchains {
-		for _, dir := range append([]string{t}, managed(t, s.watch)...) {
+		for _, dir := range append([]string{t}, managed(t, always)...) {
 			if !s.add(filepath.Join(dir, "bin")) {
 				s.add(dir)
 			}
@@ -93,11 +96,17 @@ func (s *search) add(dir string) bool {
 	return true
 }
 
-func (s *search) watch(path string) { s.watched = append(s.watched, stampOf(path)) }
+func (s *search) watch(path string) {
+	list := &s.watched
+	if s.odd(path) {
+		list = &s.beside
+	}
+	*list = append(*list, stampOf(path))
+}
 
-// fresh reports whether nothing has changed that the search depends on. Links to programs are not watched: check resolves them each time.
-func (s *search) fresh() bool {
-	return !slices.ContainsFunc(s.watched, func(was stamp) bool { return stampOf(was.path) != was })
+// changed reports whether a path is not as it was. Links to programs are not watched: check resolves them each time.
+func changed(list []stamp) bool {
+	return slices.ContainsFunc(list, func(was stamp) bool { return stampOf(was.path) != was })
 }
 
 // odd reports whether dir is searched for programs but left out of PATH, which would become long.
