@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -8,6 +9,18 @@ import (
 	"corral/job"
 	"corral/policy/ask"
 )
+
+// decide takes the steps until one of them denies, and calls taken after each one, with its reasons against the request.
+func (c *chain) decide(ctx context.Context, taken func(s step, against []string)) job.Decision {
+	for _, s := range steps {
+		against := s.against(ctx, c)
+		taken(s, against)
+		if len(against) > 0 {
+			return c.decision(s.rule, against)
+		}
+	}
+	return c.decision("", nil)
+}
 
 // decision builds the result of the chain. A rule of "" allows the request.
 func (c *chain) decision(rule string, reasons []string) job.Decision {

@@ -37,21 +37,16 @@ const (
 func (p *Policy) Explain(ctx context.Context, r *job.Request) Explanation {
 	c := p.chain(r)
 	var e Explanation
-	rule, reasons := "", []string(nil)
-	for _, s := range steps {
-		one := Step{Rule: s.rule, Reason: s.reason, Outcome: Skipped}
-		if rule == "" {
-			one.Against = s.against(ctx, c)
-			one.Outcome = Passed
-			if len(one.Against) > 0 {
-				one.Outcome, rule, reasons = Against, s.rule, one.Against
-			} else {
-				one.Found = s.found(c)
-			}
+	e.Decision = c.decide(ctx, func(s step, against []string) {
+		one := Step{Rule: s.rule, Reason: s.reason, Outcome: Against, Against: against}
+		if len(against) == 0 {
+			one.Outcome, one.Found = Passed, s.found(c)
 		}
 		e.Steps = append(e.Steps, one)
+	})
+	for _, s := range steps[len(e.Steps):] {
+		e.Steps = append(e.Steps, Step{Rule: s.rule, Reason: s.reason, Outcome: Skipped})
 	}
-	e.Decision = c.decision(rule, reasons)
 	e.Limits, e.Program = c.limits, c.choice.Path
 	if c.isCommand() {
 		e.Program = c.r.Command[0]

@@ -184,5 +184,5 @@ func (p *Policy) Runnable() []string {
 
 // Decide implements job.Policy. Failures deny the request; the error is always nil.
 func (p *Policy) Decide(ctx context.Context, r *job.Request) (job.Decision, error) {
-	return p.Explain(ctx, r).Decision, nil
+	return p.chain(r).decide(ctx, func(step, []string) {}), nil
 }
