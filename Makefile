@@ -174,21 +174,21 @@ MONITORING = $(addprefix scripts/monitoring/,corral-dashboard.json corral-alerts
 # People start corral; corral or root starts the others, from a directory that only root can write. So only root installs,
 # except into DESTDIR, for a package. What is in bin/ is installed as it is, and only what is missing is built:
 # the PATH of sudo may have no go.
-installable: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) $(if $(wildcard bin/share),,manual)
+installable: $(filter-out $(wildcard $(BIN)/*),$(addprefix $(BIN)/,$(PROGRAMS) $(STUB))) $(if $(wildcard $(BIN)/share),,manual)
 	@:
 install: installable ## the programs of bin/ into PREFIX (/usr/local)
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: programs that root starts must be owned by root' >&2; exit 1; }
 	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)' '$(UNITDIR)' '$(SYSUSERSDIR)' '$(TMPFILESDIR)'
-	install -m 0755 bin/corral '$(BINDIR)/corral'
+	install -m 0755 '$(BIN)/corral' '$(BINDIR)/corral'
 	ln -sf corral '$(BINDIR)/corral-shell'
-	install -m 0755 $(addprefix bin/,$(OTHERS)) '$(LIBDIR)/'
+	install -m 0755 $(addprefix $(BIN)/,$(OTHERS)) '$(LIBDIR)/'
 	install -d -m 0755 '$(SHAREDIR)/man/man1' '$(SHAREDIR)/man/man8' '$(SHAREDIR)/bash-completion/completions' \
 		'$(SHAREDIR)/zsh/site-functions' '$(SHAREDIR)/fish/vendor_completions.d'
-	install -m 0644 bin/share/man1/*.1 '$(SHAREDIR)/man/man1/'
-	install -m 0644 bin/share/man8/*.8 '$(SHAREDIR)/man/man8/'
-	install -m 0644 bin/share/completions/corral.bash '$(SHAREDIR)/bash-completion/completions/corral'
-	install -m 0644 bin/share/completions/_corral '$(SHAREDIR)/zsh/site-functions/_corral'
-	install -m 0644 bin/share/completions/corral.fish '$(SHAREDIR)/fish/vendor_completions.d/corral.fish'
+	install -m 0644 $(BIN)/share/man1/*.1 '$(SHAREDIR)/man/man1/'
+	install -m 0644 $(BIN)/share/man8/*.8 '$(SHAREDIR)/man/man8/'
+	install -m 0644 $(BIN)/share/completions/corral.bash '$(SHAREDIR)/bash-completion/completions/corral'
+	install -m 0644 $(BIN)/share/completions/_corral '$(SHAREDIR)/zsh/site-functions/_corral'
+	install -m 0644 $(BIN)/share/completions/corral.fish '$(SHAREDIR)/fish/vendor_completions.d/corral.fish'
 	install -d -m 0755 '$(SHAREDIR)/corral/ci/github'
 	install -m 0755 scripts/ci/buildkite-command '$(SHAREDIR)/corral/ci/'
 	install -m 0644 scripts/ci/github/action.yml '$(SHAREDIR)/corral/ci/github/'
