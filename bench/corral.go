@@ -17,25 +17,6 @@ func corralMakers() []peerMaker {
 	}
 }
 
-// stdioRows measures a call of a warm server over standard input and output.
-func stdioRows(o *options) ([]*Row, func(), error) {
-	a, err := newAgent(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	call := runTrue(filepath.Base(o.repo))
-	return []*Row{{
-		Name: "corral, MCP by stdio", Sets: "the same; policy, artifact; a shell starts the program", Serial: true,
-		Run: func() error {
-			result, err := a.ask("tools/call", call)
-			if err != nil {
-				return err
-			}
-			return executed(result)
-		},
-	}}, a.close, nil
-}
-
 // runRows measures /bin/true: bare, in bubblewrap, and through corral's API and its command.
 func runRows(o *options) ([]*Row, func(), error) {
 	rows := []*Row{bare()}

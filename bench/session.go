@@ -54,35 +54,24 @@ func standingRows(o *options) ([]*Row, func(), error) {
 
 // sandboxRows measures calls of sandbox_exec; the first one opens the session.
 func sandboxRows(o *options) ([]*Row, func(), error) {
-	a, err := newAgent(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	call := map[string]any{"name": "sandbox_exec", "arguments": map[string]any{"args": []string{program}}}
-	return []*Row{{
-		Name: "corral, sandbox_exec", Sets: "the same; policy, a root file system of the session's own", Serial: true,
-		Run: func() error {
-			result, err := a.ask("tools/call", call)
-			if err != nil {
-				return err
-			}
-			var r struct {
-				Content []struct{ Text string }
-				IsError bool
-			}
-			var ran struct {
-				ExitCode *int `json:"exit_code"`
-			}
-			if err := json.Unmarshal(result, &r); err != nil {
-				return err
-			}
-			if r.IsError || len(r.Content) != 1 || json.Unmarshal([]byte(r.Content[0].Text), &ran) != nil ||
-				ran.ExitCode == nil || *ran.ExitCode != 0 {
-				return fmt.Errorf("%s", result)
-			}
-			return nil
-		},
-	}}, a.close, nil
+	row := Row{Name: "corral, sandbox_exec", Sets: "the same; policy, a root file system of the session's own"}
+	return toolRows(o, row, "sandbox_exec", map[string]any{"args": []string{program}}, func(result json.RawMessage) error {
+		var r struct {
+			Content []struct{ Text string }
+			IsError bool
+		}
+		var ran struct {
+			ExitCode *int `json:"exit_code"`
+		}
+		if err := json.Unmarshal(result, &r); err != nil {
+			return err
+		}
+		if r.IsError || len(r.Content) != 1 || json.Unmarshal([]byte(r.Content[0].Text), &ran) != nil ||
+			ran.ExitCode == nil || *ran.ExitCode != 0 {
+			return fmt.Errorf("%s", result)
+		}
+		return nil
+	})
 }
 
 // execRows measures calls of corral's command/exec.
