@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/fronttest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/inside"
@@ -81,6 +83,35 @@ func TestTimeToEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTimeFromTheStart: a job that is asked to end as soon as it has written something has its time, although the supervisor may not yet
+// have noted that it started.
+func TestTimeFromTheStart(t *testing.T) {
+	f := sharedFront(t)
+	var clients sync.WaitGroup
+	for range 6 {
+		own := frontOf(t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.Repo)
+		spec := own.Spec("sh", "-c", `trap 'echo tidied; exit 3' TERM; echo ready; while :; do read line; done`)
+		spec.Limits.KillAfter = time.Minute
+		clients.Go(func() {
+			for range sandboxtest.Scale(100) {
+				l, err := own.Start(spec)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				<-l.Out.Seen // its first line
+				if err := l.Kill(); err != nil {
+					t.Error(err)
+				}
+				if d, err := l.End(); err != nil || d.Out != "ready\ntidied\n" || d.Status != job.Cancelled {
+					t.Errorf("%+v %q, %v", d.Result, d.Out, err)
+				}
+			}
+		})
+	}
+	clients.Wait()
 }
 
 // TestClientGone: the job of a client that is gone has its time, too.

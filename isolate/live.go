@@ -51,6 +51,7 @@ type run struct {
 	outcome    wire.Outcome  // guarded by mu: why the job ends; 0 until that is decided
 	requested  bool          // guarded by mu: requestEnd set it
 	over       bool          // guarded by mu: done is closed
+	early      bool          // guarded by mu: its end was decided before it was started
 	asked      bool          // guarded by mu: a client asked for the end
 	patience   time.Duration // guarded by mu: the time that it has to end by itself, if that is less than Limits.KillAfter
 	told       bool          // guarded by mu: all its processes got a signal by which programs end
@@ -125,11 +126,16 @@ func (r *run) end(o wire.Outcome) {
 		return
 	}
 	defer close(r.endHandled)
-	switch {
-	case sl == nil:
-	case leavesTime(o) && r.endLater(sl):
+	if sl != nil {
+		r.endIn(sl, o)
+	}
+}
+
+// endIn ends the job in its slot.
+func (r *run) endIn(sl *cell.Slot, o wire.Outcome) {
+	if leavesTime(o) && r.endLater(sl) {
 		sl.Signal(wire.Signal{Number: uint8(unix.SIGTERM), Everyone: true, Ends: true})
-	default:
+	} else {
 		sl.Kill()
 	}
 }
@@ -288,16 +294,26 @@ func mayEnd(number uint8) bool {
 	return slices.Contains([]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT}, unix.Signal(number))
 }
 
-// setSlot records the slot in which the job starts. From now on requestEnd kills it there; if an outcome is already
-// set, the job is killed at once.
+// starts notes that the job is started now.
+func (r *run) starts() {
+	fault.With(&r.mu, func() { r.early = r.outcome != 0 })
+}
+
+// setSlot records the slot in which the job has started. From now on requestEnd ends it there. If an outcome is already set, it is ended
+// now: at once, unless that was requested since it started.
 func (r *run) setSlot(sl *cell.Slot) {
-	late := fault.Get(&r.mu, func() bool {
-		r.slot = sl
+	early := false
+	o := fault.Get(&r.mu, func() wire.Outcome {
+		r.slot, early = sl, r.early
 		r.startForwarding()
-		return r.outcome != 0
+		return r.outcome
 	})
-	if late {
+	switch {
+	case o == 0:
+	case early:
 		sl.Kill()
+	default:
+		r.endIn(sl, o)
 	}
 }
 

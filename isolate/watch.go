@@ -27,6 +27,7 @@ func (s *Supervisor) runIn(
 	stopLayer := j.WatchLayer(&layer) // first: the layer of a session without jobs has little room
 	defer stopLayer()
 	var err error
+	r.starts()
 	if r.sent, err = sl.Start(&cell.Job{
 		Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect, Env: r.variables,
 		Ready: door.ready,

@@ -75,7 +75,7 @@ var steps = []struct {
 	{"isolate.follow", (*victim).job, internal},
 	{"cell.Slot.Report", (*victim).job, internal},
 	{"cell.Slot.Signal", (*victim).signaled, beside},
-	{"cell.Slot.Kill", (*victim).killed, eitherWay}, // the job's own if the client kills it before the supervisor knows that it started
+	{"cell.Slot.Kill", (*victim).killed, beside},
 	{"isolate.run.beginEnd", (*victim).late, beside},
 	{"isolate.run.finish", (*victim).job, internal},
 	{"isolate.doorUse.close", (*victim).job, internal},
