@@ -50,9 +50,10 @@ func warm(t testing.TB) {
 }
 
 // leftovers returns the entries that are not in before and that exist for the whole timeout. It returns early if there
-// are none.
+// are none. The timeout is counted in looks: on a machine that stands still for a while, what ends needs as much longer as this process.
 func leftovers(before map[string]string, timeout time.Duration) []string {
-	end := time.Now().Add(timeout)
+	const pause = 10 * time.Millisecond // there is no event for the end of the last mount or cgroup
+	looks := timeout / pause
 	var left map[string]string
 	for first := true; ; first = false {
 		now := census()
@@ -66,10 +67,10 @@ func leftovers(before map[string]string, timeout time.Duration) []string {
 				delete(left, id)
 			}
 		}
-		if len(left) == 0 || time.Now().After(end) {
+		if looks--; len(left) == 0 || looks < 0 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // there is no event for the end of the last mount or cgroup
+		time.Sleep(pause)
 	}
 	found := make([]string, 0, len(left))
 	for _, what := range left {
