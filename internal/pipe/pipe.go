@@ -26,7 +26,8 @@ func New(end int) (kept, job *os.File, err error) {
 }
 
 const (
-	smallRead = 4 << 10
+	// Most jobs write little, or nothing. A full buffer grows by the factor of growth, up to LargeRead.
+	smallRead, growth = 1 << 10, 8
 	// LargeRead is the maximum number of bytes that are read at once.
 	LargeRead = 64 << 10
 	// Large is the capacity that a pipe gets once it was full, to switch less often between writer and reader.
@@ -49,8 +50,9 @@ func Read(f *os.File, take func(p []byte)) (more bool) {
 		case err != nil:
 			return false
 		case n == len(b) && n < LargeRead:
-			b = make([]byte, LargeRead)
-			enlarge(f)
+			if b = make([]byte, growth*n); len(b) == LargeRead {
+				enlarge(f)
+			}
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // TestRead: all that a job has written is read, to the end or to the deadline, and only the end of the job blocks.
 func TestRead(t *testing.T) {
-	for _, size := range []int{0, 1, smallRead, Large} {
+	for _, size := range []int{0, 1, smallRead, growth * smallRead, Large} {
 		for _, open := range []bool{false, true} {
 			r, w, err := New(Reads)
 			if err != nil {
