@@ -72,7 +72,7 @@ func TestRecipes(t *testing.T) {
 		}
 	}
 	// The flags of `make test`, so that go has compiled most of it already, without regard to the directory; make check vets.
-	t.Setenv("GOFLAGS", "-trimpath -tags=seccomp,netgo,osusergo -vet=off '-ldflags=-s -w'")
+	t.Setenv("GOFLAGS", "-trimpath -gcflags=all=-dwarf=false -tags=seccomp,netgo,osusergo -vet=off '-ldflags=-s -w'")
 	run(strings.Join(commands, "\n"))
 	run("go test ./docs ./front/server ./internal/config ./internal/layers ./internal/usage ./job ./policy ./policy/ask ./policy/network")
 }

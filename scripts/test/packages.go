@@ -26,11 +26,11 @@ const tags = "seccomp,netgo,osusergo"
 // needsPackage is the package with which tests declare what they need of the machine.
 const needsPackage = module + "/internal/test/sandboxtest"
 
-// buildFlags returns the flags of the Makefile, so that a package is compiled once for programs and tests.
-func buildFlags() []string { return []string{"-trimpath", "-tags", tags} }
+// compileFlags returns the flags of the Makefile, so that a package is compiled once for programs and tests.
+func compileFlags() []string { return []string{"-trimpath", "-gcflags=all=-dwarf=false"} }
 
-// raceFlags returns the flags of a build with the race detector. It needs no DWARF, without which compiling takes a seventh less time.
-func raceFlags() []string { return []string{"-race", "-gcflags=all=-dwarf=false"} }
+// buildFlags returns the flags of a build of tests.
+func buildFlags() []string { return append(compileFlags(), "-tags", tags) }
 
 // compilerGOGC lets the heap of a compiler grow to five times what lives before it collects: a tenth less time, for some 100 MB.
 const compilerGOGC = "GOGC=400"

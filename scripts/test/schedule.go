@@ -154,9 +154,10 @@ func (r *runner) early(list []testPackage) (early, later []testPackage, err erro
 
 // findGo builds test2json and finds the environment that go needs in a machine without a home directory.
 func (r *runner) findGo(ctx context.Context) error {
-	// `go tool` would build it without -trimpath, and so compile what it imports once more.
+	// `go tool` would build it with other flags, and so compile what it imports once more.
 	r.test2json = filepath.Join(r.cache, "test2json")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", r.test2json, "cmd/test2json").CombinedOutput(); err != nil {
+	args := append(append([]string{"build"}, compileFlags()...), "-o", r.test2json, "cmd/test2json")
+	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go build cmd/test2json: %w\n%s", err, out)
 	}
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH"}
