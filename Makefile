@@ -54,7 +54,7 @@ $(GOALS): root-tree ;
 root-tree:
 	@scripts/root-tree --make '$(MAKE)' $(GOALS)
 else
-.PHONY: build manual demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck newer bench fuzz mutants \
+.PHONY: build manual demo test test-unit test-setup test-build test-vm cover soak check check-fmt words vet lint shellcheck newer bench fuzz mutants \
 	fmt install installable uninstall package release test-package clean help static setup-build setup-vm FORCE
 
 build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB) $(TEST_STUB)) manual ## the programs with their manual, into bin/
@@ -101,28 +101,33 @@ CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
 # With the flags of the static programs and of the tests, the packages that it imports are compiled once for all of them.
 RUN_TESTS = $(GO) run $(COMPILE) -tags '$(TAGS),netgo,osusergo' ./scripts/test
 
-test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some (RACE=1 with the race detector)
+test: test-setup setup-vm test-build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some (RACE=1 with the race detector)
 	$(RUN_TESTS) all $(if $(strip $(CHOICE)),$(CHOICE) $(if $(RACE),-race),-guest -race)
 
 test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
 	$(RUN_TESTS) unit $(CHOICE)
 	$(if $(strip $(CHOICE)),,$(GO) test -C bench -tags '$(TAGS)' ./...)
 
-# What scripts/setup-clients installs is for the packages whose tests name its directory: a selection of others does not wait for it.
 test-setup:
 	@[ "$$(id -u)" = 0 ] || { echo 'run as root: make test installs packages and runs root tests; make test-unit does not' >&2; exit 1; }
 	scripts/setup test
-	@files=$$($(GO) list -f '{{.Dir}}/*_test.go' $(or $(PKG),./...)) && for name in clients agents; do \
+
+# What scripts/setup-clients installs is for the packages whose tests name its directory: a selection of others does without. It is
+# downloaded while the compiler works.
+test-build: test-setup
+	@{ files=$$($(GO) list -f '{{.Dir}}/*_test.go' $(or $(PKG),./...)) && for name in clients agents; do \
 		! grep -qsF ".cache/$$name" $$files || scripts/setup-clients $$name || exit 1; \
-	done
+	done; } & clients=$$!; \
+	$(MAKE) --no-print-directory build; built=$$?; \
+	wait $$clients && exit $$built
 
 setup-vm:
 	@. /etc/os-release; [ "$$ID" != debian ] || scripts/setup vm
 
-cover: test-setup build ## line coverage of each package by all tests, as root, into coverage.out; PKG, RUN
+cover: test-build ## line coverage of each package by all tests, as root, into coverage.out; PKG, RUN
 	$(RUN_TESTS) all $(CHOICE) -cover coverage.out
 
-soak: test-setup setup-vm build ## everything in full, for hours, as root; continues where it was stopped (scripts/soak has options)
+soak: test-setup setup-vm test-build ## everything in full, for hours, as root; continues where it was stopped (scripts/soak has options)
 	scripts/soak
 
 test-vm: setup-vm build ## the root tests in a guest with pure cgroup v2 (scripts/test-vm has options)
