@@ -33,6 +33,7 @@ type options struct {
 	packages []string
 	run      string        // a regular expression for names of tests, "" for all
 	jobs     int           // test processes side by side
+	after    int           // as many once the guest has ended
 	cover    string        // file for the coverage of all packages, "" for none
 	detector bool          // with the race detector, where it has something to find
 	guest    bool          // run scripts/test-vm beside the last machine tests
@@ -93,8 +94,10 @@ func parse(args []string) (*options, error) {
 	given := false
 	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "jobs" })
 	if !given {
-		o.jobs = o.usualJobs(runtime.NumCPU())
+		o.jobs = o.usualJobs(runtime.NumCPU(), o.guest)
+		o.after = o.usualJobs(runtime.NumCPU(), false)
 	}
+	o.after = max(o.after, o.jobs)
 	if o.jobs < 1 {
 		return nil, fmt.Errorf("-jobs: %d is less than 1", o.jobs)
 	}
@@ -110,8 +113,8 @@ func parse(args []string) (*options, error) {
 
 // usualJobs returns how many test processes keep processors busy. A machine test waits for about half of its time. The guest uses one
 // and a half processors beside the tests, and a soak runs them with the race detector, which waits for nothing.
-func (o *options) usualJobs(processors int) int {
-	if o.guest || o.mode == "soak" {
+func (o *options) usualJobs(processors int, guest bool) int {
+	if guest || o.mode == "soak" {
 		return processors + 1
 	}
 	return 2 * processors

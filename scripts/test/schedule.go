@@ -60,6 +60,8 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	if r.mode == "unit" {
 		return r.goTest(ctx, unitPhase, r.run, list, func(p testPackage, _ []string) { r.report.end(p.path) })
 	}
+	// Those with the detector are built and begin in this order: their long machine tests are not to be the last.
+	slices.SortStableFunc(list, func(a, b testPackage) int { return cmp.Compare(r.times.sum(b), r.times.sum(a)) })
 	var raced, binaries []testPackage
 	for _, p := range list {
 		if r.detector && p.raced() {
@@ -122,7 +124,10 @@ func (r *runner) buildInOrder(ctx context.Context, q *queue, beside *sync.WaitGr
 		return err
 	}
 	if r.guest {
-		beside.Go(func() { r.runGuest(ctx) })
+		beside.Go(func() {
+			r.runGuest(ctx)
+			q.widen(r.after)
+		})
 	}
 	return r.build(ctx, later, false, built)
 }
@@ -311,7 +316,7 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []queued // guarded by mu
 	running int      // guarded by mu
-	limit   int
+	limit   int      // guarded by mu
 	all     sync.WaitGroup
 }
 
@@ -328,6 +333,14 @@ func (q *queue) add(b batch, run func(batch)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, queued{b, run})
+	q.next()
+}
+
+// widen lets as many batches run at a time, and starts them.
+func (q *queue) widen(limit int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = limit
 	q.next()
 }
 

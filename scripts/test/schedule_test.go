@@ -53,8 +53,8 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// TestJobs: a run of some packages has two test processes for each processor, one beside the guest or in a soak fewer; an option
-// says otherwise.
+// TestJobs: a run of some packages has two test processes for each processor, one beside the guest or in a soak fewer; after the guest
+// as many as without it. An option says otherwise.
 func TestJobs(t *testing.T) {
 	for _, tt := range []struct {
 		o    options
@@ -65,12 +65,15 @@ func TestJobs(t *testing.T) {
 		{options{mode: "all", guest: true}, 5},
 		{options{mode: "soak"}, 5},
 	} {
-		if got := tt.o.usualJobs(4); got != tt.want {
+		if got := tt.o.usualJobs(4, tt.o.guest); got != tt.want {
 			t.Errorf("%+v: %d, want %d", tt.o, got, tt.want)
 		}
 	}
-	for args, want := range map[string]int{"-jobs 3": 3, "": 2 * runtime.NumCPU(), "-guest": 1 + runtime.NumCPU()} {
-		if o, err := parse(strings.Fields(args)); err != nil || o.jobs != want {
+	few, many := 1+runtime.NumCPU(), 2*runtime.NumCPU()
+	for args, want := range map[string][2]int{
+		"-jobs 3": {3, 3}, "-guest -jobs 3": {3, 3}, "": {many, many}, "-guest": {few, many}, "soak": {few, few},
+	} {
+		if o, err := parse(strings.Fields(args)); err != nil || o.jobs != want[0] || o.after != want[1] {
 			t.Errorf("%q: %+v, %v, want %d jobs", args, o, err, want)
 		}
 	}
@@ -199,6 +202,21 @@ func TestQueue(t *testing.T) {
 	if want := []string{"long", "added", "short"}; !slices.Equal(order, want) || most > 2 {
 		t.Errorf("%q, %d at a time", order, most)
 	}
+}
+
+// TestQueueWidened: what waits for a place starts when there are more.
+func TestQueueWidened(t *testing.T) {
+	q := newQueue(1)
+	meet := make(chan struct{})
+	q.add(batch{}, func(batch) { <-meet })
+	q.add(batch{}, func(batch) { close(meet) })
+	select {
+	case <-meet:
+		t.Error("two batches run, one more than the limit")
+	default:
+	}
+	q.widen(2)
+	q.wait()
 }
 
 // TestPackages: the binaries of packages have distinct names, and the lists of packages agree with the module.
