@@ -55,7 +55,7 @@ func (r *runner) buildOnce(ctx context.Context, list []testPackage, race bool) e
 	defer os.RemoveAll(temp) //nolint:errcheck // it is in the cache
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", temp + "/"}, buildFlags()...)
 	if race {
-		args = append(args, "-race")
+		args = append(args, raceFlags()...)
 	}
 	if r.cover != "" {
 		args = append(args, "-cover", "-covermode=atomic", "-coverpkg=./...") // tests of one package run code of others

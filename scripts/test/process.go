@@ -53,7 +53,7 @@ func (r *runner) goTest(ctx context.Context, phase, choice string, list []testPa
 	if r.mode == "unit" {
 		args = append(args, "-short")
 	} else {
-		args = append(args, "-race", "-count=1")
+		args = append(append(args, raceFlags()...), "-count=1")
 		env = append(env, "CGO_ENABLED=1")
 	}
 	if r.root {

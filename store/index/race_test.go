@@ -2,5 +2,5 @@
 
 package index
 
-// RaceScale divides the sizes of tests: SQLite, which is Go code here, is about ten times slower with the race detector.
+// RaceScale divides the sizes of tests: SQLite, which is Go code here, is about three times slower with the race detector.
 const RaceScale = 8
