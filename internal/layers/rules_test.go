@@ -193,7 +193,7 @@ var rooms = []room{
 	},
 	{
 		"internal",
-		[]string{"job", "policy/ask", "policy/network", "store/at"},
+		[]string{"job", "policy/ask", "policy/network"},
 		"it is what several rooms share, and depends on the least of them",
 	},
 	{
