@@ -51,7 +51,8 @@ func TestNotRoot(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Close()
-			waitFor(t, func() bool {
+			// /proc has to be polled.
+			sandboxtest.Eventually(t, time.Minute, "the program is at its first write", func() bool {
 				// write(2) is 1 on amd64 and 64 on arm64. Any thread of the process may call it.
 				threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", cmd.Process.Pid))
 				return slices.ContainsFunc(threads, func(path string) bool {
@@ -80,16 +81,5 @@ func fill(t *testing.T, w *os.File) {
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func waitFor(t *testing.T, what func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !what() {
-		if time.Now().After(deadline) {
-			t.Fatal("the program did not reach its first write")
-		}
-		time.Sleep(time.Millisecond) // /proc has to be polled
 	}
 }

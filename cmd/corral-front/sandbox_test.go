@@ -305,9 +305,9 @@ func TestSandboxHTTP(t *testing.T) {
 
 // TestSandboxSettings checks the settings of the configuration.
 func TestSandboxSettings(t *testing.T) {
-	p, d, h := served(t, "sandbox: {timeout: 1s, max_timeout: 3s, output_limit: 1KiB, partial_output: true}\n")
+	p, d, h := served(t, "sandbox: {timeout: 2s, max_timeout: 3s, output_limit: 1KiB, partial_output: true}\n")
 	r := h.sandbox(object{"command": "echo some; echo more >&2; sleep 1000"})
-	if r.ExitCode != 124 || r.Stdout != "some\n" || r.Stderr != "more\n[command timed out after 1s]" {
+	if r.ExitCode != 124 || r.Stdout != "some\n" || r.Stderr != "more\n[command timed out after 2s]" {
 		t.Errorf("%+v", *r)
 	}
 	if r = h.sandbox(object{"command": "echo some", "timeout": 4}); r.error != "" || r.Stdout != "some\n" || r.Stderr != "corral: timeout cut to 3s, the maximum\n" {

@@ -105,7 +105,7 @@ func TestProgramArguments(t *testing.T) {
 	if err := os.WriteFile(path, []byte("emit('x')"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := Arguments(small(), path)
+	good := Arguments(Bounds{Output: 64 << 10, Wall: MaxWall, Memory: 64 << 20}, path)
 	if got := launch(t, good, ""); got.code != 0 || got.stdout != "x" {
 		t.Fatalf("%+v", got)
 	}

@@ -85,7 +85,7 @@ func TestNothingLeft(t *testing.T) {
 	w := newWorld(t)
 	spec := w.Spec("perl", "-e", `use Socket; socket S, PF_INET, SOCK_STREAM, 0; connect S, sockaddr_in(5432, inet_aton("db.example.org")) or die $!;
 		$| = 1; print "ready\n"; sleep 100`)
-	spec.Limits.Wall = 2 * time.Second
+	spec.Limits.Wall = 5 * time.Second // until then, it must have connected
 	l := w.Launch(spec)
 	if _, err := l.End(); err != nil {
 		t.Error(err)
