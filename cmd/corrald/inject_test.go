@@ -88,7 +88,7 @@ func injected(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600); err != nil {
 			return err
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-tags", "seccomp", // as in the Makefile
+		cmd := exec.Command("go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-tags", "seccomp,netgo", // as make does
 			"-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "corrald"), "./cmd/corrald")
 		cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=1")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -19,8 +19,8 @@ import (
 
 const module = "corral"
 
-// tags are the tags of the build. Without seccomp, libcontainer is built without filters. With the other two, packages net
-// and os/user need no C, as in the static programs, so packages that import them are compiled once for programs and tests.
+// tags are the tags of the static programs. Without seccomp, libcontainer is built without filters. With the other two, packages net
+// and os/user need no C, so packages that import them are compiled once for programs and tests.
 const tags = "seccomp,netgo,osusergo"
 
 // needsPackage is the package with which tests declare what they need of the machine.
