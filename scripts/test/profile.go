@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // makeCoverDir makes the directory to which all test processes and their children, also those of other users, write their coverage
@@ -36,11 +37,13 @@ func writeProfile(ctx context.Context, dir, file string, out io.Writer) error {
 	return err
 }
 
-// covdata runs a command of `go tool covdata` and returns what it prints.
+// covdata runs a command of covdata and returns what it prints. `go tool` would build it with other flags, and so compile what it
+// imports once more.
 func covdata(ctx context.Context, args ...string) ([]byte, error) {
-	text, err := exec.CommandContext(ctx, "go", append([]string{"tool", "covdata"}, args...)...).CombinedOutput()
+	run := slices.Concat([]string{"run"}, compileFlags(), []string{"cmd/covdata"}, args)
+	text, err := exec.CommandContext(ctx, "go", run...).CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("go tool covdata %s: %w\n%s", args[0], err, text)
+		return nil, fmt.Errorf("covdata %s: %w\n%s", args[0], err, text)
 	}
 	return text, nil
 }

@@ -286,7 +286,7 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	program, profile := filepath.Join(source, "m"), filepath.Join(source, "profile")
-	build := exec.Command("go", "build", "-cover", "-o", program, ".")
+	build := exec.Command("go", slices.Concat([]string{"build"}, compileFlags(), []string{"-cover", "-o", program, "."})...)
 	build.Dir, build.Env = source, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
