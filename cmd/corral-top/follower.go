@@ -17,7 +17,7 @@ type follower struct {
 	stop context.CancelFunc
 
 	mu   sync.Mutex
-	kept []byte // guarded by mu: at most live.Size bytes
+	kept []byte // guarded by mu: at most artifact.LiveSize bytes
 	done bool   // guarded by mu
 	err  error  // guarded by mu: why it has ended, nil if the job has
 }

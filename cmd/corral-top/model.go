@@ -154,7 +154,7 @@ func (m *model) take(l listed) {
 func (m *model) selectJobs() {
 	m.jobs = nil
 	for _, e := range m.all {
-		if m.matches(e.Job, m.users.Of(e.UID), whatOf(&e), e.Principal, e.Repo, e.Command) {
+		if m.matches(e.Job, m.users.Of(e.UID), whatOf(e.Tool, e.Runtime), e.Principal, e.Repo, e.Command) {
 			m.jobs = append(m.jobs, e)
 		}
 	}

@@ -125,9 +125,9 @@ func end(path string, width int) string {
 	return path
 }
 
-// whatOf says which tool of a front-end has the job, or the command that has no front-end.
-func whatOf(e *wire.Entry) string {
-	return cmp.Or(strings.TrimSpace(e.Tool+" "+e.Runtime), "corral run")
+// whatOf says which tool of a front-end a job is from, or the command that has no front-end.
+func whatOf(tool, runtime string) string {
+	return cmp.Or(strings.TrimSpace(tool+" "+runtime), "corral run")
 }
 
 // bars are characters that fill an eighth of a line to all of it.
@@ -159,7 +159,7 @@ func (m *model) jobLine(e *wire.Entry) string {
 		memory = cli.FormatBytes(e.Memory)
 	}
 	age := m.now.Sub(time.Unix(0, e.Started)).Truncate(time.Second)
-	return row(e.Job, text.Escape(m.users.Of(e.UID)), age.String(), share, trend(shares), cpu, memory, text.Escape(whatOf(e)),
+	return row(e.Job, text.Escape(m.users.Of(e.UID)), age.String(), share, trend(shares), cpu, memory, text.Escape(whatOf(e.Tool, e.Runtime)),
 		text.Escape(e.Repo), text.Escape(e.Command))
 }
 
@@ -188,7 +188,7 @@ func (m *model) sessionLines() (lines []string) {
 func (m *model) denialLines() (lines []string) {
 	for n := len(m.denials) - 1; n >= 0 && len(lines) < maxDenials; n-- {
 		d := &m.denials[n]
-		what := cmp.Or(strings.TrimSpace(d.Tool+" "+d.Runtime), "corral run")
+		what := whatOf(d.Tool, d.Runtime)
 		if !m.matches(d.Job, m.users.Of(d.UID), what, d.Principal, d.Repo, d.Reason) {
 			continue
 		}
