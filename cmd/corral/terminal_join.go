@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/pipe"
 	"corral/job"
 )
 
@@ -25,18 +26,14 @@ type farTerminal interface {
 // the terminal open.
 func openMaster(f *os.File, ended <-chan struct{}) (farTerminal, error) {
 	defer f.Close()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
 	// Deadlines need the runtime's poller, which only takes descriptors that are non-blocking when os.NewFile gets them.
-	fd := -1
-	failure := raw.Control(func(from uintptr) {
-		if fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 3); err == nil {
+	fd, err := -1, os.ErrClosed
+	pipe.Control(f, func(from int) {
+		if fd, err = unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 3); err == nil {
 			err = unix.SetNonblock(fd, true)
 		}
 	})
-	if err = errors.Join(failure, err); err != nil {
+	if err != nil {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -69,19 +66,15 @@ func (m *master) Read(b []byte) (int, error) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	raw, err := m.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	n = 0
-	failure := raw.Control(func(fd uintptr) {
+	n, err = -1, os.ErrClosed
+	pipe.Control(m.File, func(fd int) {
 		for {
-			if n, err = unix.Read(int(fd), b[:min(len(b), m.left)]); !errors.Is(err, unix.EINTR) {
+			if n, err = unix.Read(fd, b[:min(len(b), m.left)]); !errors.Is(err, unix.EINTR) {
 				return
 			}
 		}
 	})
-	if failure != nil || err != nil || n <= 0 {
+	if err != nil || n <= 0 {
 		return 0, io.EOF
 	}
 	m.left -= n
@@ -96,16 +89,10 @@ func (m *master) Close() error {
 
 // Resize sets the terminal's size; the kernel sends SIGWINCH to the programs on it. It fails after Close.
 func (m *master) Resize(s job.Size) error {
-	raw, err := m.SyscallConn()
-	if err != nil {
-		return err
-	}
-	failure := raw.Control(func(fd uintptr) {
-		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: s.Rows, Col: s.Cols})
+	err := os.ErrClosed
+	pipe.Control(m.File, func(fd int) {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: s.Rows, Col: s.Cols})
 	})
-	if failure != nil {
-		return failure
-	}
 	return err
 }
 
