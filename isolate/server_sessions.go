@@ -75,7 +75,7 @@ func (c *connection) forgetEnded() {
 	c.sessions = slices.DeleteFunc(c.sessions, func(ss *sessions.Session) bool { return ss.IsGone() })
 }
 
-// EndSessions ends the sessions that the connection opened for itself.
+// endSessions ends the sessions that the connection opened for itself.
 func (c *connection) endSessions() {
 	var own []*sessions.Session
 	fault.With(&c.mu, func() { own, c.sessions = c.sessions, nil })

@@ -68,7 +68,7 @@ func ParseWorkspace(s string) (Workspace, error) {
 // Size is the size of a terminal in characters. The zero value means no terminal.
 type Size struct{ Rows, Cols uint16 }
 
-// Home is the home directory of jobs.
+// Home is the home directory of jobs: rootfs.HomeDir, for those that know no trees of files.
 const Home = "/home/job"
 
 // A Spec describes a job to run.

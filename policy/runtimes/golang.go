@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/lazyregexp"
+	"corral/job"
 )
 
 // goCache returns the Go build cache of a job. A shared one is where the go command looks by default, so that commands of
 // a shell use it, too.
 func (c Choice) goCache() string {
 	if c.Shared || c.Runtime == "shell" {
-		return "/home/job/.cache/go-build"
+		return job.Home + "/.cache/go-build"
 	}
 	return Dir + "/go-build"
 }
